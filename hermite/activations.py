@@ -1,0 +1,111 @@
+"""Named links: one line each.
+
+Responsible for the table of names and for looking names up. The texts are formulas in z for
+`hermite.expressions`; this module knows nothing of how they are parsed or expanded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from hermite.polynomials import MAX_DEGREE
+
+FORMULAS: dict[str, str] = {
+    "relu": "Max(z, 0)",
+    "erf": "erf(z/sqrt(2))",
+    "tanh": "tanh(z)",
+    "gelu": "z*(1 + erf(z/sqrt(2)))/2",
+    "sin": "sin(z)",
+    "cos": "cos(z)",
+    "exp": "exp(z)",
+    "sigmoid": "(1 + tanh(z/2))/2",
+    "softplus": "log(1 + exp(z))",
+    "silu": "z*(1 + tanh(z/2))/2",
+    "elu": "Max(z, 0) + exp(Min(z, 0)) - 1",
+    "abs": "Abs(z)",
+    "step": "Heaviside(z)",
+    "sign": "sign(z)",
+    "gaussian": "exp(-z**2)",
+    "x^2 exp(-x^2)": "z**2*exp(-z**2) - sqrt(3)/9",
+}
+"""Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred."""
+
+
+def canonical_name(text: str) -> str | None:
+    """Return the table's spelling of a name, ignoring case and blanks.
+
+    Parameters
+    ----------
+    text : str
+        What the user typed.
+
+    Returns
+    -------
+    str or None
+        Key of `FORMULAS`, or None where the text is no name.
+
+    Examples
+    --------
+    >>> canonical_name(" ReLU "), canonical_name("X^2 exp(-x^2)"), canonical_name("z**2")
+    ('relu', 'x^2 exp(-x^2)', None)
+    """
+    bare = "".join(text.lower().split())
+    return next((name for name in FORMULAS if name.replace(" ", "") == bare), None)
+
+
+def hermite_degree(text: str) -> int | None:
+    """Return k where the text is `he<k>` or `h<k>`, the orthonormal h_k.
+
+    Parameters
+    ----------
+    text : str
+        What the user typed.
+
+    Returns
+    -------
+    int or None
+        Degree, or None where the text is no such name.
+
+    Raises
+    ------
+    ValueError
+        If the degree exceeds 300.
+
+    Examples
+    --------
+    >>> hermite_degree("He4"), hermite_degree("tanh")
+    (4, None)
+    """
+    match = re.fullmatch(r"\s*he?\s*([0-9]{1,9})\s*", text, flags=re.IGNORECASE)
+    if match is None:
+        return None
+    degree = int(match[1])
+    if degree > MAX_DEGREE:
+        msg = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is 'he{degree}'."
+        raise ValueError(msg)
+    return degree
+
+
+def suggestion(word: str, choices: list[str]) -> str:
+    """Return " Did you mean 'near'?" or nothing.
+
+    Parameters
+    ----------
+    word : str
+        What the user typed.
+    choices : list of str
+        What is on offer.
+
+    Returns
+    -------
+    str
+        End of an error sentence.
+
+    Examples
+    --------
+    >>> suggestion("tahn", ["tanh", "relu"])
+    " Did you mean 'tanh'?"
+    """
+    near = difflib.get_close_matches(word.lower(), choices, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,243 @@
+"""The entrance `expand`: from a name, dict, formula or callable to a `HermiteExpansion`.
+
+Responsible for telling the kinds of argument apart and for choosing exact coefficients or quadrature. Light
+to import: sympy is loaded only where a formula needs it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hermite.activations import FORMULAS, canonical_name, hermite_degree
+from hermite.closed_forms import ExactSource, GivenTerms
+from hermite.expansion import HermiteExpansion
+from hermite.exponents import zero_tolerance
+from hermite.expressions import MAX_LENGTH, Expression
+from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
+from hermite.polynomials import MAX_DEGREE, trimmed
+from hermite.series_text import format_series, read_series, series_as_text
+
+DEFAULT_ORDER = 60
+"""Order of links that are no polynomials, where none is asked for."""
+
+
+def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
+    """Expand a link σ in the orthonormal Hermite polynomials, c_j = E[σ(z) h_j(z)] with z ~ N(0, 1).
+
+    Parameters
+    ----------
+    x : str, mapping, sympy expression, callable or HermiteExpansion
+        * A name: ``he<k>`` (the orthonormal h_k, k <= 300), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
+          ``sin``,
+          ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
+          ``gaussian`` (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain
+          functions.
+        * A dict {degree: coefficient} in the orthonormal basis.
+        * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
+          In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error
+          function.
+        * A vectorised callable: array in, real array of the same shape out.
+        * An expansion, returned as it is or cut again at `order`.
+    order : int, optional
+        Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.
+
+    Returns
+    -------
+    HermiteExpansion
+        Function, coefficients and what follows from them.
+
+    Raises
+    ------
+    TypeError
+        If `x` or `order` is of another kind, or a callable is not vectorised.
+    ValueError
+        If `x` is an unknown name, a formula outside the allow-list, not finite, or of infinite second moment.
+
+    Examples
+    --------
+    >>> expand("he4")
+    h4
+    >>> expand("relu")
+    relu(z) = 0.3989 + 0.5 h1 + 0.2821 h2 - 0.08143 h4 + … (order 60, truncation error 0.0095)
+    >>> expand("z**3").exact
+    (0, 3, 0, sqrt(6))
+    """
+    wanted = _check_order(order)
+    if isinstance(x, HermiteExpansion):
+        return x if wanted in (None, x.order) else _recut(x, wanted)
+    if isinstance(x, str):
+        return _from_text(x, wanted)
+    if isinstance(x, Mapping):
+        return _from_mapping(x, wanted)
+    if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
+        from hermite.expressions import normalise
+
+        expression = normalise(x)
+        return _from_expression(expression, str(expression), str(expression), wanted)
+    if callable(x):
+        return _from_callable(x, wanted)
+    msg = (
+        "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable "
+        f"or an expansion, but is of type {type(x).__name__}."
+    )
+    raise TypeError(msg)
+
+
+def _check_order(order: int | None) -> int | None:
+    if order is None:
+        return None
+    if isinstance(order, bool | np.bool_):
+        msg = f"Argument `order` must be an integer or None, but is {order!r}."
+        raise TypeError(msg)
+    try:
+        value = operator.index(order)
+    except TypeError:
+        msg = f"Argument `order` must be an integer or None, but is {order!r}."
+        raise TypeError(msg) from None
+    if not 0 <= value <= MAX_DEGREE:
+        msg = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {value}."
+        raise ValueError(msg)
+    return value
+
+
+def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
+    if isinstance(x.link, SeriesLink):
+        return _series(x.name, x.link.coefficients, x.exact_source, x.text, order)
+    if isinstance(x.link, FormulaLink):
+        return _from_expression(x.link.expression, x.name, x.text, order)
+    return _by_quadrature(x.name, x.text, x.link, order)
+
+
+def _from_text(text: str, order: int | None) -> HermiteExpansion:
+    degree = hermite_degree(text)
+    if degree is not None:
+        name = f"he{degree}"
+        return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
+    name_in_table = canonical_name(text)
+    from hermite.parser import parse
+
+    if name_in_table is None and len(text) <= MAX_LENGTH:
+        series = read_series(text)
+        if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
+            return _from_mapping(series, order)
+    expression = parse(FORMULAS[name_in_table] if name_in_table else text)
+    name = name_in_table or str(expression)
+    return _from_expression(expression, name, name, order)
+
+
+def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
+    terms: dict[int, object] = {}
+    for key, number in given.items():
+        degree = _degree(key)
+        if degree in terms:
+            msg = f"Argument `x` must give each degree once, but gives {degree} twice."
+            raise ValueError(msg)
+        terms[degree] = _coefficient(degree, number)
+    terms = {degree: number for degree, number in sorted(terms.items()) if number != 0}
+    if not terms:
+        msg = f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}."
+        raise ValueError(msg)
+    coefficients = np.zeros(max(terms) + 1)
+    for degree, number in terms.items():
+        coefficients[degree] = float(number)  # type: ignore[arg-type]
+    exact = None if any(isinstance(number, float) for number in terms.values()) else GivenTerms(tuple(terms.items()))
+    text = format_series(terms, formal=True) if exact else series_as_text(coefficients)
+    if text is not None and len(text) > MAX_LENGTH:
+        text = None
+    return _series(format_series(terms, limit=8), tuple(coefficients.tolist()), exact, text, order)
+
+
+def _degree(key: object) -> int:
+    try:
+        degree = operator.index(key)  # type: ignore[arg-type]
+    except TypeError:
+        degree = -1
+    if isinstance(key, bool) or not 0 <= degree <= MAX_DEGREE:
+        msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
+        raise ValueError(msg)
+    return degree
+
+
+def _coefficient(degree: int, number: object) -> object:
+    """Return a float, or an exact number as given."""
+    exact: object = None
+    if isinstance(number, int | np.integer) and not isinstance(number, bool):
+        exact = int(number)
+    elif isinstance(number, Fraction):
+        exact = number
+    elif "sympy" in sys.modules and isinstance(number, sys.modules["sympy"].Expr) and number.is_number:
+        sympy = sys.modules["sympy"]
+        exact = number if number.is_real and not number.has(sympy.Float) else None
+        number = complex(number).real if number.is_real else math.nan
+    elif not isinstance(number, float | np.floating):
+        msg = f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}."
+        raise TypeError(msg)
+    try:
+        value = float(number if exact is None else exact)  # type: ignore[arg-type]
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        msg = f"Argument `x` must have finite real coefficients, but has {number} at degree {degree}."
+        raise ValueError(msg)
+    return value if exact is None else exact
+
+
+def _series(
+    name: str,
+    coefficients: tuple[float, ...],
+    exact: ExactSource | None,
+    text: str | None,
+    order: int | None,
+) -> HermiteExpansion:
+    kept = np.zeros(len(coefficients) if order is None else order + 1)
+    count = min(kept.size, len(coefficients))
+    kept[:count] = coefficients[:count]
+    link = SeriesLink(trimmed(np.array(coefficients)))
+    return HermiteExpansion(name=name, coefficients=kept, link=link, text=text, exact_source=exact)
+
+
+def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
+    from hermite.recognition import closed_form
+
+    text = text if text is not None and len(text) <= MAX_LENGTH else None
+    form = closed_form(expression)
+    if form is None:
+        return _by_quadrature(name, text, FormulaLink(expression), order)
+    degree = form.degree
+    if degree is not None:
+        return _series(name, tuple(form.floats(degree).tolist()), form, text, order)
+    coefficients = form.floats(DEFAULT_ORDER if order is None else order)
+    rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))
+    return HermiteExpansion(
+        name=name,
+        coefficients=coefficients,
+        link=FormulaLink(expression),
+        coefficient_error=rounding,
+        text=text,
+        exact_source=form,
+    )
+
+
+def _from_callable(function: Callable[..., Any], order: int | None) -> HermiteExpansion:
+    return _by_quadrature(callable_name(function), None, CallableLink(function), order)
+
+
+def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -> HermiteExpansion:
+    from hermite.quadrature import integrate
+
+    result = integrate(link.value, DEFAULT_ORDER if order is None else order)
+    return HermiteExpansion(
+        name=name,
+        coefficients=result.coefficients,
+        link=link,
+        coefficient_error=result.coefficient_error,
+        text=text,
+        tolerance=zero_tolerance(result.norm_squared, result.coefficient_error),
+    )

@@ -1,0 +1,257 @@
+"""The entrance: every kind of argument, every refusal."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.special
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hermite
+from hermite.activations import FORMULAS, canonical_name
+
+PLAIN = {
+    "relu": lambda z: np.maximum(z, 0),
+    "erf": lambda z: scipy.special.erf(z / math.sqrt(2)),
+    "tanh": np.tanh,
+    "gelu": lambda z: z * scipy.special.ndtr(z),
+    "sin": np.sin,
+    "cos": np.cos,
+    "exp": np.exp,
+    "sigmoid": scipy.special.expit,
+    "softplus": lambda z: np.logaddexp(0, z),
+    "silu": lambda z: z * scipy.special.expit(z),
+    "elu": lambda z: np.where(z > 0, z, np.expm1(z)),
+    "abs": np.abs,
+    "step": lambda z: (z > 0).astype(float),
+    "sign": np.sign,
+    "gaussian": lambda z: np.exp(-(z**2)),
+    "x^2 exp(-x^2)": lambda z: z**2 * np.exp(-(z**2)) - math.sqrt(3) / 9,
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_named_link_is_the_plain_function_and_quadrature_finds_its_coefficients(name):
+    link = hermite.expand(name, order=20)
+    z = np.linspace(-4.03, 4.0, 50)
+    np.testing.assert_allclose(link.value(z), PLAIN[name](z), rtol=1e-13, atol=1e-15)
+    by_quadrature = hermite.expand(PLAIN[name], order=20)
+    np.testing.assert_allclose(link.coefficients, by_quadrature.coefficients, atol=by_quadrature.coefficient_error)
+    assert link.name == link.text == name
+
+
+def test_the_table_of_plain_functions_is_complete():
+    assert set(PLAIN) == set(FORMULAS)
+
+
+@pytest.mark.parametrize("spelling", ["he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", {4: 1}, {4: 1.0}])
+def test_orthonormal_h4_has_many_spellings(spelling):
+    link = hermite.expand(spelling)
+    assert link == hermite.expand("he4")
+    assert link.coefficients.tolist() == [0, 0, 0, 0, 1]
+    assert str(link) == "h4"
+
+
+@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh "])
+def test_names_ignore_case_and_blanks(spelling):
+    assert hermite.expand(spelling).name == canonical_name(spelling) is not None
+
+
+def test_default_order_is_the_degree_or_sixty():
+    assert hermite.expand("he7").order == 7
+    assert hermite.expand("z**3").order == 3
+    assert hermite.expand({0: 1.0, 9: 2.0}).order == 9
+    assert hermite.expand("relu").order == hermite.expand(np.tanh).order == 60
+
+
+@pytest.mark.parametrize("given", ["z**3", {3: 1.0, 1: 2.0}, "relu", "tanh(z)", np.tanh])
+@pytest.mark.parametrize("order", [2, 7])
+def test_order_cuts_and_pads_and_an_expansion_can_be_cut_again(given, order):
+    link = hermite.expand(given, order=order)
+    assert link.order == order
+    assert hermite.expand(hermite.expand(given), order=order) == link
+    assert hermite.expand(link) is link
+    assert hermite.expand(link, order=order) is link
+
+
+def test_polynomial_cut_below_its_degree_keeps_the_function_and_reports_the_rest():
+    link = hermite.expand({1: 3.0, 4: 4.0}, order=2)
+    assert link.norm_squared == 25.0
+    assert link.truncation_error == 4.0
+    assert link.value(0.0) == hermite.expand({1: 3.0, 4: 4.0}).value(0.0)
+    assert link.truncated().truncation_error == 0.0
+    assert link.truncated().norm_squared == 9.0
+
+
+def test_exact_coefficients_of_polynomials():
+    assert hermite.expand("z**3").exact == (0, 3, 0, sympy.sqrt(6))
+    assert hermite.expand("he3").exact == (0, 0, 0, 1)
+    assert hermite.expand({2: Fraction(1, 3), 3: np.int64(2)}).exact == (0, 0, sympy.Rational(1, 3), 2)
+    assert hermite.expand({1: sympy.sqrt(2)}).exact == (0, sympy.sqrt(2))
+    assert hermite.expand({1: sympy.Float(0.5)}).exact is None
+    assert hermite.expand({2: 0.5}).exact is None
+    assert hermite.expand("0.5*h2(z)").exact == (0, 0, sympy.Rational(1, 2))
+
+
+def test_exact_coefficients_of_closed_forms_and_none_elsewhere():
+    assert hermite.expand("erf").exact[:2] == (0, 1 / sympy.sqrt(sympy.pi))
+    assert hermite.expand("tanh").exact is None
+    assert hermite.expand(np.abs).exact is None
+
+
+def test_sympy_expression_is_taken_as_it_is():
+    t = sympy.Symbol("t")
+    link = hermite.expand(sympy.Max(t, 0))
+    assert link == hermite.expand("relu")
+    assert link.text == "Max(0, z)"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "he4",
+        {4: 0.8, 6: 0.6},
+        {4: Fraction(4, 5)},
+        {2: sympy.sqrt(3) / 2},
+        "relu",
+        "erf",
+        "x^2 exp(-x^2)",
+        "tanh(z)",
+        "z**3 - 3*z",
+        "h4(z) + 0.5*h6(z)",
+        "exp(-z**2/3 + z/7)",
+        "log(1 + abs(z))",
+        "max(0, z, 2*z - 1)",
+        "sqrt(2)*h2(z)",
+        "sign(z - 1)*z",
+    ],
+)
+def test_text_and_pickle_give_the_same_expansion(given):
+    link = hermite.expand(given)
+    again = hermite.expand(link.text)
+    assert again == link
+    assert again.name == hermite.expand(again.text).name
+    copy = pickle.loads(pickle.dumps(link))
+    assert copy == link
+    assert hash(copy) == hash(link)
+    assert copy.text == link.text
+    assert not copy.coefficients.flags.writeable
+    z = np.array([-1.3, 0.2, 2.0])
+    np.testing.assert_array_equal(copy.value(z), link.value(z))
+    np.testing.assert_array_equal(copy.derivative(z), link.derivative(z))
+
+
+def test_callable_has_no_text_and_pickles_if_it_can():
+    link = hermite.expand(np.tanh)
+    assert (link.text, link.name, link.expression) == (None, "tanh", None)
+    assert pickle.loads(pickle.dumps(link)) == link
+    with pytest.raises(pickle.PicklingError, match=r"^An expansion of a callable can be pickled only if .* '<lambda>'"):
+        pickle.dumps(hermite.expand(lambda z: z**2))
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 40), st.floats(-10, 10).filter(lambda value: abs(value) > 1e-3), min_size=1, max_size=6
+    )
+)
+def test_random_series_satisfy_parseval_and_survive_text(terms):
+    link = hermite.expand(terms)
+    nodes = np.linspace(-30.0, 30.0, 2401)
+    weights = np.exp(-0.5 * nodes**2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
+    assert weights @ link.value(nodes) ** 2 == pytest.approx(link.norm_squared, rel=1e-12)
+    assert link.kernel(1.0) == pytest.approx(link.norm_squared, rel=1e-13)
+    assert hermite.expand(link.text) == link
+    found = hermite.expand(link.value, order=link.order)
+    np.testing.assert_allclose(found.coefficients, link.coefficients, rtol=0, atol=found.coefficient_error)
+
+
+def _scalar_only(z):
+    return math.tanh(z)
+
+
+MENU = (
+    "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion, "
+    "but is of type "
+)
+NAME = "Argument `x` must be a formula, but contains the name 'tahn', which is not z, x, pi or e. "
+RULE = "Argument `x` must be a vectorised callable (array in, real array of the same shape out), but "
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "kind", "sentence"),
+    [
+        (3, None, TypeError, MENU + "int."),
+        (None, None, TypeError, MENU + "NoneType."),
+        ("tahn", None, ValueError, NAME + "Did you mean 'tanh'?"),
+        ("he301", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'he301'."),
+        ("h301(z)", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'he301'."),
+        ("he4", -1, ValueError, "Argument `order` must be from 0 to 300, but is -1."),
+        ("he4", 301, ValueError, "Argument `order` must be from 0 to 300, but is 301."),
+        ("he4", True, TypeError, "Argument `order` must be an integer or None, but is True."),
+        ("he4", 2.0, TypeError, "Argument `order` must be an integer or None, but is 2.0."),
+        ({}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {}."),
+        ({2: 0.0}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {2: 0.0}."),
+        ({-1: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has -1."),
+        ({301: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 301."),
+        ({"4": 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has '4'."),
+        ({True: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has True."),
+        ({2: math.nan}, None, ValueError, "Argument `x` must have finite real coefficients, but has nan at degree 2."),
+        ({2: sympy.I}, None, ValueError, "Argument `x` must have finite real coefficients, but has nan at degree 2."),
+        ({2: 1j}, None, TypeError, "Argument `x` must have real numbers as coefficients, but has 1j at degree 2."),
+        ({2: True}, None, TypeError, "Argument `x` must have real numbers as coefficients, but has True at degree 2."),
+        (lambda z: z[:3], None, ValueError, RULE + "'<lambda>' returns shape (3,) for shape (400,)."),
+        (lambda z: 1.0, None, ValueError, RULE + "'<lambda>' returns shape () for shape (400,)."),
+        (lambda z: z * 1j, None, TypeError, RULE + "'<lambda>' returns dtype complex128."),
+        (lambda z: z.astype(object), None, TypeError, RULE + "'<lambda>' returns dtype object."),
+        (np.log, None, ValueError, "Argument `x` must be finite for every real z, but is nan near z = -0.0001754."),
+        ("log(z)", None, ValueError, "Argument `x` must be finite for every real z, but is nan near z = -0.0001754."),
+    ],
+)  # fmt: skip
+def test_refusals_are_single_sentences(given, order, kind, sentence):
+    with pytest.raises(kind) as caught:
+        hermite.expand(given, order=order)
+    assert str(caught.value) == sentence
+
+
+def test_too_large_integers_and_scalar_callables_are_refused():
+    with pytest.raises(ValueError, match="must have finite real coefficients"):
+        hermite.expand({2: 10**400})
+    with pytest.raises(TypeError, match=r"^Argument `x` must be a vectorised callable .* but '_scalar_only' failed"):
+        hermite.expand(_scalar_only)
+
+
+def test_integer_keys_of_numpy_count_once_with_python_ones():
+    assert hermite.expand({np.int64(4): 1.0}) == hermite.expand("he4")
+
+    class Seven:
+        def __index__(self):
+            return 7
+
+    with pytest.raises(ValueError, match=r"^Argument `x` must give each degree once, but gives 7 twice\.$"):
+        hermite.expand({7: 1.0, Seven(): 2.0})
+
+
+def test_names_numbers_and_callables_need_no_sympy():
+    code = (
+        "import sys, hermite, numpy\n"
+        "for link in ('he4', {4: .8, 6: .6}, '0.8*h4(z)', numpy.tanh): hermite.expand(link)\n"
+        "print([m for m in ('sympy', 'numba', 'xarray', 'torch', 'matplotlib', 'scipy.stats') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, hermite; print('numpy' in sys.modules, sorted(set(dir(hermite)) & set(hermite.__all__)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False ['HermiteExpansion', 'expand']"
+    with pytest.raises(AttributeError, match="module 'hermite' has no attribute 'expnd'"):
+        hermite.expnd  # noqa: B018
