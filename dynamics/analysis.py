@@ -1,0 +1,250 @@
+"""What is read off recorded curves: power-law fits with their windows and errors, and first crossings.
+
+Responsible for statements about curves.  Knows arrays, and the variable names of an answer; must not know how a curve
+was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["PowerLawFit", "default_window", "first_crossing", "fit_power_law"]
+
+FEWEST_POINTS = 6
+FEWEST_DIRECTIONS = 4
+BLOCKS = 8
+WINDOW_POWER = 0.75
+
+_UNIFORM_TOLERANCE = 1e-6
+
+
+class Answer(Protocol):
+    """A dataset, or a mapping with the same names."""
+
+    def __contains__(self, name: object, /) -> bool:
+        """Tell whether a variable is there."""
+        ...
+
+    def __getitem__(self, name: str, /) -> ArrayLike:
+        """Return a variable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLawFit:
+    """Hold a fitted law y = prefactor · x^exponent.
+
+    Parameters
+    ----------
+    exponent : float
+        Slope in log–log.
+    standard_error : float
+        Its standard error, from a delete-one-block jackknife.
+    prefactor : float
+        Value of the fitted line at x = 1.
+    window : tuple of float
+        Smallest and largest x that entered.
+    count : int
+        Number of points that entered.
+    """
+
+    exponent: float
+    standard_error: float
+    prefactor: float
+    window: tuple[float, float]
+    count: int
+
+
+def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
+    r"""Fit y = b x^s by least squares in log–log, every part of log x with equal weight.
+
+    .. math:: \min_{s, b} \int (\ln y - \ln b - s \ln x)^2 \, d\ln x
+
+    Parameters
+    ----------
+    x, y : array_like, shape (N,)
+        Increasing positive x, and y positive inside the window.
+    window : tuple (low, high), optional
+        Part of x that enters, ends included; everything by default.
+
+    Returns
+    -------
+    PowerLawFit
+
+    Raises
+    ------
+    ValueError
+        If x does not increase, a value in the window is not positive and finite, or fewer than 6 points are in it.
+
+    Notes
+    -----
+    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are.  Residuals of
+    a staircase are correlated over whole steps, so the usual error of least squares is far too small.  The standard
+    error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
+    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)².  It is honest while a block is longer than the correlation.
+    It is too small for a curve whose deviations accumulate like a random walk, and it says nothing of one that bends.
+
+    Examples
+    --------
+    >>> x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    >>> fit = fit_power_law(x, [3.0 / v for v in x])
+    >>> round(fit.exponent, 12), round(fit.prefactor, 12)
+    (-1.0, 3.0)
+    """
+    log_x, log_y, used = _window_logs(x, y, window)
+    count = log_x.size
+    grid = np.linspace(log_x[0], log_x[-1], count)
+    if np.max(np.abs(grid - log_x)) > _UNIFORM_TOLERANCE * (grid[1] - grid[0]):
+        log_y = np.interp(grid, log_x, log_y)
+    exponent, intercept = _line(grid, log_y)
+    blocks = np.array_split(np.arange(count), min(BLOCKS, count // 2))
+    slopes = np.array([_line(np.delete(grid, block), np.delete(log_y, block))[0] for block in blocks])
+    spread = (len(blocks) - 1) / len(blocks) * float(np.sum((slopes - slopes.mean()) ** 2))
+    return PowerLawFit(
+        exponent=exponent,
+        standard_error=float(np.sqrt(spread)),
+        prefactor=float(np.exp(intercept)),
+        window=used,
+        count=count,
+    )
+
+
+def default_window(dataset: Answer) -> tuple[float, float] | None:
+    """Return the times between which the loss of an answer can be expected to follow a power law.
+
+    The rule: from the first learned time to the one of rank N^0.75 among the N directions that are learned within the
+    record.  The last directions are left out because the sum over those still to come is then far from its limit.
+    Learned times count where there are any, emergence times else.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with `time`, `loss` and `learned_time` or `emergence_time`.
+
+    Returns
+    -------
+    tuple (low, high), or None
+        None if fewer than 4 directions are learned, or fewer than 6 recorded times with a positive loss lie between: a
+        step or two make no power law.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> curve = {"time": np.geomspace(1, 100, 50), "loss": np.ones(50), "learned_time": np.array([2.0, 4.0, 8.0, 99.0])}
+    >>> default_window(curve)
+    (2.0, 8.0)
+    """
+    time, loss = np.asarray(dataset["time"], dtype=np.float64), np.asarray(dataset["loss"], dtype=np.float64)
+    for name in ("learned_time", "emergence_time"):
+        if name not in dataset:
+            continue
+        reached = np.sort(np.asarray(dataset[name], dtype=np.float64).ravel())
+        reached = reached[np.isfinite(reached) & (reached > 0.0) & (reached <= time[-1])]
+        if 0 < reached.size < FEWEST_DIRECTIONS:
+            return None
+        if reached.size:
+            low = float(reached[0])
+            high = float(reached[round(reached.size**WINDOW_POWER) - 1])
+            inside = (time >= low) & (time <= high) & np.isfinite(loss)
+            usable = np.count_nonzero(inside) >= FEWEST_POINTS and bool((loss[inside] > 0.0).all())
+            return (low, high) if usable else None
+    return None
+
+
+def first_crossing(time: ArrayLike, values: ArrayLike, threshold: ArrayLike) -> Array:
+    """Return when recorded curves first reach a threshold from below.
+
+    Between two records the curve is taken as linear in log time (linear in time where the earlier time is 0).
+
+    Parameters
+    ----------
+    time : array_like, shape (T,)
+        Increasing times t ≥ 0.
+    values : array_like, shape (..., T, P)
+        Curves along the last axis but one: one of them per direction, with any leading axes such as seeds; shape (T,)
+        is one curve.
+    threshold : array_like
+        Threshold, broadcast against (..., P).
+
+    Returns
+    -------
+    ndarray, shape (..., P)
+        First time with value ≥ threshold; the first recorded time where that holds already, NaN if it never does.
+        Records that are NaN count as below.
+
+    Raises
+    ------
+    ValueError
+        If the times do not increase or the shapes disagree.
+
+    Examples
+    --------
+    >>> first_crossing([1.0, 10.0, 100.0], [[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]], 0.5).round(3).tolist()
+    [31.623, 1.0]
+    """
+    t = np.asarray(time, dtype=np.float64)
+    curves = np.asarray(values, dtype=np.float64)
+    single = curves.ndim == 1
+    curves = curves[:, None] if single else curves
+    if t.ndim != 1 or t.size == 0 or curves.shape[-2] != t.size:
+        msg = f"Argument `values` must have shape (..., {t.size}, num_directions), but has shape {curves.shape}."
+        raise ValueError(msg)
+    if (np.diff(t) <= 0.0).any() or t[0] < 0.0:
+        msg = "Argument `time` must be at least 0 and increasing, but is not."
+        raise ValueError(msg)
+    shape = curves.shape[:-2] + curves.shape[-1:]
+    level = np.broadcast_to(np.asarray(threshold, dtype=np.float64), shape)
+    above = curves >= level[..., None, :]
+    after = np.argmax(above, axis=-2)
+    before = np.maximum(after - 1, 0)
+    high = np.take_along_axis(curves, after[..., None, :], axis=-2)[..., 0, :]
+    low = np.take_along_axis(curves, before[..., None, :], axis=-2)[..., 0, :]
+    # A record that is not a number before the crossing leaves no slope: the crossing is then the record itself.
+    partial = (after > 0) & np.isfinite(low) & np.isfinite(high)
+    share = np.ones(shape)
+    share[partial] = (level[partial] - low[partial]) / (high[partial] - low[partial])
+    left, right = t[before], t[after]
+    found = left + share * (right - left)
+    positive = left > 0.0
+    found[positive] = left[positive] * (right[positive] / left[positive]) ** share[positive]
+    crossing = np.where(above.any(axis=-2), found, np.nan)
+    return crossing[..., 0] if single else crossing
+
+
+def _window_logs(
+    x: ArrayLike, y: ArrayLike, window: tuple[float, float] | None
+) -> tuple[Array, Array, tuple[float, float]]:
+    px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if px.ndim != 1 or px.shape != py.shape:
+        msg = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
+        raise ValueError(msg)
+    if (np.diff(px) <= 0.0).any():
+        msg = "Argument `x` must increase, but does not."
+        raise ValueError(msg)
+    low, high = (-np.inf, np.inf) if window is None else window
+    inside = (px >= low) & (px <= high)
+    if np.count_nonzero(inside) < FEWEST_POINTS:
+        msg = (
+            f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
+            f"{np.count_nonzero(inside)}."
+        )
+        raise ValueError(msg)
+    px, py = px[inside], py[inside]
+    if not ((px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all()):
+        msg = "Arguments `x` and `y` must be positive and finite inside the window, but are not."
+        raise ValueError(msg)
+    return np.log(px), np.log(py), (float(px[0]), float(px[-1]))
+
+
+def _line(x: Array, y: Array) -> tuple[float, float]:
+    centre = x - x.mean()
+    slope = float(np.sum(centre * y) / np.sum(centre**2))
+    return slope, float(y.mean() - slope * x.mean())

@@ -1,0 +1,383 @@
+"""Turn source pieces into compiled functions that later runs load from disk.
+
+Responsible for: joining pieces of source into one file named by its content, importing it, and compiling its entry
+points and its callbacks through Numba's on-disk cache.  Must not know what the pieces compute.
+
+A compiled function that receives another compiled function as an argument never hits Numba's on-disk cache, and one
+that calls another by name is compiled anew for each of them.  So a method receives the machine addresses of the
+system's functions instead (see `dynamics.integrators.invocation`): a method is compiled once per machine, a system
+once per text.  A piece is executed in the middle of a file and therefore must not contain ``from __future__``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = [
+    "CompiledModule",
+    "Piece",
+    "cache_directory",
+    "compile_file",
+    "compiler_is_off",
+    "compiling_beside",
+    "entry",
+    "kernel",
+    "load",
+    "read_piece",
+]
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
+# Part of every file name: raise it when the options below change, because Numba's cache does not see them.
+OPTIONS_VERSION = 2
+# Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
+FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
+
+_memo: dict[str, CompiledModule] = {}
+_lock = threading.RLock()
+_fallback: list[Path] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Hold one piece of source text.
+
+    Parameters
+    ----------
+    origin : str
+        File the text was read from, or a label for generated text.
+    text : str
+        Python source, without ``from __future__`` imports.
+
+    Examples
+    --------
+    >>> Piece("generated", "answer = 42").origin
+    'generated'
+    """
+
+    origin: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModule:
+    """Hold an executed namespace with what it cost to obtain it.
+
+    Parameters
+    ----------
+    namespace : module
+        Module in which all pieces were executed.
+    compile_seconds : float
+        Wall-clock seconds spent importing the file and compiling or loading its entry points.
+    from_cache : bool
+        Whether every entry point came from Numba's on-disk cache.
+    path : Path or None
+        Generated file; None when the compiler is switched off.
+    functions : mapping
+        Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
+        when the compiler is switched off.
+    """
+
+    namespace: ModuleType
+    compile_seconds: float
+    from_cache: bool
+    path: Path | None
+    functions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_piece(path: str | Path) -> Piece:
+    """Read a source file as a piece.
+
+    Parameters
+    ----------
+    path : str or Path
+        Python file.
+
+    Returns
+    -------
+    Piece
+        Its text, with the file as origin.
+    """
+    return Piece(str(path), Path(path).read_text(encoding="utf-8"))
+
+
+def compiler_is_off() -> bool:
+    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python.
+
+    Returns
+    -------
+    bool
+        True if nothing is compiled.
+    """
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def kernel(function: Function) -> Function:
+    """Compile an inner function, callable from other compiled functions only.
+
+    The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function
+    from Python crashes.
+
+    Parameters
+    ----------
+    function : callable
+        Function of numbers and arrays.
+
+    Returns
+    -------
+    callable
+        Compiled function, with the declared type of `function`.
+    """
+    from numba import njit
+
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Function", njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function))
+
+
+def entry(signature: str) -> Callable[[Function], Function]:
+    """Mark a function as an entry point, compiled by `load` for exactly one signature.
+
+    Parameters
+    ----------
+    signature : str
+        Numba signature, for example ``"f8(f8[::1])"``.
+
+    Returns
+    -------
+    callable
+        Decorator.  The decorated function releases the interpreter lock and is cached on disk.
+    """
+
+    def decorate(function: Function) -> Function:
+        from numba import njit
+
+        options: dict[str, Any] = {"no_cfunc_wrapper": True}
+        dispatcher = njit(cache=True, nogil=True, error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+        if not compiler_is_off():
+            dispatcher.entry_signature = signature
+        return cast("Function", dispatcher)
+
+    return decorate
+
+
+def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> CompiledModule:
+    """Execute pieces in one namespace; compile the entry points they define and the exported functions.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        Source pieces in order of execution; later pieces may use the names of earlier ones.
+    exports : mapping of str to str, optional
+        Numba signature of each function that compiled code elsewhere will call by its address.
+
+    Returns
+    -------
+    CompiledModule
+        The same object for the same arguments within one process.
+
+    Raises
+    ------
+    ValueError
+        If the pieces do not define an exported function.
+
+    Notes
+    -----
+    The file name is a digest of the text and of the versions of Numba and Python, so that a file once written is
+    never changed.  With ``NUMBA_DISABLE_JIT=1`` nothing is written and every piece keeps its own file name, so that
+    coverage and tracebacks point to the real source.
+
+    Examples
+    --------
+    >>> text = '''
+    ... from dynamics.compilation import entry
+    ... @entry("f8(f8)")
+    ... def double(x):
+    ...     return 2 * x
+    ... '''
+    >>> float(load([Piece("example", text)]).namespace.double(21.0))
+    42.0
+    """
+    exports = exports or {}
+    text, digest = _content(pieces)
+    key = f"{digest} {sorted(exports.items())}"
+    with _lock:
+        if key not in _memo:
+            make = _interpret if compiler_is_off() else _compile
+            _memo[key] = make(pieces, exports, text, digest)
+        return _memo[key]
+
+
+@contextmanager
+def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
+    """Compile pieces without exports in a second process while the body runs, unless the cache has them already.
+
+    Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
+    that fills the same cache uses another. If it cannot be started, or fails, `load` compiles as usual.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        What `load(pieces)` will be asked for after the body.
+    """
+    process = None if compiler_is_off() else _start_compiling(pieces)
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.wait()
+
+
+def compile_file(path: str) -> None:
+    """Compile the entry points of a generated file into the cache; what a second process is started for."""
+    _compile_entries(_import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
+
+
+def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
+    text, digest = _content(pieces)
+    path = _write_once(cache_directory() / f"kernels_{digest}.py", text)
+    if any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")) or not sys.executable:
+        return None
+    code = f"from dynamics.compilation import compile_file; compile_file({str(path)!r})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    try:
+        return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    except OSError:
+        return None
+
+
+def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
+    """Return the joined text of pieces and the digest that names its file, without loading the compiler."""
+    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
+    versions = f"{OPTIONS_VERSION} {metadata.version('numba')} {platform.python_version()} {compiler_is_off()}"
+    return text, hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:32]
+
+
+def cache_directory() -> Path:
+    """Return the directory of generated files, created if absent.
+
+    Returns
+    -------
+    Path
+        ``$FEATURE_EMERGENCE_CACHE`` if set, else the per-user cache directory; a temporary directory, with one
+        warning, when neither can be written.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        directory = Path(chosen)
+    else:
+        from platformdirs import user_cache_dir
+
+        directory = Path(user_cache_dir("feature-emergence"))
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        writable = os.access(directory, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    return directory if writable else _fallback_directory(directory)
+
+
+def _fallback_directory(refused: Path) -> Path:
+    if not _fallback:
+        _fallback.append(Path(tempfile.mkdtemp(prefix="feature-emergence-")))
+        msg = (
+            f"The cache directory {refused} cannot be written, so compiled code is kept in {_fallback[0]} and will be "
+            f"compiled again by the next process; set {CACHE_VARIABLE} to a writable directory."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=5)
+    return _fallback[0]
+
+
+def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+    del text
+    # Coverage attributes lines to a package by the name of the module that runs them.
+    namespace = ModuleType(f"dynamics.interpreted_{digest}")
+    for piece in pieces:
+        exec(compile(piece.text, piece.origin, "exec"), namespace.__dict__)
+    return CompiledModule(namespace, 0.0, False, None, {name: _defined(namespace, name) for name in exports})
+
+
+def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+    from numba import cfunc
+
+    del pieces
+    path = _write_once(cache_directory() / f"kernels_{digest}.py", text)
+    start = time.perf_counter()
+    namespace = _import_file(path, f"_feature_emergence_{digest}")
+    hits = _compile_entries(namespace)
+    functions = {}
+    for name, signature in exports.items():
+        function = _defined(namespace, name)
+        decorate = cfunc(signature, cache=True, error_model="numpy", fastmath=set(FASTMATH))
+        functions[name] = decorate(getattr(function, "py_func", function))
+        hits.append(bool(functions[name].cache_hits))
+    return CompiledModule(namespace, time.perf_counter() - start, all(hits), path, functions)
+
+
+def _compile_entries(namespace: ModuleType) -> list[bool]:
+    """Compile or load the entry points of a namespace; return which came from the cache."""
+    hits = []
+    for value in list(vars(namespace).values()):
+        signature = getattr(value, "entry_signature", None)
+        if signature is not None and getattr(value, "__module__", None) == namespace.__name__:
+            if not value.signatures:
+                value.compile(signature)
+                value.disable_compile()
+            hits.append(bool(value.stats.cache_hits))
+    return hits
+
+
+def _defined(namespace: ModuleType, name: str) -> Callable[..., Any]:
+    if not hasattr(namespace, name):
+        msg = f"Argument `pieces` must define the function `{name}`, but has none of that name."
+        raise ValueError(msg)
+    return cast("Callable[..., Any]", getattr(namespace, name))
+
+
+def _write_once(path: Path, text: str) -> Path:
+    content = text.encode()
+    # A file of the same name but other content was cut short or tampered with: it is never executed.
+    if path.exists() and path.read_bytes() == content:
+        return path
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+    Path(temporary).replace(path)
+    return path
+
+
+def _import_file(path: Path, name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        msg = f"The generated file {path} cannot be imported."
+        raise ImportError(msg)
+    module = importlib.util.module_from_spec(specification)
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ == str(path):
+        return loaded
+    # Numba looks functions up by module name when it restores them.
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

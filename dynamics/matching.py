@@ -1,0 +1,156 @@
+"""Which neuron learns which direction, decided by the start alone.
+
+Responsible for the greedy matching of neurons and directions, and for drawing its outcome where the matrix of overlaps
+is too large to hold.  Must not know when anything emerges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["draw_matched_overlaps", "match_greedily"]
+
+_QUANTILE_KNOTS = 1000
+
+
+def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> NDArray[np.int64]:
+    r"""Match directions with neurons, the strongest pair first.
+
+    .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
+
+    The pair of largest score is matched and its neuron and direction are struck out, until no score is left.  For odd k
+    only positive overlaps count.  Equal scores go to the smaller neuron, then to the smaller direction.
+
+    Parameters
+    ----------
+    coefficients : array_like, shape (P,)
+        Teacher coefficients a_p > 0, dimensionless.
+    overlap : array_like, shape (m, P)
+        Overlaps C_ip at the start, dimensionless.
+    information_exponent : int
+        Information exponent k ≥ 3 of the link.
+
+    Returns
+    -------
+    ndarray of int, shape (P,)
+        Neuron matched with each direction; −1 where there is none.
+
+    Raises
+    ------
+    ValueError
+        If k < 3 or the shapes disagree.
+
+    Notes
+    -----
+    One sort, O(m P log(m P)); the sorted list is thinned as rows and columns are struck out.
+
+    Examples
+    --------
+    >>> match_greedily([2.0, 1.0], [[0.1, 0.3], [-0.2, 0.1]], 4).tolist()
+    [1, 0]
+    """
+    a = np.asarray(coefficients, dtype=np.float64)
+    C = np.asarray(overlap, dtype=np.float64)
+    if C.ndim != 2 or a.shape != C.shape[1:]:
+        msg = f"Argument `overlap` must have shape (width, {a.size}), but has shape {C.shape}."
+        raise ValueError(msg)
+    if information_exponent < 3:
+        msg = f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
+        raise ValueError(msg)
+    strength = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C)
+    # The logarithm keeps the order where the power would underflow.
+    with np.errstate(divide="ignore"):
+        score = (np.log(a) + (information_exponent - 2) * np.log(strength)).ravel()
+    order = np.argsort(-score, kind="stable")
+    order = order[: np.count_nonzero(strength)]
+    matched = np.full(a.size, -1, dtype=np.int64)
+    neuron_free = np.ones(C.shape[0], dtype=bool)
+    direction_free = np.ones(a.size, dtype=bool)
+    while order.size:
+        head = 4 * int(min(neuron_free.sum(), direction_free.sum())) + 64
+        for entry in order[:head].tolist():
+            i, p = divmod(entry, a.size)
+            if neuron_free[i] and direction_free[p]:
+                matched[p] = i
+                neuron_free[i] = direction_free[p] = False
+        if not (neuron_free.any() and direction_free.any()):
+            break
+        order = order[head:]
+        order = order[neuron_free[order // a.size] & direction_free[order % a.size]]
+    return matched
+
+
+def draw_matched_overlaps(
+    coefficients: NDArray[np.float64], width: int, dimension: int, information_exponent: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    r"""Draw what greedy matching finds at a uniform random start, without the matrix of overlaps.
+
+    Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
+    overlaps count as independent:
+
+    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the law } \mathrm{Beta}(1/2, (d-1)/2)
+
+    For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched.
+
+    Parameters
+    ----------
+    coefficients : ndarray, shape (P,)
+        Teacher coefficients a_p, dimensionless.
+    width, dimension : int
+        m and d.
+    information_exponent : int
+        k ≥ 3.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    matched_neuron : ndarray of int, shape (P,)
+        Rank of the direction, which stands for its neuron; −1 where there is none.
+    matched_overlap : ndarray, shape (P,)
+        Overlap of the matched neuron, NaN where there is none.
+    """
+    from scipy.special import ndtri
+
+    count = min(coefficients.size, width)
+    order = np.argsort(-coefficients, kind="stable")[:count]
+    free = width - np.arange(count, dtype=np.float64)
+    rng = np.random.default_rng(seed)
+    tail = -np.expm1(-rng.standard_exponential(count) / free)
+    odd = bool(information_exponent % 2)
+    # The normal variable of the same tail probability: a smooth function links its square to C².
+    normal = -ndtri(tail if odd else 0.5 * tail)
+    found = normal > 0.0
+    matched_neuron = np.full(coefficients.size, -1, dtype=np.int64)
+    matched_overlap = np.full(coefficients.size, np.nan)
+    matched_neuron[order[found]] = np.flatnonzero(found)
+    size = _overlap_from_normal(normal[found], dimension)
+    matched_overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
+    return matched_neuron, matched_overlap
+
+
+def _overlap_from_normal(normal: NDArray[np.float64], dimension: int) -> NDArray[np.float64]:
+    """Return |C| with P(|C| > c) = P(|Z| > z), from a spline of ln(C² / z²) in z."""
+    from scipy.interpolate import CubicSpline
+    from scipy.special import betainccinv, betaincinv, erf, erfc
+
+    if dimension == 1:
+        return np.ones_like(normal)
+    half = 0.5 * (dimension - 1)
+    z = np.linspace(0.0, float(normal.max(initial=1.0)) + 0.5, _QUANTILE_KNOTS)[1:]
+    square = np.where(
+        z < 1.0,
+        betaincinv(0.5, half, erf(z / np.sqrt(2.0))),
+        betainccinv(0.5, half, erfc(z / np.sqrt(2.0))),
+    )
+    spline = CubicSpline(z, np.log(square) - 2.0 * np.log(z))
+    overlap: NDArray[np.float64] = np.empty_like(normal)
+    for begin in range(0, normal.size, 1 << 18):
+        part = normal[begin : begin + (1 << 18)]
+        overlap[begin : begin + (1 << 18)] = part * np.exp(0.5 * spline(part))
+    return overlap

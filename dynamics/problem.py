@@ -1,0 +1,340 @@
+"""What is asked: one frozen, picklable value that every solver, prediction and experiment reads.
+
+Physics only. Light to import: numpy and the Hermite expansion; no compiler, no dataset library, no solver.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.start import (
+    OverlapStart,
+    check_overlaps,
+    overlaps_from_weights,
+    random_weights,
+    weights_from_overlaps,
+)
+from dynamics.teacher import Teacher, checked_integer, read_only
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from hermite import HermiteExpansion
+
+__all__ = ["OverlapStart", "Problem", "Teacher"]
+
+STUDENTS = ("homogeneous",)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    r"""Teacher, student, start and dimension of one learning problem.
+
+    .. math:: f(x) = \sum_{i=1}^m n_i\, \sigma(u_i \cdot x), \quad n_i = |w_i|^2, \; u_i = w_i/|w_i|,
+       \qquad f^*(x) = \sum_p a_p\, \sigma(\theta_p\cdot x), \quad x \sim N(0, I_d)
+
+    Parameters
+    ----------
+    activation : str, dict, sympy expression, callable or HermiteExpansion
+        Link σ, anything that `hermite.expand` takes.
+    teacher : Teacher
+        Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d.
+    width : int
+        Number of student neurons m ≥ 1.
+    dimension : int
+        Input dimension d, at least the number of axes that the teacher spans.
+    initial_norm : float, default 1e-2
+        σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless.
+    seed : int, default 0
+        Draws the start alone, never samples.
+    initial_weights : array_like, shape (m, d), optional
+        The start, given as weights w_i in R^d.
+    initial_overlaps : tuple (C, G, n), optional
+        The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
+        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start.
+    label_noise : float, default 0.0
+        Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
+    student : {"homogeneous"}
+        "homogeneous" is the student above, with the second layer tied to |w_i|².
+    teacher_activation : optional
+        Link of the teacher; the homogeneous student requires it to equal `activation`.
+    order : int, optional
+        Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> problem = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=3, dimension=16)
+    >>> problem.information_exponent
+    4
+    >>> problem.start().teacher_overlap.shape
+    (3, 2)
+    """
+
+    activation: HermiteExpansion
+    teacher: Teacher
+    width: int
+    dimension: int
+    initial_norm: float = 1e-2
+    seed: int = 0
+    initial_weights: NDArray[np.float64] | None = field(default=None, repr=False)
+    initial_overlaps: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = field(
+        default=None, repr=False
+    )
+    label_noise: float = 0.0
+    student: Literal["homogeneous"] = "homogeneous"
+    teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
+    order: int | None = None
+
+    if TYPE_CHECKING:
+        # What callers may pass; the attributes above are what they find.
+        def __init__(
+            self,
+            *,
+            activation: object,
+            teacher: Teacher,
+            width: int,
+            dimension: int,
+            initial_norm: float = 1e-2,
+            seed: int = 0,
+            initial_weights: ArrayLike | None = None,
+            initial_overlaps: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+            label_noise: float = 0.0,
+            student: str = "homogeneous",
+            teacher_activation: object = None,
+            order: int | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        import hermite
+
+        def assign(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        teacher: object = self.teacher
+        if not isinstance(teacher, Teacher):
+            msg = f"Argument `teacher` must be a Teacher, but is {teacher!r}."
+            raise TypeError(msg)
+        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
+        assign("seed", checked_integer(self.seed, "seed", minimum=0))
+        assign("initial_norm", _checked_number(self.initial_norm, "initial_norm", positive=True))
+        if not 0 < self.initial_norm**2 < np.inf:
+            msg = f"Argument `initial_norm` must have a square within float64, but is {self.initial_norm}."
+            raise ValueError(msg)
+        assign("label_noise", _checked_number(self.label_noise, "label_noise", positive=False))
+        if self.dimension < self.teacher.span:
+            msg = (
+                f"Argument `dimension` must be at least {self.teacher.span}, the number of axes that the teacher "
+                f"spans, but is {self.dimension}."
+            )
+            raise ValueError(msg)
+        if self.student not in STUDENTS:
+            msg = f"Argument `student` must be one of {', '.join(map(repr, STUDENTS))}, but is {self.student!r}."
+            raise ValueError(msg)
+        assign("activation", hermite.expand(self.activation, order=self.order))
+        assign("order", self.activation.order)
+        self._check_teacher_activation()
+        self._check_start()
+
+    def _check_teacher_activation(self) -> None:
+        import hermite
+
+        if self.teacher_activation is None:
+            return
+        link = hermite.expand(self.teacher_activation, order=self.order)
+        if not np.array_equal(link.coefficients, self.activation.coefficients):
+            msg = (
+                "Argument `teacher_activation` must equal `activation` for the homogeneous student, "
+                f"but is {link.name} against {self.activation.name}."
+            )
+            raise ValueError(msg)
+        object.__setattr__(self, "teacher_activation", link)
+
+    def _check_start(self) -> None:
+        given = [name for name in ("initial_weights", "initial_overlaps") if getattr(self, name) is not None]
+        if len(given) == 2:
+            msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
+            raise ValueError(msg)
+        if given:
+            for name in ("initial_norm", "seed"):
+                if getattr(self, name) != _default(name):
+                    msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
+                    raise ValueError(msg)
+        if self.initial_weights is not None:
+            weights = read_only(self.initial_weights)
+            if weights.shape != (self.width, self.dimension):
+                msg = (
+                    f"Argument `initial_weights` must have shape (width, dimension) = ({self.width}, "
+                    f"{self.dimension}), but has shape {weights.shape}."
+                )
+                raise ValueError(msg)
+            lengths = np.sum(weights**2, axis=1)
+            if not (np.isfinite(lengths) & (lengths > 0)).all():
+                msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
+                raise ValueError(msg)
+            object.__setattr__(self, "initial_weights", weights)
+        if self.initial_overlaps is not None:
+            checked = check_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
+            object.__setattr__(self, "initial_overlaps", checked)
+
+    # --- derived quantities -------------------------------------------------------------------------------
+
+    @property
+    def information_exponent(self) -> int:
+        """Information exponent k of the link: smallest j ≥ 1 with c_j ≠ 0."""
+        return self.activation.information_exponent
+
+    @property
+    def num_directions(self) -> int:
+        """Number of teacher directions P."""
+        return self.teacher.num_directions
+
+    @property
+    def start_is_random(self) -> bool:
+        """Whether the start is drawn from the seed rather than given."""
+        return self.initial_weights is None and self.initial_overlaps is None
+
+    def start(self) -> OverlapStart:
+        """Return the start in overlap space: C (m, P), G (m, m) and n (m,), dimensionless."""
+        if self.initial_overlaps is not None:
+            return OverlapStart(*self.initial_overlaps)
+        return overlaps_from_weights(self.reduced_weights(), self.teacher)
+
+    def reduced_weights(self) -> NDArray[np.float64]:
+        """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
+
+        Online SGD and the flow started from [these | 0] in R^d have the law of any rotation of them that keeps the
+        teacher fixed, so every engine starts from this one matrix.
+        """
+        if self.initial_weights is not None:
+            return self.initial_weights
+        if self.initial_overlaps is not None:
+            return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
+        rng = np.random.default_rng(self.seed)
+        return random_weights(rng, self.width, self.teacher.span, self.dimension, self.initial_norm)
+
+    # --- to and from a dataset ----------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
+        link: dict[str, Any] = {"name": self.activation.name, "order": self.activation.order}
+        if self.activation.text is not None:
+            link["text"] = self.activation.text
+        else:
+            link["coefficients"] = [float(c) for c in self.activation.coefficients]
+        return {
+            "activation": link,
+            "beta": self.teacher.beta,
+            "num_directions": self.num_directions,
+            "width": self.width,
+            "dimension": self.dimension,
+            "initial_norm": self.initial_norm,
+            "seed": self.seed,
+            "label_noise": self.label_noise,
+            "student": self.student,
+        }
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
+        """Return the array-valued inputs as {variable name: (dims, values)}."""
+        found: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
+            "teacher_coefficient": (("direction",), self.teacher.coefficients)
+        }
+        if self.teacher.directions is not None:
+            found["teacher_direction"] = (("direction", "teacher_axis"), self.teacher.directions)
+        if self.initial_weights is not None:
+            found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
+        if self.initial_overlaps is not None:
+            C, G, n = self.initial_overlaps
+            found["initial_teacher_overlap"] = (("neuron", "direction"), C)
+            found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
+            found["initial_squared_norm"] = (("neuron",), n)
+        return found
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> Problem:
+        """Return the problem that a result answers.
+
+        A link given as an opaque callable comes back as its truncated Hermite series, the only part of it that a file
+        can hold.
+
+        Raises
+        ------
+        ValueError
+            If the dataset holds no problem of this program.
+        """
+        try:
+            stored = json.loads(dataset.attrs["parameters"])["problem"]
+            link = stored["activation"]
+            coefficients = np.asarray(dataset["teacher_coefficient"].values)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
+            raise ValueError(msg) from None
+
+        def array(name: str) -> NDArray[np.float64] | None:
+            return np.asarray(dataset[name].values) if name in dataset else None
+
+        if stored["beta"] is not None:
+            teacher = Teacher.power_law(stored["num_directions"], stored["beta"])
+        else:
+            teacher = Teacher(coefficients, directions=array("teacher_direction"))
+        activation: object = link.get("text")
+        if activation is None:
+            activation = {j: c for j, c in enumerate(link["coefficients"]) if c != 0.0}
+        overlaps = tuple(array(f"initial_{name}") for name in ("teacher_overlap", "student_overlap", "squared_norm"))
+        return cls(
+            activation=activation,
+            teacher=teacher,
+            width=stored["width"],
+            dimension=stored["dimension"],
+            initial_norm=stored["initial_norm"],
+            seed=stored["seed"],
+            initial_weights=array("initial_weight"),
+            initial_overlaps=None if overlaps[0] is None else overlaps,  # type: ignore[arg-type]
+            label_noise=stored["label_noise"],
+            student=stored["student"],
+            order=link["order"],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
+        if not isinstance(other, Problem):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return (
+            self._identity() == other._identity()
+            and self.teacher == other.teacher
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(mine[name][1], theirs[name][1]) for name in mine)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._identity(), self.teacher))
+
+    def _identity(self) -> tuple[object, ...]:
+        scalars = {name: value for name, value in self.parameters().items() if name != "activation"}
+        link = self.activation
+        return (json.dumps(scalars, sort_keys=True), link.coefficients.tobytes(), link.is_polynomial)
+
+
+def _default(name: str) -> object:
+    return next(f.default for f in fields(Problem) if f.name == name)
+
+
+def _checked_number(value: object, name: str, *, positive: bool) -> float:
+    need = "positive" if positive else "at least 0"
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        msg = f"Argument `{name}` must be a real number, but is {value!r}."
+        raise TypeError(msg)
+    if not np.isfinite(value) or value < 0 or (positive and value == 0):
+        msg = f"Argument `{name}` must be finite and {need}, but is {value}."
+        raise ValueError(msg)
+    return float(value)

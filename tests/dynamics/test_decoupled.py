@@ -1,0 +1,290 @@
+"""Isolated pairs: transit times, norms and losses against closed forms, mpmath, tabulated values and an integrator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.polynomial import polynomial
+from scipy.integrate import solve_ivp
+
+from dynamics.prediction import predict
+from dynamics.problem import Problem, Teacher
+from dynamics.systems import decoupled
+from dynamics.systems.decoupled import solve_pairs
+from dynamics.systems.decoupled_kernels import _look_up, add_pair_losses, octave_edges
+from dynamics.systems.transit import logit_of_square, transit_table, transit_time
+
+# Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file
+# states its conventions.
+ESCAPES = json.loads((Path(__file__).parents[1] / "reference" / "single_neuron_escape.json").read_text())["values"]
+
+LINKS = [{3: 1.0}, {4: 1.0}, {6: 1.0}, {4: 1.0, 6: 0.5}, {3: 1.0, 4: 0.5}, {4: 1.0, 5: 0.3}]
+
+
+def coefficients_of(link):
+    c = np.zeros(max(link) + 1)
+    c[list(link)] = list(link.values())
+    return c
+
+
+def pair_problem(link, a, C0, n0):
+    overlaps = ([[C0]], [[1.0]], [n0])
+    return Problem(activation=link, teacher=Teacher([a]), width=1, dimension=64, initial_overlaps=overlaps)
+
+
+def integrated(link, a, C0, n0, times):
+    w = coefficients_of(link) ** 2
+    slope, norm = polynomial.polyder(w), w.sum()
+
+    def rate(_, y):
+        C, log_n = y
+        return [
+            a * polynomial.polyval(C, slope) * (1 - C**2),
+            4 * (a * polynomial.polyval(C, w) - np.exp(log_n) * norm),
+        ]
+
+    def learned(_, y):
+        return np.exp(y[1]) * polynomial.polyval(y[0], w) / norm - a / 2
+
+    start = [C0, np.log(n0)]
+    return solve_ivp(rate, (0, times[-1]), start, method="DOP853", rtol=1e-13, atol=1e-15, t_eval=times, events=learned)
+
+
+@pytest.mark.parametrize("value", ESCAPES, ids=lambda v: f"k{v['k']}-a{v['a']}-{v['m0']}-{v['m1']}")
+def test_transit_and_norm_growth_reproduce_tabulated_escapes(value):
+    c = coefficients_of({value["k"]: 1.0})
+    time = float(transit_time(c, value["m0"], value["m1"])) / value["a"]
+    assert time == pytest.approx(float(value["t"]), rel=2e-14)
+    ends = logit_of_square([value["m0"], value["m1"]])
+    table = transit_table(c, 1, float(ends[0]))
+    # The quadrature, which the closed form of a single power hides.
+    assert -np.diff(table.remaining(ends))[0] / value["a"] == pytest.approx(float(value["t"]), rel=2e-14)
+    assert np.exp(4 * np.diff(table.growth(ends))[0]) == pytest.approx(float(value["rho_ratio"]), rel=1e-14)
+
+
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize(("first", "last"), [(1e-6, 0.5), (0.01, 0.9), (0.3, 0.31), (0.2, 0.999999)])
+def test_transit_time_equals_thirty_digit_quadrature(link, first, last):
+    mpmath.mp.dps = 30
+    terms = [(j, mpmath.mpf(c) ** 2) for j, c in link.items()]
+
+    def integrand(s):
+        return 1 / (sum(j * w * s ** (j - 1) for j, w in terms) * (1 - s**2))
+
+    points = [first] + [p for p in (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99, 0.999) if first < p < last] + [last]
+    exact = mpmath.quad(integrand, [mpmath.mpf(p) for p in points])
+    # A difference of two times loses what the times have in common.
+    loss = float(mpmath.quad(integrand, [mpmath.mpf(first), mpmath.mpf("0.9999999")]) / exact)
+    assert float(transit_time(coefficients_of(link), first, last)) == pytest.approx(
+        float(exact), rel=2e-14 * max(loss, 5)
+    )
+
+
+def test_negative_start_of_an_even_link_takes_the_time_of_the_positive_one():
+    c = coefficients_of({4: 1.0, 6: 0.5})
+    assert transit_time(c, -0.1, -0.7) == transit_time(c, 0.1, 0.7)
+
+
+def test_negative_start_of_an_odd_link_never_arrives():
+    assert transit_time(coefficients_of({3: 1.0}), -0.1, -0.7) == np.inf
+
+
+def test_negative_start_is_trapped_where_the_slope_of_the_kernel_vanishes():
+    # g = s⁴ + 4 s⁵ has g'(−0.2) = 0.
+    c = coefficients_of({4: 1.0, 5: 2.0})
+    assert transit_time(c, -0.1, -0.7) == np.inf
+    assert np.isfinite(transit_time(c, -0.1, -0.19))
+    assert transit_table(c, -1, -10.0).barrier == pytest.approx(float(logit_of_square(0.2)), abs=1e-12)
+
+
+def test_transit_is_infinite_from_a_stationary_start():
+    assert transit_time(coefficients_of({4: 1.0}), 0.0, 0.5) == np.inf
+
+
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize(("a", "C0", "n0"), [(0.5, 0.1, 1e-4), (1.0, 0.3, 4.0)])
+def test_pair_follows_a_tight_integrator(link, a, C0, n0):
+    problem = pair_problem(link, a, C0, n0)
+    prediction = predict(problem)
+    times = np.concatenate([[0.0], np.geomspace(0.05, 4.0, 40) * prediction.predicted_learned_time[0]])
+    solution = solve_pairs(problem, prediction, times)
+    reference = integrated(link, a, C0, n0, times)
+    np.testing.assert_allclose(solution.overlap[:, 0], reference.y[0], rtol=0, atol=5e-12)
+    np.testing.assert_allclose(solution.squared_norm[:, 0], np.exp(reference.y[1]), rtol=2e-11)
+    assert prediction.predicted_learned_time[0] == pytest.approx(reference.t_events[0][0], rel=1e-11)
+    g = polynomial.polyval(reference.y[0], coefficients_of(link) ** 2)
+    n, norm = np.exp(reference.y[1]), float(np.sum(coefficients_of(link) ** 2))
+    np.testing.assert_allclose(solution.loss, a**2 * norm - 2 * n * a * g + n**2 * norm, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("link", "C0"), [({4: 1.0, 5: 0.3}, -0.2), ({4: 1.0, 5: 2.0}, -0.05), ({4: 1.0, 5: 0.9}, -0.3)]
+)
+def test_negative_branch_follows_a_tight_integrator_even_where_it_is_trapped(link, C0):
+    problem = pair_problem(link, 0.5, C0, 0.01)
+    times = np.concatenate([[0.0], np.geomspace(0.5, 400, 40)])
+    solution = solve_pairs(problem, predict(problem), times)
+    reference = integrated(link, 0.5, C0, 0.01, times)
+    # The table ends 1e-7 before the point of rest in ln(C²/(1 − C²)).
+    np.testing.assert_allclose(solution.overlap[:, 0], reference.y[0], rtol=0, atol=2e-8)
+    np.testing.assert_allclose(solution.squared_norm[:, 0], np.exp(reference.y[1]), rtol=1e-7)
+
+
+def test_norm_growth_from_a_vanishing_norm_is_the_closed_form():
+    # n / n_0 = ((1 − C_0²)/(1 − C²))^(2/k) as n_0 → 0, here for k = 4 up to C = 0.9.
+    problem = pair_problem({4: 1.0}, 1.0, 0.3, 1e-14)
+    time = float(transit_time(coefficients_of({4: 1.0}), 0.3, 0.9))
+    solution = solve_pairs(problem, predict(problem), [time])
+    assert solution.squared_norm[0, 0] / 1e-14 == pytest.approx(((1 - 0.09) / (1 - 0.81)) ** 0.5, rel=1e-12)
+
+
+def test_learned_time_waits_for_a_norm_that_starts_far_too_small():
+    # Beyond C = 1 the norm still has to grow e-fold many times: n_0 = 1e-60.
+    problem = pair_problem({4: 1.0}, 1.0, 0.5, 1e-60)
+    learned = predict(problem).predicted_learned_time[0]
+    before, after = solve_pairs(problem, predict(problem), [learned * (1 - 1e-9), learned * (1 + 1e-9)]).squared_norm[
+        :, 0
+    ]
+    assert before < 0.5 < after
+    assert learned == pytest.approx(60 * np.log(10) / 4, rel=0.1)
+
+
+def test_learned_time_is_zero_where_the_mass_is_there_at_the_start():
+    assert predict(pair_problem({4: 1.0}, 0.1, 0.9, 1.0)).predicted_learned_time[0] == 0.0
+
+
+def test_learned_time_is_infinite_where_the_opposite_pole_reflects_too_little():
+    # At C = −1 the mass tends to a (g(−1)/g(1))², here (0.1/1.9)².
+    problem = pair_problem({4: 1.0, 5: 0.9**0.5}, 1.0, -0.2, 0.01)
+    assert predict(problem).predicted_learned_time[0] == np.inf
+
+
+def large_problem(link, initial_norm=0.3):
+    teacher = Teacher.power_law(300, 0.8)
+    return Problem(activation=link, teacher=teacher, width=400, dimension=1000, initial_norm=initial_norm)
+
+
+@pytest.mark.parametrize("link", [*LINKS, {4: 1.0, 5: 2.0}], ids=str)
+def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatch):
+    problem = large_problem(link)
+    prediction = predict(problem)
+    last = np.nanmax(
+        np.where(np.isfinite(prediction.predicted_learned_time), prediction.predicted_learned_time, np.nan)
+    )
+    times = np.concatenate([[0.0], np.geomspace(0.01, 2 * last, 60)])
+    monkeypatch.setattr(decoupled, "_HISTORY_CHUNK", 1000)
+    direct = solve_pairs(problem, prediction, times)
+    if direct.notes[-1] == decoupled.NOTE_BEYOND:
+        assert np.isnan(direct.loss).all()
+        return
+    monkeypatch.setattr(decoupled, "LARGEST_HISTORY", 1)
+    monkeypatch.setattr(decoupled, "_SUM_CHUNK", 64)
+    summed = solve_pairs(problem, prediction, times)
+    assert summed.overlap is None
+    assert summed.squared_norm is None
+    np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-8, atol=1e-16)
+
+
+def test_summed_loss_of_trapped_pairs_equals_the_loss_of_histories(monkeypatch):
+    c = np.zeros((3, 3))
+    np.fill_diagonal(c, [-0.1, -0.15, 0.2])
+    problem = Problem(
+        activation={4: 1.0, 5: 2.0},
+        teacher=Teacher([1.0, 0.5, 0.7]),
+        width=3,
+        dimension=64,
+        initial_overlaps=(c, np.eye(3), [0.1, 0.2, 0.3]),
+    )
+    times = np.geomspace(0.1, 1e4, 80)
+    direct = solve_pairs(problem, predict(problem), times)
+    monkeypatch.setattr(decoupled, "LARGEST_HISTORY", 1)
+    summed = solve_pairs(problem, predict(problem), times)
+    np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-7)
+
+
+def test_interpreted_kernel_equals_the_compiled_one():
+    link = coefficients_of({4: 1.0})
+    table = transit_table(link, 1, -8.0)
+    xi = np.array([-6.0, -3.0, 1.0, 45.0])
+    a, ratio, times = np.array([1.0, 0.5, 0.3, 0.2]), np.array([10.0, 5.0, 2.0, 1.0]), np.geomspace(0.1, 100, 20)
+    cells, offset, places = decoupled._layout(table, float(table.remaining(xi[:1])[0]))
+    end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
+    arguments = (times, a, table.remaining(xi), ratio, cells, offset, places, table.norm, end)
+    compiled, interpreted = np.zeros(20), np.zeros(20)
+    add_pair_losses(compiled, *arguments)
+    add_pair_losses.py_func(interpreted, *arguments)
+    np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
+
+
+def test_look_up_finds_the_cell_of_every_octave():
+    edges = octave_edges(3)
+    cells = np.zeros((2 * (edges.size - 1), 12))
+    cells[:, 0] = np.concatenate([-edges[:-1], edges[:-1]])
+    cells[:, 1] = np.concatenate([-np.diff(edges), np.diff(edges)])
+    values = np.empty(3)
+    for x in (0.0, 0.3, 1.0, 2.5, 6.999, 7.0, -0.3, -1.0, -2.5, -7.0):
+        _look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
+        assert values[0] == pytest.approx(x, abs=1e-14)
+
+
+def test_unmatched_directions_keep_their_loss():
+    problem = Problem(
+        activation="he4",
+        teacher=Teacher([1.0, 0.5]),
+        width=1,
+        dimension=8,
+        initial_overlaps=([[0.5, 0.1]], [[1.0]], [1e-4]),
+    )
+    solution = solve_pairs(problem, predict(problem), [1e4])
+    assert solution.loss[0] == pytest.approx(0.25, abs=1e-14)
+    assert np.isnan(solution.overlap[0, 1])
+    assert np.isnan(solution.emergence_time[1])
+
+
+def test_loss_falls_to_nothing_without_hitting_rounding():
+    problem = pair_problem({4: 1.0}, 1.0, 0.5, 0.1)
+    loss = solve_pairs(problem, predict(problem), [5.0, 10.0, 20.0]).loss
+    assert (np.diff(np.log(loss)) < -30).all()
+    assert loss[-1] > 0
+
+
+def test_constant_part_of_the_link_leaves_directions_and_nothing_else():
+    problem = pair_problem({0: 0.5, 4: 1.0}, 1.0, 0.3, 0.1)
+    solution = solve_pairs(problem, predict(problem), [1.0, 2.0])
+    plain = solve_pairs(pair_problem({4: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0, 2.0])
+    np.testing.assert_array_equal(solution.overlap, plain.overlap)
+    assert np.isnan(solution.loss).all()
+    assert np.isnan(solution.squared_norm).all()
+    assert decoupled.NOTE_CONSTANT in solution.notes
+
+
+def test_directions_that_are_not_orthonormal_leave_no_loss():
+    teacher = Teacher([1.0, 0.5], directions=[[1.0, 0.0], [0.6, 0.8]])
+    problem = Problem(activation="he4", teacher=teacher, width=3, dimension=20)
+    solution = solve_pairs(problem, predict(problem), [1.0])
+    assert np.isnan(solution.loss).all()
+    assert solution.notes == (decoupled.NOTE_LEFTOVER, decoupled.NOTE_DIRECTIONS)
+
+
+def test_pair_that_starts_beyond_the_zero_of_its_pull_is_not_followed():
+    problem = pair_problem({4: 1.0, 5: 2.0}, 1.0, -0.4, 0.1)
+    solution = solve_pairs(problem, predict(problem), [1.0])
+    assert np.isnan(solution.overlap).all()
+    assert solution.notes == (decoupled.NOTE_BEYOND,)
+
+
+@pytest.mark.parametrize("times", [[2.0, 1.0], [-1.0], [1.0, np.inf], [[1.0]], []])
+def test_times_that_do_not_increase_are_refused(times):
+    problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
+    with pytest.raises(ValueError, match=r"^Argument `times` must "):
+        solve_pairs(problem, predict(problem), times)
+
+
+def test_low_information_exponent_is_refused():
+    problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
+    with pytest.raises(ValueError, match="must have information exponent at least 3 to decouple, but it is 2"):
+        solve_pairs(pair_problem({2: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0])
