@@ -1,0 +1,83 @@
+"""Find the time at which an event is passed inside a step.
+
+Responsible for: the meaning of an event, alike for every method.  Must not know how a method interpolates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["record_crossings"]
+
+# Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
+ACCURACY = 1e-13
+MAX_TRIALS = 200
+
+
+def record_crossings(
+    times: NDArray[np.float64],
+    before: NDArray[np.float64],
+    now: NDArray[np.float64],
+    interval: tuple[float, float],
+    values_at: Callable[[float], NDArray[np.float64]],
+) -> None:
+    """Write the time of each waiting event that is at or above zero at the end of a step.
+
+    An event counts as passed at its first rise to zero; one that rises and falls back within a single step is not
+    seen.
+
+    Parameters
+    ----------
+    times : array of shape (num_events,)
+        Times of passing, not-a-number while waiting; changed in place.
+    before, now : arrays of shape (num_events,)
+        Values at the start and at the end of the step.
+    interval : pair of floats
+        Start and end of the step; equal at the initial state.
+    values_at : callable
+        Event values at a time strictly within the step.
+    """
+    start, end = interval
+    for event in np.flatnonzero(np.isnan(times) & (now >= 0.0)):
+        crossed = end > start and before[event] < 0.0
+        times[event] = (
+            _rise(int(event), start, end, float(before[event]), float(now[event]), values_at) if crossed else start
+        )
+
+
+def _rise(
+    event: int,
+    low: float,
+    high: float,
+    low_value: float,
+    high_value: float,
+    values_at: Callable[[float], NDArray[np.float64]],
+) -> float:
+    """Bracket the rise by false position with the Illinois weight."""
+    tolerance = ACCURACY * max(abs(high), high - low)
+    side = 0
+    for trial in range(MAX_TRIALS):
+        if high - low <= tolerance:
+            break
+        t = high - high_value * (high - low) / (high_value - low_value)
+        if trial % 4 == 3:
+            t = 0.5 * (low + high)
+        # A root within the accuracy of one end is enclosed by stepping just past it.
+        t = min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
+        value = float(values_at(t)[event])
+        if value >= 0.0:
+            high, high_value = t, value
+            low_value *= 0.5 if side > 0 else 1.0
+            side = 1
+        else:
+            low, low_value = t, value
+            high_value *= 0.5 if side < 0 else 1.0
+            side = -1
+    return high

@@ -1,0 +1,269 @@
+"""The menu of methods and the one function that makes a stepper of any of them.
+
+Responsible for: which source pieces and which arrays belong to a method name.  Must not know the system beyond its
+pieces.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from dynamics.compilation import CompiledModule, compiling_beside, load, read_piece
+from dynamics.integrators.explicit_stepper import ExplicitStepper
+from dynamics.integrators.stepper import CompiledStepper, Layout, Stepper, Tolerances, check_vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dynamics.compilation import Piece
+
+__all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
+
+SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
+METHODS = ("explicit", "stiff", *(f"scipy:{name}" for name in SCIPY_METHODS))
+
+_FILES = {
+    "explicit": ("system_calls.py", "shared_kernels.py", "dop853_tableau.py", "explicit_kernels.py"),
+    "stiff": ("system_calls.py", "shared_kernels.py", "krylov_kernels.py", "nordsieck_kernels.py", "stiff_kernels.py"),
+    "scipy": ("system_calls.py",),
+}
+_EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
+# In the order of `system_calls`; explicit methods and referees need the first three only.
+_SIGNATURES = {
+    "rhs": _EVALUATION,
+    "event_values": _EVALUATION,
+    "normalise": "void(f8[::1], f8[::1], i8[::1])",
+    "jacobian_diagonal": _EVALUATION,
+}
+_LAYOUTS = {
+    "explicit": Layout(
+        rows=28,
+        scalars=8,
+        counters=8,
+        statistics={
+            "steps_accepted": 2,
+            "steps_rejected": 3,
+            "rhs_evaluations": 4,
+            "steps_limited_by_stability": 6,
+        },
+    ),
+    "stiff": Layout(
+        rows=30,
+        scalars=30 + 11 * 13,
+        counters=15,
+        statistics={
+            "steps_accepted": 2,
+            "steps_rejected": 3,
+            "rhs_evaluations": 4,
+            "linear_iterations": 9,
+            "nonlinear_iterations": 10,
+            "nonlinear_failures": 11,
+            "diagonal_evaluations": 12,
+            "order": 6,
+        },
+    ),
+}
+
+
+def check_method(method: object) -> str:
+    """Return the name of a method, refusing unknown ones with the menu.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+
+    Returns
+    -------
+    str
+        The same name.
+
+    Raises
+    ------
+    TypeError
+        If it is not a string.
+    ValueError
+        If it is unknown.
+
+    Examples
+    --------
+    >>> check_method("explicit")
+    'explicit'
+    """
+    if not isinstance(method, str):
+        msg = f"Argument `method` must be a string, but is {method!r}."
+        raise TypeError(msg)
+    if method not in METHODS:
+        menu = ", ".join(repr(name) for name in METHODS)
+        near = difflib.get_close_matches(method, METHODS, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        msg = f"Argument `method` must be one of {menu}, but is {method!r}.{hint}"
+        raise ValueError(msg)
+    return method
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMethod:
+    """Hold a method and a system, both compiled and ready to be joined.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    kernels : CompiledModule
+        The method's entry points.
+    system : CompiledModule
+        The system's functions.
+    """
+
+    method: str
+    kernels: CompiledModule
+    system: CompiledModule
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall-clock seconds spent compiling or loading both."""
+        return self.kernels.compile_seconds + self.system.compile_seconds
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether both came from the on-disk cache."""
+        return self.kernels.from_cache and self.system.from_cache
+
+    def functions(self) -> NDArray[np.int64] | tuple[Callable[..., None], ...]:
+        """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
+        functions = tuple(self.system.functions.values())
+        if self.system.path is None:
+            return functions
+        return np.array([function.address for function in functions], dtype=np.int64)
+
+
+def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
+    """Compile a method and a system, or load them from the cache.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    system_pieces : sequence of Piece
+        Source of the system, which defines the functions declared in `dynamics.systems.interface`; the diagonal
+        of the Jacobian is needed by ``"stiff"`` only.
+
+    Returns
+    -------
+    CompiledMethod
+        Argument for `make_stepper`, with the seconds it took.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the method is unknown, or the pieces lack a function it needs.
+    """
+    family = check_method(method).split(":")[0]
+    folder = Path(__file__).parent
+    needed = list(_SIGNATURES)[: 4 if family == "stiff" else 3]
+    kernels = [read_piece(folder / name) for name in _FILES[family]]
+    with compiling_beside(kernels):
+        system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
+    return CompiledMethod(method, load(kernels), system)
+
+
+def make_stepper(
+    method: str,
+    system: CompiledMethod | Sequence[Piece],
+    y0: ArrayLike,
+    parameters: ArrayLike,
+    sizes: ArrayLike,
+    work: NDArray[np.float64],
+    *,
+    rtol: float = 1e-8,
+    atol: float | NDArray[np.float64] = 1e-10,
+    num_events: int = 0,
+    t0: float = 0.0,
+    fixed_step: float = 0.0,
+    largest_step: float = np.inf,
+    fixed_order: int = 0,
+) -> Stepper:
+    """Make a stepper at the initial state y(t0) = y0 of y' = rhs(t, y).
+
+    Parameters
+    ----------
+    method : str
+        ``"explicit"``: order 8, best without stiffness; ``"stiff"``: matrix-free backward differentiation of
+        order 1 to 5; ``"scipy:<name>"``: a referee.
+    system : CompiledMethod or sequence of Piece
+        Result of `load_method` for this method, or the pieces of the system, which are then compiled.
+    y0 : array_like of shape (n,)
+        Initial state, dimensionless.
+    parameters, sizes : array_like of one dimension
+        Numbers and integers that the system's functions receive.
+    work : array of one dimension
+        Scratch space of the system's functions; used as it is, never copied.
+    rtol : float
+        Relative tolerance on each component.
+    atol : float or array of shape (n,)
+        Absolute tolerance on each component.
+    num_events : int
+        Number of events of the system.
+    t0 : float
+        Initial time, dimensionless.
+    fixed_step, fixed_order : float, int
+        Force the length of every step, or the order of the stiff method; 0 to control them by the error.
+    largest_step : float
+        Upper bound on the length of a step.
+
+    Returns
+    -------
+    Stepper
+        Stepper whose `time` is `t0`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or value.
+    """
+    check_method(method)
+    tolerances = Tolerances(
+        rtol=rtol, atol=atol, fixed_step=fixed_step, largest_step=largest_step, fixed_order=fixed_order
+    )
+    state = cast("NDArray[np.float64]", check_vector(y0, "y0", np.float64))
+    numbers = cast("NDArray[np.float64]", check_vector(parameters, "parameters", np.float64))
+    integers = cast("NDArray[np.int64]", check_vector(sizes, "sizes", np.int64))
+    if method == "explicit" and fixed_order != 0:
+        msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
+        raise ValueError(msg)
+    compiled = system if isinstance(system, CompiledMethod) else load_method(method, system)
+    if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
+        msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
+        raise ValueError(msg)
+    bound = (compiled.functions(), numbers, integers, work)
+    if method.startswith("scipy:"):
+        # Imported here because scipy.integrate is heavy and a referee is rare.
+        from dynamics.integrators.scipy_referee import ScipyStepper
+
+        return ScipyStepper(
+            method.removeprefix("scipy:"),
+            compiled.kernels.namespace,
+            state,
+            bound,
+            tolerances=tolerances,
+            num_events=num_events,
+            t0=t0,
+        )
+    stepper = ExplicitStepper if method == "explicit" else CompiledStepper
+    return stepper(
+        compiled.kernels.namespace,
+        _LAYOUTS[method],
+        state,
+        bound,
+        tolerances=tolerances,
+        num_events=num_events,
+        t0=t0,
+    )

@@ -1,0 +1,73 @@
+"""Compiled pieces that every stepper uses: slots of the state arrays, a vector copy, the error norm, events.
+
+Responsible for: what the explicit and the stiff stepper do alike.  Must not know the method.
+
+The state of a stepper is four arrays: `vectors` (rows of length n), `scalars`, `counters`, `events`.  The slots below
+are common to all methods; a method adds its own after them.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, event_values
+
+# Rows of `vectors`: state now, state at the start of the last step, trial state.
+ROW_STATE, ROW_START, ROW_TRIAL = 0, 1, 2
+# Slots of `scalars`: time now, start of the last step, next step length, relative tolerance, forced step length
+# (0: adaptive), largest step length.
+TIME, TIME_START, STEP, RTOL, FIXED_STEP, LARGEST_STEP = 0, 1, 2, 3, 4, 5
+# Slots of `counters`; FAILURES counts rejections since the last accepted step.
+READY, DENSE_READY, ACCEPTED, REJECTED, EVALUATIONS, FAILURES = 0, 1, 2, 3, 4, 5
+# Rows of `events`: time of passing (not-a-number: not yet), values now, values at the start of the last step.
+EVENT_TIME, EVENT_NOW, EVENT_BEFORE = 0, 1, 2
+
+STATUS_REACHED, STATUS_MAX_STEPS, STATUS_STEP_TOO_SMALL, STATUS_NOT_FINITE, STATUS_EVENT = 0, 1, 2, 3, 4
+
+# Columns summed at a time, so that the target of a sum stays in the fastest cache.
+COLUMN_BLOCK = 512
+
+# A step below this multiple of the time is lost in rounding; the second number ends the search at time 0.
+SMALLEST_STEP, SMALLEST_STEP_AT_ZERO = 16.0 * 2.220446049250313e-16, 1e-290
+
+
+@kernel
+def copy_row(out: FloatVector, source: FloatVector) -> None:
+    """Copy one vector; a plain loop compiles ten times faster than a slice assignment."""
+    for i in range(out.size):
+        out[i] = source[i]
+
+
+@kernel
+def largest_ratio(v: FloatVector, y_0: FloatVector, y_1: FloatVector, atol: FloatVector, rtol: float) -> float:
+    """Return max_i |v_i| / (atol_i + rtol max(|y_0i|, |y_1i|)), or infinity if any v_i is not finite."""
+    worst = 0.0
+    for i in range(v.size):
+        ratio = abs(v[i]) / (atol[i] + rtol * max(abs(y_0[i]), abs(y_1[i])))
+        # Written so that not-a-number is caught: every comparison with it is false.
+        if not ratio <= worst:
+            if not ratio < np.inf:
+                return np.inf
+            worst = ratio
+    return worst
+
+
+@kernel
+def events_passed(
+    t: float,
+    y: FloatVector,
+    events: FloatMatrix,
+    system: System,
+) -> bool:
+    """Evaluate all events at the current state and return whether a waiting one is at or above zero."""
+    for e in range(events.shape[1]):
+        events[EVENT_BEFORE, e] = events[EVENT_NOW, e]
+    event_values(t, y, events[EVENT_NOW], system)
+    passed = False
+    for e in range(events.shape[1]):
+        if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
+            passed = True
+    return passed

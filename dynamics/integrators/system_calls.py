@@ -1,0 +1,56 @@
+"""Compiled calls of the functions of a system, and two of them as entry points for Python.
+
+Responsible for: how a method reaches the system.  Must not know either.  Executed before every other piece of a
+method.
+
+A system arrives as the tuple (functions, parameters, sizes, work): the addresses of its functions in the order below,
+and the three arrays that each of them receives.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compilation import entry, kernel
+from dynamics.integrators.invocation import invoke
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+System = tuple[IntVector, FloatVector, IntVector, FloatVector]
+
+RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL = 0, 1, 2, 3
+
+
+@kernel
+def rhs(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+    """Write y' into `out`."""
+    invoke(system[0][RHS], (t, y, out, system[1], system[2], system[3]))
+
+
+@kernel
+def event_values(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+    """Write the event functions into `out`."""
+    invoke(system[0][EVENT_VALUES], (t, y, out, system[1], system[2], system[3]))
+
+
+@kernel
+def normalise(y: FloatVector, system: System) -> None:
+    """Put a state back on its constraints, in place."""
+    invoke(system[0][NORMALISE], (y, system[1], system[2]))
+
+
+@kernel
+def jacobian_diagonal(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+    """Write the diagonal of the Jacobian into `out`."""
+    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, out, system[1], system[2], system[3]))
+
+
+@entry("void(i8, f8, f8[::1], f8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
+def evaluate(which: int, t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+    """Call the right-hand side or the events, or put `out` on its constraints, from Python."""
+    if which == RHS:
+        rhs(t, y, out, system)
+    elif which == EVENT_VALUES:
+        event_values(t, y, out, system)
+    else:
+        normalise(out, system)

@@ -1,0 +1,165 @@
+"""Source pieces become one cached module."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from dynamics import compilation
+from dynamics.compilation import Piece, cache_directory, load, read_piece
+
+DOUBLE = """
+from dynamics.compilation import entry, kernel
+
+@kernel
+def factor():
+    return FACTOR
+
+@entry("f8(f8)")
+def multiply(x):
+    return factor() * x
+"""
+CALLBACK = """
+def fill(out):
+    for i in range(out.size):
+        out[i] = 3.0
+"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEATURE_EMERGENCE_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(compilation, "_memo", {})
+    monkeypatch.setattr(compilation, "_fallback", [])
+    return tmp_path / "kernels"
+
+
+def pieces(factor):
+    return (Piece("constants", f"FACTOR = {factor}\n"), Piece("functions", DOUBLE))
+
+
+def test_later_pieces_see_the_names_of_earlier_ones(cache):
+    assert load(pieces(2.0)).namespace.multiply(21.0) == 42.0
+
+
+def test_same_pieces_are_loaded_once_per_process(cache):
+    assert load(pieces(2.0)) is load(pieces(2.0))
+
+
+def test_different_text_goes_to_a_different_file(cache):
+    first, second = load(pieces(2.0)), load(pieces(3.0))
+    assert first.namespace.multiply(1.0) == 2.0
+    assert second.namespace.multiply(1.0) == 3.0
+    if first.path is not None:
+        assert first.path != second.path
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is written without the compiler")
+def test_cache_directory_is_private_and_file_is_never_rewritten(cache):
+    path = load(pieces(2.0)).path
+    assert path.parent == cache
+    assert cache.stat().st_mode & 0o077 == 0
+    before = path.stat()
+    compilation._memo.clear()
+    load(pieces(2.0))
+    assert path.stat().st_ino == before.st_ino
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert not list(cache.glob("*.partial"))
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is written without the compiler")
+def test_a_file_with_other_content_is_replaced_not_executed(cache):
+    path = load(pieces(2.0)).path
+    path.write_text("raise SystemError('tampered')\n")
+    compilation._memo.clear()
+    sys.modules.pop(f"_feature_emergence_{path.stem.removeprefix('kernels_')}")
+    assert load(pieces(2.0)).namespace.multiply(1.0) == 2.0
+
+
+RELOAD = """
+import sys
+from dynamics.compilation import Piece, load
+first = Piece("constants", "FACTOR = 5.0\\n")
+second = Piece("functions", open(sys.argv[1]).read())
+module = load((first, second), {"fill": "void(f8[::1])"})
+print(module.namespace.multiply(2.0), module.from_cache)
+"""
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is cached without the compiler")
+def test_second_process_loads_from_the_cache(cache, tmp_path):
+    source = tmp_path / "functions.txt"
+    source.write_text(DOUBLE + CALLBACK)
+    command = [sys.executable, "-c", RELOAD, str(source)]
+    answers = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert answers == ["10.0 False\n", "10.0 True\n"]
+
+
+def test_without_compiler_pieces_keep_their_file_names(cache, tmp_path):
+    source = tmp_path / "functions.py"
+    source.write_text(DOUBLE + CALLBACK)
+    script = (
+        "import sys; from dynamics.compilation import *;"
+        "m = load([Piece('constants', 'FACTOR = 5.0'), read_piece(sys.argv[1])], {'fill': 'void(f8[::1])'});"
+        "print(m.namespace.multiply.__code__.co_filename == sys.argv[1], m.path, m.functions['fill'].__name__)"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-c", script, str(source)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert answer.stdout == "True None fill\n"
+    assert not cache.exists()
+
+
+def test_exported_functions_must_be_defined(cache):
+    with pytest.raises(ValueError, match="must define the function `fill`, but has none of that name"):
+        load(pieces(2.0), {"fill": "void(f8[::1])"})
+
+
+def test_unwritable_cache_falls_back_with_one_warning(cache, tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    monkeypatch.setenv("FEATURE_EMERGENCE_CACHE", str(blocked / "kernels"))
+    with pytest.warns(RuntimeWarning, match="cannot be written, so compiled code is kept in"):
+        directory = cache_directory()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache_directory() == directory
+    assert directory.is_dir()
+
+
+def test_without_the_variable_the_user_cache_is_used(monkeypatch, tmp_path):
+    monkeypatch.delenv("FEATURE_EMERGENCE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory().name == "feature-emergence"
+
+
+def test_a_piece_that_fails_leaves_no_module_behind(cache):
+    before = set(sys.modules)
+    with pytest.raises(ZeroDivisionError):
+        load([Piece("broken", "1 / 0\n")])
+    assert set(sys.modules) == before
+
+
+def test_read_piece_keeps_origin_and_text(tmp_path):
+    source = tmp_path / "piece.py"
+    source.write_text("x = 1\n")
+    assert read_piece(source) == Piece(str(source), "x = 1\n")
+
+
+def test_compiled_callback_runs_by_address(cache):
+    import ctypes
+
+    compiled = load([Piece("callback", "def halve(x):\n    return 0.5 * x\n")], {"halve": "f8(f8)"})
+    function = compiled.functions["halve"]
+    if compiled.path is not None:
+        function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(function.address)
+    assert np.isclose(function(3.0), 1.5, rtol=0, atol=0)

@@ -1,0 +1,137 @@
+"""The compiled kernels of the overlap flow against numpy and against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics.compilation import Piece, load
+from dynamics.systems.link_kernels import render
+from dynamics.systems.overlaps import OverlapSystem
+
+pytestmark = pytest.mark.kernels
+
+CALLS = """
+from dynamics.compilation import entry
+
+@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_rhs(y, out, parameters, sizes, work):
+    rhs(0.0, y, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_diagonal(y, out, parameters, sizes, work):
+    jacobian_diagonal(0.0, y, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_events(y, out, parameters, sizes, work):
+    event_values(0.0, y, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], i8[::1])")
+def call_normalise(y, parameters, sizes):
+    normalise(y, parameters, sizes)
+"""
+
+ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
+
+
+class Kernels:
+    """The kernels of one problem, callable from Python."""
+
+    def __init__(self, problem):
+        self.system = OverlapSystem(problem)
+        self.names = load((*self.system.pieces, Piece("calls", CALLS))).namespace
+        self.state = self.system.initial_state
+
+    def __call__(self, name, y, size):
+        out = np.full(size, np.nan)
+        scratch = np.full(self.system.work_size, np.nan)
+        getattr(self.names, f"call_{name}")(y, out, self.system.parameters, self.system.sizes, scratch)
+        return out
+
+    def rhs(self, y):
+        return self("rhs", y, y.size)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ({4: 1.0}, dynamics.Teacher.power_law(3, 1.0)),
+        ({0: 0.3, 1: 0.2, 3: 0.4, 4: 0.5}, dynamics.Teacher([1.0, 0.5, 0.3], directions=ROWS)),
+    ],
+    ids=["h4, orthonormal", "mixed, tilted"],
+)
+def kernels(request):
+    link, teacher = request.param
+    return Kernels(dynamics.Problem(activation=link, teacher=teacher, width=5, dimension=12, initial_norm=0.5))
+
+
+def test_right_hand_side_is_the_written_equation(kernels):
+    problem = kernels.system.problem
+    C, G, n = kernels.system.unpack(kernels.state)
+    a, T, link = problem.teacher.coefficients, problem.teacher.gram(), problem.activation
+    A, B = a * link.kernel_derivative(C), link.kernel_derivative(G) * n
+    X = A @ C.T - B @ G
+    r = np.diag(X)
+    dC = A @ T - B @ C - r[:, None] * C
+    dG = X + X.T - r[:, None] * G - G * r
+    dl = 4 * (link.kernel(C) @ a - link.kernel(G) @ n)
+    np.testing.assert_allclose(
+        kernels.rhs(kernels.state), np.concatenate([dC.ravel(), dG.ravel(), dl]), rtol=1e-13, atol=1e-15
+    )
+
+
+def test_jacobian_diagonal_is_the_derivative_of_the_right_hand_side(kernels):
+    """Central differences of the symmetric problem: G_ij and G_ji are one variable, G_ii = 1 is none."""
+    m, P = kernels.system.problem.width, kernels.system.problem.num_directions
+    diagonal = kernels("diagonal", kernels.state, kernels.state.size)
+    step = 1e-6
+    for at in range(kernels.state.size):
+        shift = np.zeros_like(kernels.state)
+        shift[at] = step
+        i, j = divmod(at - m * P, m)
+        if m * P <= at < m * P + m * m:
+            if i == j:
+                assert diagonal[at] == 0.0
+                continue
+            shift[m * P + j * m + i] = step
+        change = kernels.rhs(kernels.state + shift)[at] - kernels.rhs(kernels.state - shift)[at]
+        assert diagonal[at] == pytest.approx(change / (2 * step), abs=1e-8)
+
+
+def test_event_values_are_the_definitions(kernels):
+    problem = kernels.system.problem
+    C, _, n = kernels.system.unpack(kernels.state)
+    link, a = problem.activation, problem.teacher.coefficients
+    counted = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
+    emergence = (counted**2).max(axis=0) - 0.5
+    mass = n @ link.kernel(C) / link.kernel(1.0) - a / 2
+    np.testing.assert_allclose(kernels("events", kernels.state, 6), np.concatenate([emergence, mass]), rtol=1e-13)
+
+
+def test_normalise_restores_the_unit_diagonal_and_nothing_else(kernels):
+    drifted = kernels.state + 1e-9
+    expected = drifted.copy()
+    expected[15:40:6] = 1.0
+    kernels.names.call_normalise(drifted, kernels.system.parameters, kernels.system.sizes)
+    np.testing.assert_array_equal(drifted, expected)
+
+
+@pytest.mark.parametrize(
+    "squares",
+    [{4: 1.0}, {4: 0.5, 6: 0.3}, {3: 0.2, 4: 0.7}, {0: 0.1, 1: 0.4}, {12: 1.0}, {1: 1.0}, {3: 0.5, 5: 0.2, 9: 0.1}],
+    ids=str,
+)
+def test_rendered_kernels_are_the_polynomial_and_its_derivatives(squares):
+    coefficients = np.zeros(max(squares) + 1)
+    for j, square in squares.items():
+        coefficients[j] = np.sqrt(square)
+    text = "\n".join(f'@entry("f8(f8)")\ndef call_{order}(s):\n    return g{order}(s)\n' for order in range(3))
+    names = load((render(coefficients), Piece("calls", f"from dynamics.compilation import entry\n{text}"))).namespace
+    for s in (-1.0, -0.37, 0.0, 0.2, 1.0):
+        for order in range(3):
+            expected = sum(
+                square * np.prod([j - i for i in range(order)]) * s ** max(j - order, 0)
+                for j, square in squares.items()
+            )
+            assert getattr(names, f"call_{order}")(s) == pytest.approx(expected, rel=1e-13, abs=1e-15)

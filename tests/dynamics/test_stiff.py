@@ -1,0 +1,218 @@
+"""The stiff stepper: measured orders, stiff problems with exact or tight references, events, checkpoints."""
+
+import math
+
+import numpy as np
+import pytest
+from toy_systems import (
+    DIFFUSION,
+    ESCAPES,
+    ESCAPES_EVENTS,
+    PROTHERO_ROBINSON,
+    ROTATION,
+    ROTATION_EVENTS,
+    UNIT_CIRCLE,
+    VAN_DER_POL,
+    toy,
+)
+
+from dynamics.integrators import Status, make_stepper
+
+SCRATCH = np.zeros(1)
+
+
+def circle(t):
+    return np.array([np.cos(2 * t), np.sin(2 * t)])
+
+
+def rotation(**options):
+    pieces = toy(ROTATION, events=ROTATION_EVENTS)
+    return make_stepper("stiff", pieces, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=4, **options)
+
+
+def escape_time(u, y, rate):
+    return (1 / u - 1 / y + np.log(y / (1 - y)) - np.log(u / (1 - u))) / rate
+
+
+def with_exact_history(order, h):
+    """A stepper of fixed order and step whose history is the Taylor series of the circle."""
+    stepper = rotation(fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
+    slots = stepper._namespace
+    state = stepper.state()
+    derivative = np.array([1.0, 0.0])
+    for j in range(order + 1):
+        state["vectors"][slots.ROW_NORDSIECK + j] = h**j / math.factorial(j) * derivative
+        derivative = 2.0 * np.array([-derivative[1], derivative[0]])
+    state["counters"][[slots.ORDER, slots.NEXT_ORDER, slots.WAIT]] = order, order, 2
+    state["scalars"][slots.PAST_STEPS : slots.POLYNOMIAL] = h
+    stepper.restore(state)
+    return stepper
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_each_order_converges_at_its_rate(order):
+    counts = np.array([50, 70, 100, 140])
+    at_end, inside = [], []
+    for count in counts:
+        stepper = with_exact_history(order, 1.0 / count)
+        assert stepper.advance(1.0 - 1e-9, 10**5) is Status.REACHED
+        assert stepper.statistics()["order"] == order
+        at_end.append(np.abs(stepper.interpolate(stepper.time) - circle(stepper.time)).max())
+        middle = 0.5 * (stepper.start + stepper.time)
+        inside.append(np.abs(stepper.interpolate(middle) - circle(middle)).max())
+    for errors in (at_end, inside):
+        slope = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
+        assert slope == pytest.approx(order, abs=0.15)
+
+
+def test_fixed_order_is_reached_from_a_cold_start():
+    stepper = rotation(fixed_order=3, rtol=1e-6, atol=1e-6)
+    stepper.advance(5.0, 10**5)
+    assert stepper.statistics()["order"] == 3
+
+
+def test_error_falls_with_the_tolerance_as_order_five_predicts():
+    tolerances, errors = np.array([1e-6, 1e-7, 1e-8, 1e-9, 1e-10]), []
+    for rtol in tolerances:
+        stepper = rotation(rtol=rtol, atol=rtol)
+        assert stepper.advance(10.0, 10**6) is Status.REACHED
+        errors.append(np.abs(stepper.interpolate(10.0) - circle(10.0)).max())
+    # A local error of order 6 held at rtol gives a global error proportional to rtol^(5/6).
+    assert np.polyfit(np.log(tolerances), np.log(errors), 1)[0] == pytest.approx(5 / 6, abs=0.1)
+    assert errors[0] < 3e-4
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+@pytest.mark.parametrize("stiffness", [1e2, 1e6, 1e10])
+def test_prothero_robinson(rtol, stiffness):
+    stepper = make_stepper("stiff", toy(PROTHERO_ROBINSON), [1.0], [stiffness], [0], SCRATCH, rtol=rtol, atol=rtol)
+    assert stepper.advance(10.0, 10**5) is Status.REACHED
+    assert abs(stepper.interpolate(10.0)[0] - np.cos(10.0)) < 20 * rtol
+    # Work is set by the solution, not by the stiffness.
+    assert stepper.statistics()["steps_accepted"] < (3000 if rtol == 1e-9 else 600)
+
+
+@pytest.mark.parametrize(("rtol", "bound"), [(1e-6, 2e-4), (1e-9, 2e-7)])
+def test_van_der_pol_against_the_published_solution(rtol, bound):
+    # F. Mazzia and C. Magherini, Test Set for Initial Value Problem Solvers (2008), problem VDPOL at its end, with
+    # time in units of mu.
+    mu = 1000.0
+    reference = np.array([1.706167732170483, -0.8928097010247975 / mu])
+    stepper = make_stepper("stiff", toy(VAN_DER_POL), [2.0, 0.0], [mu], [0], SCRATCH, rtol=rtol, atol=1e-3 * rtol)
+    assert stepper.advance(2.0 * mu, 10**6) is Status.REACHED
+    np.testing.assert_allclose(stepper.interpolate(2.0 * mu), reference, rtol=bound)
+
+
+def heat_state(n, t):
+    """Three modes of the discrete heat equation."""
+    x = np.arange(1, n + 1) / (n + 1)
+    modes = np.array([1, 5, n])
+    rates = 4 * (n + 1) ** 2 * np.sin(np.pi * modes / (2 * (n + 1))) ** 2
+    return (np.exp(-rates * t)[:, None] * np.sin(np.pi * modes[:, None] * x)).sum(axis=0)
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+def test_diffusion_with_two_hundred_points(rtol):
+    stepper = make_stepper("stiff", toy(DIFFUSION), heat_state(200, 0.0), [0.0], [0], SCRATCH, rtol=rtol, atol=rtol)
+    for t in (1e-3, 1e-2, 0.1):
+        assert stepper.advance(t, 10**5) is Status.REACHED
+        np.testing.assert_allclose(stepper.interpolate(t), heat_state(200, t), atol=50 * rtol)
+    # An explicit method would need h < 2 / 160 000 throughout.
+    assert stepper.statistics()["steps_accepted"] < 1500
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+def test_escapes_followed_by_fast_relaxation(rtol):
+    rates = np.geomspace(1e-3, 1e3, 30)
+    stepper = make_stepper(
+        "stiff",
+        toy(ESCAPES, events=ESCAPES_EVENTS),
+        np.full(30, 0.01),
+        rates,
+        [0],
+        SCRATCH,
+        num_events=30,
+        rtol=rtol,
+        atol=1e-2 * rtol,
+    )
+    assert stepper.advance(2e5, 10**6) is Status.REACHED
+    np.testing.assert_allclose(stepper.event_times, escape_time(0.01, 0.5, rates), rtol=100 * rtol)
+    # The fastest rate times the duration is 2e8, hence 6e7 steps of an explicit method; here some 300 per escape.
+    assert stepper.statistics()["steps_accepted"] < (4000 if rtol == 1e-6 else 12000)
+
+
+def test_needs_no_more_work_than_scipy_for_the_same_accuracy():
+    rates = np.geomspace(1e-3, 1e3, 30)
+    exact = escape_time(0.01, 0.5, rates)
+    errors, work = {}, {}
+    for method in ("stiff", "scipy:BDF"):
+        pieces = toy(ESCAPES, events=ESCAPES_EVENTS)
+        start = np.full(30, 0.01)
+        stepper = make_stepper(method, pieces, start, rates, [0], SCRATCH, num_events=30, rtol=1e-6, atol=1e-8)
+        stepper.advance(2e5, 10**6)
+        counts = stepper.statistics()
+        errors[method] = np.abs(stepper.event_times / exact - 1).max()
+        work[method] = counts["rhs_evaluations"]
+    assert errors["stiff"] < 1.1 * errors["scipy:BDF"]
+    assert work["stiff"] < 1.1 * work["scipy:BDF"]
+
+
+def test_work_grows_slowly_with_accuracy():
+    work = []
+    for rtol in (1e-4, 1e-7, 1e-10):
+        stepper = rotation(rtol=rtol, atol=rtol)
+        stepper.advance(20.0, 10**6)
+        work.append(stepper.statistics()["rhs_evaluations"])
+    # Order 5 multiplies the steps by about 1000^(1/6) = 3.2 per factor of 1000.
+    assert work[0] < work[1] < work[2] < 6 * work[1]
+
+
+def test_events_are_located_at_their_first_rise():
+    stepper = rotation(rtol=1e-11, atol=1e-11)
+    stepper.advance(10.0, 10**6)
+    expected = [np.pi / 12, 0.0, np.pi / 4, np.nan]
+    np.testing.assert_allclose(stepper.event_times, expected, rtol=2e-9, atol=0)
+
+
+def test_dense_output_meets_the_state_at_both_ends():
+    stepper = rotation(rtol=1e-8, atol=1e-8)
+    stepper.advance(3.0, 10**5)
+    eps = 1e-12 * stepper.time
+    for t, inward in ((stepper.start, eps), (stepper.time, -eps)):
+        np.testing.assert_allclose(stepper.interpolate(t + inward), stepper.interpolate(t), atol=1e-9)
+
+
+def test_chunks_and_restored_state_continue_bit_for_bit():
+    whole, parts = rotation(rtol=1e-7), rotation(rtol=1e-7)
+    whole.advance(10.0, 10**6)
+    while parts.advance(10.0, 7) is Status.MAX_STEPS:
+        saved = parts.state()
+        parts = rotation(rtol=1e-7)
+        parts.restore(saved)
+    np.testing.assert_array_equal(parts.interpolate(10.0), whole.interpolate(10.0))
+    assert parts.statistics() == whole.statistics()
+
+
+def test_accepted_states_are_normalised():
+    pieces = toy(ROTATION, constraint=UNIT_CIRCLE)
+    stepper = make_stepper("stiff", pieces, [1.0, 0.0], [2.0], [0], SCRATCH, rtol=1e-5, atol=1e-5)
+    stepper.advance(50.0, 10**6)
+    assert np.linalg.norm(stepper.interpolate(stepper.time)) == pytest.approx(1.0, abs=1e-15)
+    np.testing.assert_allclose(stepper.interpolate(50.0), circle(50.0), atol=2e-2)
+
+
+def test_largest_step_is_respected():
+    stepper = rotation(largest_step=0.005)
+    stepper.advance(1.0, 10**6)
+    assert stepper.statistics()["steps_accepted"] >= 199
+
+
+def test_steady_state_needs_few_steps():
+    stepper = make_stepper("stiff", toy(ESCAPES), [1.0, 1.0], [1.0, 1e6], [0], SCRATCH)
+    assert stepper.advance(1e8, 60) is Status.REACHED
+    np.testing.assert_allclose(stepper.interpolate(1e8), 1.0, atol=1e-9)
+
+
+def test_wrong_order_is_refused():
+    with pytest.raises(ValueError, match=r"Argument `fixed_order` must be between 0 and 5, but is 6\."):
+        rotation(fixed_order=6)
