@@ -1,0 +1,187 @@
+"""Arrays to labelled datasets: one table of variables, one constructor, provenance on every result.
+
+Knows names, dimensions, units and attributes; neither how the numbers were computed nor how they are stored.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dynamics import provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.prediction import EmergencePrediction
+    from dynamics.problem import Problem
+
+SCHEMA_VERSION = 1
+REFERENCES = (
+    "Ren, Nichani, Wu, Lee, arXiv:2504.19983; Ben Arous, Gheissari, Jagannath, arXiv:2003.10409; "
+    "Saad and Solla, Phys. Rev. E 52, 4225 (1995)"
+)
+
+
+class Variable(NamedTuple):
+    """Metadata of one variable, wherever it appears."""
+
+    dims: tuple[str, ...]
+    long_name: str
+    symbol: str
+
+
+#: Every variable of every answer. A simulation puts `seed` in front of the dims of recorded and measured quantities.
+VARIABLES: dict[str, Variable] = {
+    "time": Variable(("time",), "flow time (learning rate times steps)", "t"),
+    "step": Variable(("time",), "number of SGD steps", "s"),
+    "direction": Variable(("direction",), "teacher direction", "p"),
+    "neuron": Variable(("neuron",), "student neuron", "i"),
+    "neuron_2": Variable(("neuron_2",), "student neuron", "j"),
+    "seed": Variable(("seed",), "seed of the samples", "s"),
+    "loss": Variable(("time",), "mean squared error E(f - f*)^2", "L"),
+    "predicted_loss": Variable(("time",), "loss by the sum formula", r"L^{\mathrm{pairs}}"),
+    "teacher_coefficient": Variable(("direction",), "second-layer weight of the teacher", "a_p"),
+    "teacher_direction": Variable(("direction", "teacher_axis"), "teacher direction", r"\theta_p"),
+    "matched_neuron": Variable(("direction",), "neuron matched greedily to the direction (-1: none)", "i(p)"),
+    "leading_order_time": Variable(("direction",), "escape time at leading order", "T_p"),
+    "predicted_emergence_time": Variable(
+        ("direction",), "exact transit time of the matched pair to squared overlap 1/2", r"T_p^{\mathrm{pair}}"
+    ),
+    "predicted_learned_time": Variable(
+        ("direction",), "time at which the matched pair alone carries half the weight", r"\hat{T}_p^{\mathrm{pair}}"
+    ),
+    "emergence_time": Variable(
+        ("direction",), "first time at which a neuron has squared overlap 1/2", r"T_p^{\mathrm{emerge}}"
+    ),
+    "learned_time": Variable(
+        ("direction",), "first time at which the neurons carry half the weight", r"T_p^{\mathrm{learn}}"
+    ),
+    "teacher_overlap": Variable(("time", "neuron", "direction"), "overlap of neuron and direction", "C_{ip}"),
+    "student_overlap": Variable(("time", "neuron", "neuron_2"), "overlap of two neurons", "G_{ij}"),
+    "squared_norm": Variable(("time", "neuron"), "squared norm of the neuron", "n_i"),
+    "gram_margin": Variable(
+        ("time",), "smallest eigenvalue of G - C T^-1 C^T, negative only by error", r"\lambda_{\min}"
+    ),
+    "max_overlap": Variable(("time", "direction"), "largest overlap of any neuron with the direction", "C_p"),
+    "learned_mass": Variable(("time", "direction"), "weight learned on the direction", r"\sum_i n_i g(C_{ip})/g(1)"),
+    "overlap": Variable(("time", "direction"), "overlap of the matched neuron", "C_p"),
+    "matched_squared_norm": Variable(("time", "direction"), "squared norm of the matched neuron", "n_p"),
+    "initial_weight": Variable(("neuron", "axis"), "given starting weight", "w_i"),
+    "initial_teacher_overlap": Variable(("neuron", "direction"), "given starting overlap", "C_{ip}(0)"),
+    "initial_student_overlap": Variable(("neuron", "neuron_2"), "given starting overlap", "G_{ij}(0)"),
+    "initial_squared_norm": Variable(("neuron",), "given starting squared norm", "n_i(0)"),
+    "blown_up": Variable(("seed",), "run that left the region where the loss is bounded (1: yes)", "b"),
+    "censored": Variable(("seed", "direction"), "direction not emerged within the run (1: yes)", "c"),
+    "emergence_ratio": Variable(("seed", "direction"), "measured over predicted emergence time", r"T/T_p"),
+    "expected_delay": Variable(("direction",), "relative delay that the step size should cause", r"\delta_p"),
+    "mean_log_ratio": Variable(
+        ("direction",), "mean logarithm of measured over predicted time", r"\langle\ln T/T_p\rangle"
+    ),
+    "standard_error": Variable(("direction",), "standard error of the mean logarithmic ratio", r"s_p"),
+    "z_score": Variable(("direction",), "distance from the allowed band in standard errors", "z_p"),
+    "direction_p_value": Variable(("direction",), "probability of such a distance if theory holds", "p_p"),
+    "censored_count": Variable(("direction",), "runs in which the direction did not emerge", "c_p"),
+    "p_value": Variable((), "global probability of such distances if theory holds", "p"),
+}
+
+
+def make_dataset(
+    values: Mapping[str, Any],
+    *,
+    problem: Problem,
+    title: str,
+    coords: Mapping[str, Any],
+    solver: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    leading: Sequence[str] = (),
+    with_leading: Sequence[str] = (),
+) -> xr.Dataset:
+    """Return a dataset whose variables are named, labelled and stamped with where they come from.
+
+    Parameters
+    ----------
+    values : mapping
+        Variable name -> array; names and dims are those of `VARIABLES`.
+    problem : Problem
+        What was asked; stored whole, so that `Problem.from_dataset` gives it back.
+    title : str
+    coords : mapping
+        Coordinate name -> values; `direction` is added, numbered from 1 as p is.
+    solver : mapping
+        Arguments of the call, JSON-ready; stored beside the problem in the `parameters` attribute.
+    attributes : mapping
+        Further attributes; bool becomes 0/1, None is left out, mappings become JSON.
+    leading, with_leading : sequence of str
+        Dims put in front of the variables named in `with_leading`, such as ("seed",).
+    """
+    import xarray as xr
+
+    directions = np.arange(1, problem.num_directions + 1)
+    inputs = problem.arrays()
+    data: dict[str, Any] = {}
+    for name, array in {**{key: values_ for key, (_, values_) in inputs.items()}, **values}.items():
+        dims = VARIABLES[name].dims
+        if name in with_leading:
+            dims = (*leading, *dims)
+        data[name] = (dims, np.asarray(array), _metadata(name))
+    all_coords = {
+        name: (VARIABLES[name].dims, np.asarray(array), _metadata(name))
+        for name, array in {**coords, "direction": directions}.items()
+    }
+    return xr.Dataset(data, coords=all_coords, attrs=_attributes(problem, title, solver, attributes))
+
+
+def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
+    """Return the per-direction variables that every answer carries."""
+    return {
+        "matched_neuron": prediction.matched_neuron,
+        "leading_order_time": prediction.leading_order_time,
+        "predicted_emergence_time": prediction.predicted_emergence_time,
+        "predicted_learned_time": prediction.predicted_learned_time,
+    }
+
+
+def plain_attribute(value: Any) -> Any:
+    """Return a value that netCDF attributes take: bool as 0/1, mappings as JSON, the rest as it is."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    return value
+
+
+def _metadata(name: str) -> dict[str, str]:
+    variable = VARIABLES[name]
+    return {"long_name": variable.long_name, "units": "1", "symbol": variable.symbol}
+
+
+def _attributes(
+    problem: Problem, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
+    command = " ".join(sys.argv[:1] + sys.argv[1:]) if sys.argv and sys.argv[0] else "interactive session"
+    parameters = {"problem": problem.parameters(), "solver": dict(solver)}
+    stamped = {
+        "Conventions": "CF-1.11",
+        "title": title,
+        "source": f"{provenance.DISTRIBUTION} {provenance.version()}",
+        "history": f"{now} {command}",
+        "references": REFERENCES,
+        "date_created": now,
+        "schema_version": SCHEMA_VERSION,
+        "git_commit": provenance.git_commit(),
+        "parameters": json.dumps(parameters, sort_keys=True),
+        "environment": provenance.environment(),
+        "hermite_truncation_error": float(problem.activation.truncation_error),
+        "information_exponent": problem.information_exponent,
+    }
+    stamped.update({key: plain_attribute(value) for key, value in attributes.items() if value is not None})
+    return stamped

@@ -1,0 +1,194 @@
+"""A result in a few lines: the table of emergence times and the exponents, as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.analysis import default_window, fit_power_law
+from dynamics.prediction import asymptotic_exponents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from dynamics.schedule import SaveAt
+
+MOST_ROWS = 20
+#: Floating-point operations per second assumed by `--dry-run`, measured on one core for m = P = 64.
+ASSUMED_SPEED = 1.0e10
+
+
+def stored_beta(dataset: xr.Dataset) -> float | None:
+    """Return the declared decay β of the teacher's coefficients, or None."""
+    beta: float | None = json.loads(dataset.attrs["parameters"])["problem"]["beta"]
+    return beta
+
+
+def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
+    """Return the sum-formula loss of a result, or None where there is none."""
+    if "predicted_loss" not in dataset:
+        return None
+    loss: NDArray[np.float64] = dataset["predicted_loss"].values
+    return loss if np.isfinite(loss).all() else None
+
+
+def summarise(dataset: xr.Dataset, output: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
+    """Return the result as plain values: times per direction, exponents, how the run ended."""
+    attrs = dataset.attrs
+    loss = dataset["loss"].values
+    finite = loss[np.isfinite(loss)]
+    return {
+        "output": None if output is None else str(output),
+        "figure": None if figure is None else str(figure),
+        "title": attrs["title"],
+        "information_exponent": int(attrs["information_exponent"]),
+        "method": attrs.get("method"),
+        "solve_seconds": attrs.get("solve_seconds"),
+        "stop_reason": attrs.get("stop_reason", "reached_end"),
+        "stop_message": attrs.get("stop_message", ""),
+        "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
+        "final_loss": float(finite[-1]) if finite.size else None,
+        "directions": _directions(dataset),
+        "exponents": _exponents(dataset),
+        "notes": attrs.get("notes", ""),
+    }
+
+
+def as_json(summary: dict[str, Any]) -> str:
+    """Return one JSON object; what is not finite becomes null."""
+    return json.dumps(_jsonable(summary))
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """Return the table that the command line prints."""
+    rows = summary["directions"]
+    lines = [
+        f"{'p':>7} {'a_p':>9} {'T_p leading':>12} {'predicted':>12} {'emerged':>12} {'ratio':>7} {'learned':>12}",
+    ]
+    chosen = range(len(rows)) if len(rows) <= MOST_ROWS else _rows(len(rows))
+    for at in chosen:
+        row = rows[at]
+        ratio = row["emergence_time"] / row["predicted_emergence_time"] if row["predicted_emergence_time"] else math.nan
+        lines.append(
+            f"{row['direction']:>7} {row['teacher_coefficient']:>9.4f} {_time(row['leading_order_time']):>12} "
+            f"{_time(row['predicted_emergence_time']):>12} {_time(row['emergence_time']):>12} "
+            f"{_time(ratio, 3):>7} {_time(row['learned_time']):>12}"
+        )
+    if len(rows) > MOST_ROWS:
+        lines.append(f"        ({len(rows)} directions; shown: {len(list(chosen))} spread over p)")
+    learned = sum(math.isfinite(row["learned_time"]) for row in rows)
+    lines.append("")
+    lines.append(f"learned: {learned} of {len(rows)} directions by t = {summary['end_time']:.4g}")
+    if summary["final_loss"] is not None:
+        lines.append(f"loss at the end: {summary['final_loss']:.4g}")
+    lines += [f"{law['what']}: {law['text']}" for law in summary["exponents"]]
+    if summary["stop_reason"] != "reached_end":
+        lines.append(f"stopped early: {summary['stop_reason']}. {summary['stop_message']}")
+    if summary["notes"]:
+        lines.append(f"note: {summary['notes']}")
+    if summary["method"]:
+        lines.append(f"method: {summary['method']}, {summary['solve_seconds']:.2f} s")
+    lines += [f"{name}: {summary[name]}" for name in ("output", "figure") if summary[name]]
+    return "\n".join(lines)
+
+
+def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None) -> str:
+    """Return memory and work of a run in one line each, from counted operations, without running it."""
+    m, P = problem.width, problem.num_directions
+    count = 200 if save_at is None else len(save_at)
+    if model == "decoupled":
+        bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
+        return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
+    state = m * P + m * m + m
+    kept = state if keep == "full" else 2 * P + m
+    operations = 4.0 * m * m * P + 2.0 * m**3 + 40.0 * state
+    return (
+        f"memory: {8.0 * (30 * state + count * kept) / 1e6:.3g} MB (state {state} numbers, history {count} times)\n"
+        f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "
+        "evaluations; runs take from a thousand evaluations per learned direction"
+    )
+
+
+def _directions(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    names = (
+        "teacher_coefficient",
+        "matched_neuron",
+        "leading_order_time",
+        "predicted_emergence_time",
+        "predicted_learned_time",
+        "emergence_time",
+        "learned_time",
+    )
+    columns = {name: dataset[name].values.tolist() for name in names}
+    numbers = dataset["direction"].values.tolist()
+    return [{"direction": p, **{name: columns[name][at] for name in names}} for at, p in enumerate(numbers)]
+
+
+def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Fitted exponents beside those of the sum formula at this size and the asymptotic ones."""
+    window = default_window(dataset)
+    if window is None:
+        return []
+    laws = asymptotic_exponents(dataset.attrs["information_exponent"], stored_beta(dataset))
+    time, loss = dataset["time"].values, dataset["loss"].values
+    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, predicted_loss(dataset))]
+    emerged = dataset["emergence_time"].values
+    seen = np.isfinite(emerged) & (emerged > 0)
+    if seen.sum() >= 8 and np.isfinite(laws.emergence_time_direction):
+        p = dataset["direction"].values[seen].astype(float)
+        asymptotic = laws.emergence_time_direction
+        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
+    return found
+
+
+def _law(
+    what: str,
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    window: tuple[float, float],
+    asymptotic: float,
+    predicted: NDArray[np.float64] | None,
+) -> dict[str, Any]:
+    good = np.isfinite(y) & (y > 0) & (x > 0)
+    fit = fit_power_law(x[good], y[good], window=window)
+    law: dict[str, Any] = {
+        "what": what,
+        "fitted": fit.exponent,
+        "standard_error": fit.standard_error,
+        "window": list(fit.window),
+        "asymptotic": asymptotic,
+        "sum_formula": None,
+    }
+    text = f"x = {fit.exponent:.3f} +- {fit.standard_error:.3f} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
+    if predicted is not None:
+        good &= predicted > 0
+        finite_size = fit_power_law(x[good], predicted[good], window=window)
+        law["sum_formula"] = finite_size.exponent
+        text += f"; sum formula at this size {finite_size.exponent:.3f}"
+    text += f"; asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "; no asymptotic law"
+    return {**law, "text": text}
+
+
+def _rows(count: int) -> list[int]:
+    return sorted({round(x) - 1 for x in np.geomspace(1, count, MOST_ROWS)})
+
+
+def _time(value: float, digits: int = 5) -> str:
+    if math.isnan(value):
+        return "-"
+    return "never" if math.isinf(value) else f"{value:.{digits}g}"
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_jsonable(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

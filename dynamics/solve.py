@@ -1,0 +1,290 @@
+"""Command line: `python -m dynamics.solve --k 4 --beta 1.0`.
+
+Parses first, imports after. The library is in `dynamics.answers`; nothing imports this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import threading
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dynamics.options import OPTIONS, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dynamics.problem import Problem
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+EXAMPLES = """\
+examples:
+  python -m dynamics.solve --k 4 --beta 1.0
+      sixteen directions of a power-law teacher, learned one after the other; writes a dataset and a figure
+  python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --width 8 --dimension 16 --output small.nc
+      a small problem that `python -m sgd_check.run small.nc` checks in about a minute
+
+exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted
+"""
+
+
+class UsageError(Exception):
+    """What the user must change, in one sentence."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser: every option of the table, and the ones that only a command line has."""
+    parser = _Parser(
+        prog="python -m dynamics.solve",
+        description="Predict and integrate how a two-layer network learns the directions of a teacher.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for option in OPTIONS:
+        shown = "" if option.default is None else f" [{_show(option.default)}]"
+        parser.add_argument(
+            f"--{option.name}",
+            default=None,
+            metavar=option.metavar or None,
+            choices=option.choices or None,
+            help=f"{option.help}{shown}",
+        )
+    parser.add_argument("--config", metavar="FILE", help="TOML file of the options above; flags win over the file")
+    parser.add_argument("--output", metavar="FILE", help="dataset to write [a free name made of the parameters]")
+    parser.add_argument("--plot", metavar="FILE", help="figure to write [beside the dataset, ending in .png]")
+    parser.add_argument("--no-plot", action="store_true", help="write no figure")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+    parser.add_argument("--dry-run", action="store_true", help="print the estimated memory and operations, run nothing")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        parsed = vars(build_parser().parse_args(arguments))
+        if parsed["version"]:
+            from dynamics.provenance import DISTRIBUTION, version
+
+            print(f"{DISTRIBUTION} {version()}")  # noqa: T201
+            return EXIT_DONE
+        return _solve(parsed, _options(parsed))
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("interrupted before anything was computed", file=sys.stderr)  # noqa: T201
+        return EXIT_INTERRUPTED
+
+
+def _options(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Merge defaults, the TOML file and the flags, in rising order, and check each value."""
+    stored = _config(parsed["config"]) if parsed["config"] else {}
+    known = {option.name for option in OPTIONS}
+    for name in stored:
+        if name.replace("_", "-") not in known:
+            msg = f"File {parsed['config']!r} must hold options of this command only, but has {name!r}."
+            raise UsageError(msg)
+    from_file = {name.replace("_", "-"): value for name, value in stored.items()}
+    merged = {}
+    for option in OPTIONS:
+        flag = parsed[option.name.replace("-", "_")]
+        given = flag if flag is not None else _as_text(from_file.get(option.name))
+        merged[option.name] = option.default if given is None else _read(option, given)
+    if merged["coefficients"] is not None:
+        for name in ("beta", "directions"):
+            if merged[name] is not None:
+                msg = f"Option --{name} must be absent when --coefficients is given, but is {merged[name]}."
+                raise UsageError(msg)
+    return merged
+
+
+def _config(path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"Option --config must name a readable file, but {path!r} is not ({error.strerror})."
+        raise UsageError(msg) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"Option --config must name a TOML file, but {path!r} is not ({error})."
+        raise UsageError(msg) from None
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ",".join(str(entry) for entry in value)
+    return None if value is None else str(value)
+
+
+def _read(option: Option, text: str) -> Any:
+    try:
+        value = option.read(text)
+    except ValueError as error:
+        msg = f"Option --{option.name} {error}."
+        raise UsageError(msg) from None
+    if option.choices and value not in option.choices:
+        msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {value!r}."
+        raise UsageError(msg)
+    return value
+
+
+def _show(default: Any) -> str:
+    return ":".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def build_problem(options: dict[str, Any]) -> Problem:
+    """Return the problem that the options describe."""
+    import hermite
+    from dynamics.problem import Problem, Teacher
+
+    link = hermite.expand(options["activation"] or f"he{options['k'] or 4}", order=options["order"])
+    if options["k"] is not None and link.information_exponent != options["k"]:
+        msg = (
+            f"Option --k must equal the information exponent of --activation, but is {options['k']} "
+            f"while {link.name} has {link.information_exponent}."
+        )
+        raise UsageError(msg)
+    if options["coefficients"] is not None:
+        teacher = Teacher(options["coefficients"])
+    else:
+        beta = 1.0 if options["beta"] is None else options["beta"]
+        teacher = Teacher.power_law(options["directions"] or 16, beta)
+    count = teacher.num_directions
+    return Problem(
+        activation=link,
+        teacher=teacher,
+        width=options["width"] or 3 * count,
+        dimension=options["dimension"] or max(256, count),
+        initial_norm=options["initial-norm"],
+        seed=options["seed"],
+    )
+
+
+def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
+    from dynamics.storage import StorageError, check_target, free_name
+
+    try:
+        problem = build_problem(options)
+        output = Path(parsed["output"]) if parsed["output"] else free_name(_stem(problem, options), ".nc")
+        figure = None if parsed["no_plot"] else Path(parsed["plot"] or output.with_suffix(".png"))
+        save_at = _schedule(problem, options)
+        for path in (output, figure):
+            if path is not None and not parsed["dry_run"]:
+                check_target(path, overwrite=parsed["overwrite"])
+    except (TypeError, ValueError, StorageError) as error:
+        raise UsageError(str(error)) from None
+    if parsed["dry_run"]:
+        from dynamics.report import estimate
+
+        print(estimate(problem, options["model"], options["keep"], save_at))  # noqa: T201
+        return EXIT_DONE
+    return _run(parsed, options, problem, save_at, output, figure)
+
+
+def _run(
+    parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path, figure: Path | None
+) -> int:
+    import warnings
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dynamics import answers
+    from dynamics.storage import save
+
+    progress = False if parsed["quiet"] or parsed["no_progress"] else None
+    code = EXIT_DONE
+    if figure is not None:
+        # Compiled steps release the interpreter, which loads the plotting library meanwhile.
+        threading.Thread(target=_load_plotting, daemon=True).start()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if options["model"] == "decoupled":
+                dataset = answers.solve_decoupled(problem, save_at=save_at)
+            else:
+                dataset = answers.solve_overlaps(
+                    problem,
+                    save_at=save_at,
+                    keep=options["keep"],
+                    method=options["method"],
+                    rtol=options["rtol"],
+                    atol=options["atol"],
+                    progress=progress,
+                    max_runtime=options["max-runtime"],
+                )
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        except (answers.SolveError, answers.SolveInterrupted) as error:
+            print(f"{error} What was computed is in {output}.", file=sys.stderr)  # noqa: T201
+            dataset = error.dataset
+            code = EXIT_FAILED if isinstance(error, answers.SolveError) else EXIT_INTERRUPTED
+    if not parsed["quiet"]:
+        for entry in caught:
+            print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
+    with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
+        saved = writer.submit(save, dataset, output, overwrite=parsed["overwrite"])
+        if figure is not None:
+            from dynamics.plotting import save_summary
+
+            save_summary(dataset, figure)
+        saved.result()
+    if not parsed["quiet"]:
+        from dynamics.report import as_json, as_text, summarise
+
+        summary = summarise(dataset, output, figure)
+        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
+    return code
+
+
+def _load_plotting() -> None:
+    import matplotlib.backends.backend_agg
+    import matplotlib.figure  # noqa: F401
+
+
+def _schedule(problem: Problem, options: dict[str, Any]) -> Any:
+    """Return the SaveAt of the options, or None for the documented default."""
+    from dynamics.answers import default_schedule
+    from dynamics.prediction import predict
+    from dynamics.schedule import DEFAULT_COUNT, SaveAt
+
+    kind, count = options["save"]
+    if options["t-max"] is None and options["t-min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
+        return None
+    default = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    last = options["t-max"] or float(default.times[-1])
+    if kind == "linear":
+        return SaveAt.linear(options["t-min"] or 0.0, last, count)
+    first = options["t-min"] or min(float(default.times[0]), last / 100.0)
+    return SaveAt.geometric(first, last, count)
+
+
+def _stem(problem: Problem, options: dict[str, Any]) -> str:
+    """Return a file name that tells the parameters, ending in a short hash of all of them."""
+    import hashlib
+    import json
+
+    everything = json.dumps([problem.parameters(), {key: repr(value) for key, value in options.items()}])
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:6]
+    link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
+    beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
+    sizes = f"P{problem.num_directions}-m{problem.width}-d{problem.dimension}"
+    return f"{options['model']}-{link}{beta}-{sizes}-{digest}"
+
+
+if __name__ == "__main__":
+    # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
+    gc.disable()
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""What watches a run: progress, steady state, wall-clock budget, callback.
+
+A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution. Knows nothing of
+the system that is solved nor of the integrator that solves it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time as clock
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+class StopReason(StrEnum):
+    """Why a run ended; every member carries one sentence of advice."""
+
+    REACHED_END = "reached_end"
+    STEADY_STATE = "steady_state"
+    MAX_RUNTIME = "max_runtime"
+    CALLBACK = "callback"
+    INTERRUPTED = "interrupted"
+    STEP_TOO_SMALL = "step_too_small"
+    NOT_FINITE = "not_finite"
+
+    @property
+    def advice(self) -> str:
+        """One sentence on what happened and what to try."""
+        return _ADVICE[self]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the numerics failed, rather than somebody asking for an end."""
+        return self in {StopReason.STEP_TOO_SMALL, StopReason.NOT_FINITE}
+
+
+_ADVICE = {
+    StopReason.REACHED_END: "Every requested time was reached.",
+    StopReason.STEADY_STATE: "The state stopped moving before the last requested time.",
+    StopReason.MAX_RUNTIME: "The wall-clock budget ran out; raise `max_runtime` or save fewer, earlier times.",
+    StopReason.CALLBACK: "A callback asked to stop.",
+    StopReason.INTERRUPTED: "The run was interrupted; times up to the interruption were kept.",
+    StopReason.STEP_TOO_SMALL: (
+        "The step size fell to rounding: the tolerance may be below what float64 can give (raise `rtol`), "
+        "or the solution may blow up."
+    ),
+    StopReason.NOT_FINITE: "The state stopped being finite: the start may be too large, or the solution blows up.",
+}
+
+
+class RunView(Protocol):
+    """What a tracker may look at."""
+
+    @property
+    def time(self) -> float:
+        """Flow time reached."""
+        ...
+
+    @property
+    def end(self) -> float:
+        """Last requested time."""
+        ...
+
+    def state(self) -> NDArray[np.float64]:
+        """Return the state at `time`."""
+        ...
+
+    def derivative(self) -> NDArray[np.float64]:
+        """Return y' at `time`."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """Return the integrator's counters."""
+        ...
+
+
+class Tracker(Protocol):
+    """Anything with these three methods."""
+
+    def start(self, view: RunView) -> None:
+        """Prepare; called once, at the start of the run."""
+        ...
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Look at the run; return a reason to stop, or None. Called several times a second."""
+        ...
+
+    def finish(self, view: RunView) -> None:
+        """Clean up; always called."""
+        ...
+
+
+class Progress:
+    """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
+
+    def __init__(self, *, force: bool = False) -> None:
+        self.force = force
+        self._bar: Any = None
+
+    def start(self, view: RunView) -> None:
+        """Open the bar."""
+        from tqdm import tqdm
+
+        self._first = max(view.end * 1e-6, 1e-12)
+        self._bar = tqdm(
+            total=1.0,
+            file=sys.stderr,
+            disable=False if self.force else None,
+            leave=False,
+            bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]",
+        )
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Advance the bar to the fraction of log time that is done."""
+        done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
+        steps = view.statistics().get("steps_accepted", 0)
+        self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)
+        self._bar.update(min(done, 1.0) - self._bar.n)
+        return None
+
+    def finish(self, view: RunView) -> None:  # noqa: ARG002
+        """Show where the run ended, and close the bar."""
+        if self._bar is not None:
+            self._bar.refresh()
+            self._bar.close()
+
+
+class MaxRuntime:
+    """Stop after a wall-clock budget in seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        if not (np.isfinite(seconds) and seconds > 0):
+            msg = f"Argument `max_runtime` must be a positive number of seconds, but is {seconds}."
+            raise ValueError(msg)
+        self.seconds = float(seconds)
+
+    def start(self, view: RunView) -> None:  # noqa: ARG002
+        """Start the clock."""
+        self._deadline = clock.monotonic() + self.seconds
+
+    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+        """Stop when the budget is spent."""
+        return StopReason.MAX_RUNTIME if clock.monotonic() > self._deadline else None
+
+    def finish(self, view: RunView) -> None:
+        """Do nothing."""
+
+
+class SteadyState:
+    """Stop when, at its present velocity, no component would move by `tolerance` before the end of the run.
+
+    A neuron that waits to escape looks steady on any fixed scale. But one that will emerge before the end has
+    C' · (end − t) ≥ C/(k − 2), since its escape is a blow-up: with a tolerance below C ~ 1/√d it is never mistaken.
+    Neurons that are left over keep a run from settling: their ln n falls like −ln t for ever.
+    """
+
+    def __init__(self, tolerance: float = 1e-6) -> None:
+        if not (np.isfinite(tolerance) and tolerance > 0):
+            msg = f"Argument `tolerance` must be positive, but is {tolerance}."
+            raise ValueError(msg)
+        self.tolerance = float(tolerance)
+
+    def start(self, view: RunView) -> None:
+        """Do nothing."""
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Extrapolate the velocity to the end."""
+        still = 0 < view.time < view.end and (view.end - view.time) * np.abs(view.derivative()).max() < self.tolerance
+        return StopReason.STEADY_STATE if still else None
+
+    def finish(self, view: RunView) -> None:
+        """Do nothing."""
+
+
+class Callback:
+    """Call `function(time, state)`; a true return value, or StopIteration, stops the run."""
+
+    def __init__(self, function: Callable[[float, NDArray[np.float64]], object]) -> None:
+        self.function = function
+
+    def start(self, view: RunView) -> None:
+        """Do nothing."""
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Call the function."""
+        try:
+            stop = bool(self.function(view.time, view.state()))
+        except StopIteration:
+            stop = True
+        return StopReason.CALLBACK if stop else None
+
+    def finish(self, view: RunView) -> None:
+        """Do nothing."""

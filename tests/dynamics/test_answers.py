@@ -1,0 +1,247 @@
+"""The public questions: what they return, how they label it, what they refuse, and that files give it all back."""
+
+from __future__ import annotations
+
+import json
+
+import h5netcdf
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import dynamics
+from dynamics.answers import EXPLICIT_STEP_LIMIT, choose_method
+from dynamics.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
+from dynamics.systems.overlaps import OverlapSystem
+
+PER_DIRECTION = {
+    "teacher_coefficient",
+    "matched_neuron",
+    "leading_order_time",
+    "predicted_emergence_time",
+    "predicted_learned_time",
+    "emergence_time",
+    "learned_time",
+}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher.power_law(3, 1.0), width=5, dimension=32, initial_norm=0.05
+    )
+
+
+@pytest.fixture(scope="module")
+def flow(problem):
+    return dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30), progress=False)
+
+
+@pytest.fixture(scope="module")
+def decoupled(problem):
+    return dynamics.solve_decoupled(problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30))
+
+
+def test_schema_of_every_answer(problem, flow, decoupled):
+    summary = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([1.0]), keep="summary", progress=False)
+    prediction = dynamics.predict_emergence(problem)
+    common = PER_DIRECTION | {"loss"}
+    assert set(prediction.data_vars) == common
+    assert set(decoupled.data_vars) == common | {"predicted_loss", "overlap", "matched_squared_norm"}
+    common |= {"predicted_loss"}
+    assert set(flow.data_vars) == common | {"teacher_overlap", "student_overlap", "squared_norm", "gram_margin"}
+    assert set(summary.data_vars) == common | {"max_overlap", "learned_mass", "squared_norm", "gram_margin"}
+    for answer in (prediction, decoupled, flow, summary):
+        assert answer.attrs["schema_version"] == SCHEMA_VERSION
+        assert answer.direction.values.tolist() == [1, 2, 3]
+        for name, variable in answer.variables.items():
+            assert variable.dims == VARIABLES[name].dims
+            assert variable.attrs["units"] == "1"
+            assert variable.attrs["long_name"]
+
+
+def test_provenance_is_complete(flow):
+    attrs = flow.attrs
+    assert json.loads(attrs["parameters"])["problem"]["width"] == 5
+    assert json.loads(attrs["environment"])["numba"]
+    for name in ("source", "date_created", "git_commit", "history", "references", "method", "stop_reason"):
+        assert isinstance(attrs[name], str)
+    assert attrs["rhs_evaluations"] > attrs["steps_accepted"] > 0
+    assert attrs["solve_seconds"] > 0
+    assert attrs["rtol"] == 1e-8
+
+
+def test_summary_is_the_full_answer_reduced(problem, flow):
+    summary = dynamics.solve_overlaps(
+        problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30), keep="summary", progress=False
+    )
+    np.testing.assert_allclose(summary.max_overlap, abs(flow.teacher_overlap).max("neuron"))
+    mass = (flow.squared_norm * flow.teacher_overlap**4).sum("neuron")
+    np.testing.assert_allclose(summary.learned_mass, mass, rtol=1e-12)
+    np.testing.assert_allclose(summary.loss, flow.loss, rtol=1e-12)
+
+
+def test_decoupled_flow_follows_the_coupled_one_until_directions_interact(flow, decoupled):
+    first = int(np.argmin(flow.emergence_time.values))
+    assert float(flow.emergence_time[first] / decoupled.emergence_time[first]) == pytest.approx(1.0, abs=0.05)
+    start = float(decoupled.loss[0])
+    assert float(flow.loss[0]) == pytest.approx(start, rel=2e-3)
+
+
+def test_files_give_back_answer_and_problem(tmp_path, problem, flow):
+    path = dynamics.save(flow, tmp_path / "flow.nc")
+    again = dynamics.load(path)
+    xr.testing.assert_identical(again, flow)
+    assert dynamics.Problem.from_dataset(again) == problem
+    with netCDF4.Dataset(path) as plain, h5netcdf.File(path) as other:
+        assert plain.variables["loss"].shape == (30,)
+        assert other.variables["loss"].shape == (30,)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["flow.nc"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation": "tanh"},
+        {"activation": {4: 0.8, 6: 0.6}},
+        {"activation": lambda z: np.maximum(z, 0.1)},
+        {"teacher": dynamics.Teacher([1.0, 0.4, 0.3]), "label_noise": 0.5, "seed": 9},
+        {"teacher": dynamics.Teacher([1.0, 0.4], directions=[[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])},
+        {"initial_weights": np.random.default_rng(1).standard_normal((2, 8)), "initial_norm": 1e-2},
+        {"initial_overlaps": (np.full((2, 3), 0.2), np.eye(2), [0.1, 0.2])},
+    ],
+    ids=["named link", "series", "callable", "given spectrum", "tilted teacher", "weights", "overlaps"],
+)
+@pytest.mark.filterwarnings("ignore:The flow sees")
+def test_problems_survive_a_file(tmp_path, changes):
+    settings = {"activation": "he4", "teacher": dynamics.Teacher.power_law(3, 1.5), "width": 2, "dimension": 8}
+    asked = dynamics.Problem(**(settings | changes), order=12 if callable(changes.get("activation")) else None)
+    flow = dynamics.solve_overlaps(asked, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+    again = dynamics.Problem.from_dataset(dynamics.load(dynamics.save(flow, tmp_path / "flow.nc")))
+    if callable(changes.get("activation")):
+        np.testing.assert_array_equal(again.activation.coefficients, asked.activation.coefficients)
+    else:
+        assert again == asked
+    repeated = dynamics.solve_overlaps(again, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+    np.testing.assert_array_equal(repeated.loss, flow.loss)
+
+
+def test_files_are_never_replaced_unasked(tmp_path, flow):
+    path = dynamics.save(flow, tmp_path / "flow.nc")
+    before = path.read_bytes()
+    with pytest.raises(dynamics.StorageError) as caught:
+        dynamics.save(flow, path)
+    assert str(caught.value) == (
+        f"Argument `path` must not name an existing file (allow it with overwrite), but is {str(path)!r}."
+    )
+    assert path.read_bytes() == before
+    dynamics.save(flow.isel(time=[0]), path, overwrite=True)
+    assert dynamics.load(path).sizes["time"] == 1
+
+
+def test_unwritable_and_foreign_files_get_one_sentence(tmp_path, flow):
+    with pytest.raises(dynamics.StorageError, match="must lie in an existing directory"):
+        dynamics.save(flow, tmp_path / "missing" / "flow.nc")
+    with pytest.raises(dynamics.StorageError, match="must not name a directory"):
+        dynamics.save(flow, tmp_path, overwrite=True)
+    with pytest.raises(dynamics.StorageError, match="must name an existing file"):
+        dynamics.load(tmp_path / "none.nc")
+    garbage = tmp_path / "garbage.nc"
+    garbage.write_bytes(b"not a netCDF file")
+    with pytest.raises(dynamics.StorageError, match="must be a readable netCDF file"):
+        dynamics.load(garbage)
+    foreign = tmp_path / "foreign.nc"
+    xr.Dataset({"x": 1.0}).to_netcdf(foreign)
+    with pytest.raises(dynamics.StorageError, match="has no schema_version"):
+        dynamics.load(foreign)
+
+
+def test_trees_of_answers_travel_in_one_file(tmp_path, flow, decoupled):
+    tree = xr.DataTree.from_dict({"/prediction": decoupled, "/simulation": flow})
+    again = dynamics.load(dynamics.save(tree, tmp_path / "tree.nc"))
+    xr.testing.assert_identical(again["simulation"].to_dataset(), flow)
+
+
+def test_quadratic_links_are_solved_without_a_greedy_prediction():
+    problem = dynamics.Problem(activation="he2", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=16)
+    flow = dynamics.solve_overlaps(problem, progress=False)
+    assert (flow.matched_neuron == -1).all()
+    assert np.isnan(flow.predicted_emergence_time).all()
+    assert "no greedy prediction" in flow.attrs["notes"]
+    assert float(flow.loss[-1]) < 1e-6
+    for answer in (dynamics.predict_emergence, dynamics.solve_decoupled):
+        with pytest.raises(ValueError, match="must have a link of information exponent at least 3"):
+            answer(problem)
+
+
+def test_truncated_links_are_announced():
+    problem = dynamics.Problem(activation="relu", teacher=dynamics.Teacher([1.0]), width=2, dimension=8, order=6)
+    with pytest.warns(UserWarning, match=r"The flow sees relu.* Hermite series of order 6"):
+        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "sentence"),
+    [
+        ({"keep": "all"}, ValueError, "Argument `keep` must be one of 'full', 'summary', but is 'all'."),
+        ({"on_failure": "x"}, ValueError, "Argument `on_failure` must be one of 'raise', 'return', but is 'x'."),
+        ({"rtol": 0.0}, ValueError, "Argument `rtol` must be at least 1e-14 and below 1, but is 0.0."),
+        ({"atol": 2.0}, ValueError, "Argument `atol` must be between 0 and 1, but is 2.0."),
+        ({"save_at": [1.0]}, TypeError, "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is [1.0]."),
+    ],
+)
+def test_bad_settings_get_one_sentence(problem, settings, error, sentence):
+    with pytest.raises(error) as caught:
+        dynamics.solve_overlaps(problem, **settings)
+    assert str(caught.value) == sentence
+
+
+def test_unknown_methods_get_the_menu(problem):
+    with pytest.raises(
+        ValueError, match=r"Argument `method` must be one of 'explicit', 'stiff'.* Did you mean 'explicit'"
+    ):
+        dynamics.solve_overlaps(problem, method="explicitt")
+
+
+def test_problems_are_problems():
+    with pytest.raises(TypeError, match="Argument `problem` must be a Problem, but is int"):
+        dynamics.solve_overlaps(3)
+
+
+def test_auto_counts_the_steps_that_stability_would_force(problem):
+    system = OverlapSystem(problem)
+    border = 6.0 * EXPLICIT_STEP_LIMIT / system.stiffness()
+    assert choose_method(system, 0.9 * border) == "explicit"
+    assert choose_method(system, 1.1 * border) == "stiff"
+
+
+def test_attributes_are_of_kinds_that_files_take():
+    assert plain_attribute(True) == 1
+    assert plain_attribute({"b": 1, "a": [2]}) == '{"a": [2], "b": 1}'
+    assert plain_attribute("text") == "text"
+
+
+def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):
+    from dynamics.integrators import Status, stepper
+
+    advance = stepper.CompiledStepper.advance
+
+    def fail_late(self, target, max_steps):
+        return advance(self, target, max_steps) if target < 10.0 else Status.NOT_FINITE
+
+    monkeypatch.setattr(stepper.CompiledStepper, "advance", fail_late)
+    save_at = dynamics.SaveAt.at([0.0, 5.0, 60.0])
+    with pytest.raises(
+        dynamics.SolveError, match=r"stopped at t = .* \(not_finite\)\. The state stopped being"
+    ) as caught:
+        dynamics.solve_overlaps(problem, save_at=save_at, method="explicit", progress=False)
+    assert np.isfinite(caught.value.dataset.loss).values.tolist() == [True, True, False]
+    returned = dynamics.solve_overlaps(problem, save_at=save_at, method="explicit", progress=False, on_failure="return")
+    assert returned.attrs["stop_reason"] == "not_finite"
+
+
+def test_impossible_overlaps_are_reported(problem, monkeypatch):
+    monkeypatch.setattr(OverlapSystem, "gram_margin", lambda _self, _C, _G: -1e-3)
+    with pytest.warns(RuntimeWarning, match="No vectors have the computed overlaps"):
+        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False)

@@ -1,0 +1,155 @@
+"""Figures say what the data say (asserted on their artists), and the table shows what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import dynamics
+from dynamics import plotting, report
+
+
+@pytest.fixture(scope="module")
+def flow():
+    problem = dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher.power_law(6, 1.0), width=18, dimension=48, initial_norm=0.02
+    )
+    return dynamics.solve_overlaps(problem, progress=False)
+
+
+@pytest.fixture(scope="module")
+def many():
+    problem = dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher.power_law(200, 1.0), width=400, dimension=1024
+    )
+    return dynamics.solve_decoupled(problem)
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def labels(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
+    assert dynamics.plot_loss(flow, ax) is ax
+    assert labels(ax)[:2] == ["flow", "sum formula"]
+    assert labels(ax)[2].startswith("fit: t^(-")
+    assert labels(ax)[3] == "asymptotic: t^(-1.00)"
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), flow.loss)
+    dashed, low_high = ax.lines[2], report.summarise(flow)["exponents"][0]["window"]
+    np.testing.assert_allclose(dashed.get_xdata(), low_high)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_fit_can_be_left_out_and_predictions_have_no_second_curve(flow, ax):
+    prediction = dynamics.predict_emergence(dynamics.Problem.from_dataset(flow))
+    dynamics.plot_loss(prediction, ax, fit=False)
+    assert labels(ax) == ["sum formula"]
+
+
+def test_emergence_figure_has_a_curve_and_a_tick_per_direction(flow, ax):
+    dynamics.plot_emergence(flow, ax)
+    curves = [line for line in ax.lines if len(line.get_xdata()) == flow.sizes["time"]]
+    assert len(curves) == 6
+    expected = (flow.teacher_overlap.isel(direction=0) ** 2).max("neuron")
+    np.testing.assert_allclose(curves[0].get_ydata(), expected)
+    ticks = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "|"]
+    np.testing.assert_allclose(ticks, flow.predicted_emergence_time)
+
+
+def test_times_figure_has_a_point_per_direction_and_arrows_for_those_not_emerged(flow, ax):
+    partly = flow.copy(deep=True)
+    partly["emergence_time"][5] = np.nan
+    dynamics.plot_emergence_times(partly, ax)
+    points = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_allclose(points["exact transit of the pair"].get_ydata(), flow.emergence_time[:5])
+    assert len(points["not emerged by the end"].get_xdata()) == 1
+    assert len(points["leading order"].get_xdata()) == 5
+
+
+def test_times_figure_says_when_there_is_nothing_to_compare(flow, ax):
+    nothing = flow.copy(deep=True)
+    nothing["emergence_time"][:] = np.nan
+    dynamics.plot_emergence_times(nothing, ax)
+    assert ax.texts[0].get_text() == "no direction has both times"
+
+
+def test_many_directions_are_thinned_evenly_in_log_p(many, ax):
+    dynamics.plot_emergence(many, ax)
+    curves = [line for line in ax.lines if len(line.get_xdata()) == many.sizes["time"]]
+    assert len(curves) <= plotting.MOST_CURVES
+    assert labels(ax) == ["p = 1", "p = 200"]
+
+
+def test_overlap_figures_need_a_history(flow, ax):
+    bare = flow.drop_vars("teacher_overlap")
+    with pytest.raises(ValueError, match="must hold an overlap history"):
+        dynamics.plot_emergence(bare, ax)
+
+
+def test_odd_links_show_positive_overlaps_only(ax):
+    problem = dynamics.Problem(
+        activation="he3",
+        teacher=dynamics.Teacher([1.0]),
+        width=1,
+        dimension=8,
+        initial_overlaps=([[-0.9]], [[1.0]], [1e-4]),
+    )
+    flow = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.5, 1.0]), progress=False)
+    dynamics.plot_emergence(flow, ax)
+    assert max(ax.lines[0].get_ydata()) == 0.0
+    summary = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.5, 1.0]), keep="summary", progress=False)
+    assert float(summary.max_overlap.max()) == 0.0
+
+
+def test_figures_make_their_own_axes_without_showing_them(flow):
+    from matplotlib import pyplot
+
+    assert dynamics.plot_loss(flow).figure.number in pyplot.get_fignums()
+    pyplot.close("all")
+
+
+def test_summary_figure_is_written_for_results_with_and_without_history(flow, tmp_path):
+    plotting.save_summary(flow, tmp_path / "with.png")
+    plotting.save_summary(flow.drop_vars("teacher_overlap"), tmp_path / "without.svg")
+    assert (tmp_path / "with.png").stat().st_size > 10_000
+    assert "loss" in (tmp_path / "without.svg").read_text()
+
+
+def test_table_shows_measured_beside_predicted_times(flow):
+    text = report.as_text(report.summarise(flow))
+    rows = text.splitlines()
+    assert rows[1].split()[0] == "1"
+    assert float(rows[1].split()[4]) == pytest.approx(float(flow.emergence_time[0]), rel=1e-4)
+    assert "learned: 6 of 6 directions" in text
+    assert "; sum formula at this size -" in text
+    assert "; asymptotic -1.000" in text
+
+
+def test_long_tables_are_thinned_and_say_so(many):
+    text = report.as_text(report.summarise(many))
+    assert len(text.splitlines()) < 40
+    assert "(200 directions; shown: " in text
+
+
+def test_json_has_null_where_there_is_no_number(flow):
+    partly = flow.copy(deep=True)
+    partly["emergence_time"][5] = np.nan
+    stored = json.loads(report.as_json(report.summarise(partly)))
+    assert stored["directions"][5]["emergence_time"] is None
+    assert math.isfinite(stored["exponents"][0]["standard_error"])
+
+
+def test_never_and_unknown_times_read_as_such():
+    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=1, dimension=16)
+    text = report.as_text(report.summarise(dynamics.predict_emergence(problem)))
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["2"])
+    assert row.split()[2:] == ["never", "never", "-", "-", "-"]

@@ -1,0 +1,192 @@
+"""Save schedules, trackers and the run loop that obeys them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics import trackers
+from dynamics.integrators import Status
+from dynamics.run import run
+from dynamics.trackers import StopReason
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: dynamics.SaveAt.at([]), "Argument `times` must be a non-empty list of times, but has shape (0,)."),
+        (
+            lambda: dynamics.SaveAt.at([-1.0, 2.0]),
+            "Argument `times` must be finite and at least 0, but starts at -1.0 and ends at 2.0.",
+        ),
+        (lambda: dynamics.SaveAt.at([1.0, 1.0]), "Argument `times` must increase, but goes from 1.0 to 1.0."),
+        (
+            lambda: dynamics.SaveAt.geometric(0.0, 1.0, 3),
+            "Arguments `first` and `last` must satisfy 0 < first < last, but are 0.0 and 1.0.",
+        ),
+        (
+            lambda: dynamics.SaveAt.linear(2.0, 1.0, 3),
+            "Arguments `first` and `last` must satisfy 0 <= first < last, but are 2.0 and 1.0.",
+        ),
+        (lambda: dynamics.SaveAt.linear(0.0, 1.0, 1), "Argument `count` must be at least 2, but is 1."),
+    ],
+)
+def test_bad_schedules_get_one_sentence(call, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        call()
+    assert str(caught.value) == sentence
+
+
+def test_schedules_are_exact_at_their_ends_and_equal_by_value():
+    schedule = dynamics.SaveAt.geometric(0.3, 7.0, 11)
+    assert (schedule.times[0], schedule.times[-1], len(schedule)) == (0.3, 7.0, 11)
+    assert schedule == dynamics.SaveAt.geometric(0.3, 7.0, 11)
+    assert hash(schedule) == hash(dynamics.SaveAt.geometric(0.3, 7.0, 11))
+    assert schedule != dynamics.SaveAt.at([0.3])
+    assert repr(schedule) == "SaveAt(11 times from 0.3 to 7)"
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher([1.0, 0.6]), width=3, dimension=32, initial_norm=0.1, seed=2
+    )
+
+
+def solve(problem, times=(1.0, 10.0, 400.0), **settings):
+    return dynamics.solve_overlaps(
+        problem, save_at=dynamics.SaveAt.at(times), progress=False, on_failure="return", **settings
+    )
+
+
+def test_saved_times_are_exactly_the_schedule(problem):
+    flow = solve(problem, (0.0, 0.5, 3.0))
+    assert flow.time.values.tolist() == [0.0, 0.5, 3.0]
+    np.testing.assert_array_equal(flow.teacher_overlap[0], problem.start().teacher_overlap)
+
+
+def test_a_callback_stops_the_run_and_later_times_hold_nan(problem):
+    seen = []
+
+    def stop_after_ten(time, state):
+        seen.append((time, state.copy()))
+        return time >= 10.0
+
+    flow = solve(problem, trackers=[trackers.Callback(stop_after_ten)])
+    assert flow.attrs["stop_reason"] == "callback"
+    assert np.isfinite(flow.loss[:2]).all()
+    assert np.isnan(flow.loss[2])
+    assert np.isnan(flow.teacher_overlap[2]).all()
+    assert seen[-1][1].size == 3 * 2 + 9 + 3
+
+
+def test_stop_iteration_in_a_callback_means_stop(problem):
+    def refuse(_time, _state):
+        raise StopIteration
+
+    assert solve(problem, trackers=[trackers.Callback(refuse)]).attrs["stop_reason"] == "callback"
+
+
+def test_steady_state_ends_a_run_that_has_settled_but_not_one_that_waits():
+    """Two neurons, each near its own direction, settle exponentially; one that starts at C = 0.01 waits until t ~ 1250."""
+    near = dynamics.Problem(
+        activation="he4",
+        teacher=dynamics.Teacher([1.0, 0.6]),
+        width=2,
+        dimension=32,
+        initial_overlaps=(0.8 * np.eye(2), np.eye(2), [0.1, 0.1]),
+    )
+    settled = solve(near, np.geomspace(1.0, 1e4, 60), trackers=[trackers.SteadyState(1e-3)])
+    assert settled.attrs["stop_reason"] == "steady_state"
+    assert settled.attrs["end_time"] < 1e3
+    assert np.isfinite(settled.emergence_time).all()
+    far = dynamics.Problem(
+        activation="he4",
+        teacher=dynamics.Teacher([1.0]),
+        width=1,
+        dimension=32,
+        initial_overlaps=([[0.01]], [[1.0]], [1e-4]),
+    )
+    waiting = solve(far, (1.0, 1500.0), trackers=[trackers.SteadyState(1e-3)], method="explicit")
+    assert waiting.attrs["end_time"] > 1250
+    assert 1200 < float(waiting.emergence_time[0]) < 1300
+
+
+def test_a_runtime_budget_ends_the_run(problem):
+    flow = solve(problem, (1.0, 1e7), max_runtime=0.05, method="explicit")
+    assert flow.attrs["stop_reason"] == "max_runtime"
+    assert np.isfinite(flow.loss[0])
+
+
+def test_an_interrupt_keeps_what_was_computed(problem):
+    def interrupt(time, _state):
+        if time > 2.0:
+            raise KeyboardInterrupt
+
+    flow = solve(problem, trackers=[trackers.Callback(interrupt)])
+    assert flow.attrs["stop_reason"] == "interrupted"
+    assert np.isfinite(flow.loss[0])
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        dynamics.solve_overlaps(
+            problem,
+            save_at=dynamics.SaveAt.at([1.0, 400.0]),
+            progress=False,
+            trackers=[trackers.Callback(interrupt)],
+        )
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert np.isfinite(caught.value.dataset.loss[0])
+
+
+class Stumbling:
+    """A stepper that cannot go beyond t = 5."""
+
+    def __init__(self):
+        self.time, self.event_times = 0.0, np.array([2.0, 7.0])
+
+    def advance(self, target, _max_steps):
+        if target > 5.0:
+            return Status.STEP_TOO_SMALL
+        self.time = target
+        return Status.REACHED
+
+    def interpolate(self, t):
+        return np.array([t])
+
+    def statistics(self):
+        return {"steps_accepted": 1}
+
+
+def test_the_loop_keeps_what_a_failing_integrator_reached():
+    result = run(Stumbling(), np.array([1.0, 4.0, 6.0, 9.0]), lambda y: {"y": y[0]})
+    assert result.stop_reason is StopReason.STEP_TOO_SMALL
+    assert [record["y"] for record in result.records] == [1.0, 4.0]
+    assert result.end_time == 4.0
+    np.testing.assert_array_equal(result.event_times, [2.0, 7.0])
+
+
+def test_progress_writes_to_stderr_only_when_asked(problem, capsys):
+    solve(problem, trackers=[trackers.Progress(force=True)])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "t = " in captured.err
+    dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([1.0]))
+    assert capsys.readouterr().err == ""
+
+
+def test_every_stop_reason_gives_advice():
+    assert all(reason.advice.endswith(".") for reason in StopReason)
+    assert [reason for reason in StopReason if reason.failed] == ["step_too_small", "not_finite"]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: trackers.MaxRuntime(0), "Argument `max_runtime` must be a positive number of seconds, but is 0."),
+        (lambda: trackers.SteadyState(-1), "Argument `tolerance` must be positive, but is -1."),
+    ],
+)
+def test_bad_tracker_settings_get_one_sentence(call, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        call()
+    assert str(caught.value) == sentence

@@ -1,0 +1,42 @@
+"""The same learning problem in weight space, by torch autograd: independent of every overlap equation.
+
+The population loss E(f − f*)² of weights w_i is written with h_j only through E[h_j(u·x) h_l(v·x)] = δ_jl (u·v)^j, which
+`tests/hermite` checks by quadrature; everything after that is automatic differentiation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.integrate import solve_ivp
+
+
+def population_loss(weights: torch.Tensor, problem) -> torch.Tensor:
+    squares = torch.tensor(problem.activation.coefficients**2)
+    directions = torch.zeros(problem.num_directions, weights.shape[1], dtype=torch.float64)
+    rows = problem.teacher.directions
+    directions[:, : problem.teacher.span] = torch.eye(problem.num_directions) if rows is None else torch.tensor(rows)
+    a = torch.tensor(problem.teacher.coefficients)
+    norms = (weights**2).sum(dim=1)
+    unit = weights / norms.sqrt()[:, None]
+    every = torch.cat([unit, directions])
+    mass = torch.cat([norms, -a])
+    gram = every @ every.T
+    kernel = sum(square * gram**j for j, square in enumerate(squares) if square != 0)
+    return mass @ kernel @ mass
+
+
+def gradient_flow(problem, weights: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
+    """Integrate w' = −½ ∇ E(f − f*)² from `weights`; return the weights at `times`."""
+    shape = weights.shape
+
+    def velocity(_t: float, flat: np.ndarray) -> np.ndarray:
+        w = torch.tensor(flat.reshape(shape), requires_grad=True)
+        (gradient,) = torch.autograd.grad(0.5 * population_loss(w, problem), w)
+        return -gradient.numpy().ravel()
+
+    found = solve_ivp(
+        velocity, (0.0, times[-1]), weights.ravel(), method="DOP853", t_eval=times, rtol=1e-12, atol=1e-14
+    )
+    assert found.success, found.message
+    return [column.reshape(shape) for column in found.y.T]
