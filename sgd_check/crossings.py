@@ -1,0 +1,57 @@
+"""First upward crossings of quantities seen one instant at a time.
+
+Knows arrays and times; nothing of what crosses what.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class CrossingTracker:
+    """Remember, for every entry of an array, when it first reached its threshold.
+
+    Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
+    its threshold at the first look crossed at that look's time. NaN never crosses.
+
+    Parameters
+    ----------
+    threshold : ndarray
+        Thresholds; must broadcast with the values.
+    shape : tuple of int
+        Shape of the values.
+
+    Attributes
+    ----------
+    time : ndarray
+        Time of the first crossing, NaN where there was none.
+
+    Examples
+    --------
+    >>> tracker = CrossingTracker(np.array(0.5), (1,))
+    >>> for t, value in [(1.0, 0.0), (100.0, 1.0)]:
+    ...     tracker.look(t, np.array([value]))
+    >>> tracker.time.round(6).tolist()
+    [10.0]
+    """
+
+    def __init__(self, threshold: NDArray[np.float64], shape: tuple[int, ...]) -> None:
+        self.time: NDArray[np.float64] = np.full(shape, np.nan)
+        self._threshold = np.broadcast_to(threshold, shape)
+        self._last: tuple[float, NDArray[np.float64]] | None = None
+
+    def look(self, time: float, values: NDArray[np.float64]) -> None:
+        """Take the values at a later time than the last look."""
+        new = np.isnan(self.time) & (values >= self._threshold)
+        if new.any() and self._last is None:
+            self.time[new] = time
+        elif new.any() and self._last is not None:
+            before, old = self._last
+            fraction = (self._threshold[new] - old[new]) / (values[new] - old[new])
+            self.time[new] = before * (time / before) ** fraction if before > 0 else fraction * time
+        self._last = (time, values.copy())

@@ -1,0 +1,80 @@
+"""What an engine of the experiment is, and the table of engines.
+
+Responsible for the names users may pass as `engine=`. An engine advances a batch of independent runs and tells their
+overlaps; it knows nothing of schedules, emergence, files or verdicts. A further engine is one module and one line here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+
+class Measurement(NamedTuple):
+    """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
+
+    G is None where only C and n were asked for.
+    """
+
+    teacher_overlap: NDArray[np.float64]
+    student_overlap: NDArray[np.float64] | None
+    squared_norm: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How to sample and compute: what an engine needs beyond the problem."""
+
+    seeds: tuple[int, ...]
+    batch_size: int = 1
+    device: str = "auto"
+    dtype: str = "float32"
+
+
+class Engine(Protocol):
+    """A batch of independent SGD runs, one per seed, from one common start."""
+
+    attributes: dict[str, str | int | float]
+    """What to write down about the run: device, versions, the link that was simulated."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which `advance` and `measure` are called."""
+        ...
+
+    def advance(self, rates: NDArray[np.float64]) -> None:
+        """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
+        ...
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return the overlaps of all runs; the student's own overlaps only if `student`."""
+        ...
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
+        ...
+
+
+# Name -> module with a function make_engine(problem, options); modules load when asked for.
+ENGINES: dict[str, str] = {
+    "torch": "sgd_check.online",
+}
+
+
+def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
+    """Return the engine of that name, or refuse with the menu."""
+    if not isinstance(name, str) or name not in ENGINES:
+        msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {name!r}."
+        near = difflib.get_close_matches(str(name), ENGINES, n=1)
+        raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
+    engine: Engine = import_module(ENGINES[name]).make_engine(problem, options)
+    return engine

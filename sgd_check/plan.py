@@ -1,0 +1,145 @@
+"""The course of a run: learning rate and time of every step, which steps are recorded, which are looked at.
+
+Knows numbers of steps and flow times t = Σ η; nothing of weights or samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.teacher import checked_integer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.schedule import SaveAt
+
+LearningRate = float | Callable[[int], float]
+
+RECORDS_PER_E_FOLD = 12
+RECORDED_DECADES = 4
+# Emergence is looked for at steps this far apart, relative to the step: fine enough to interpolate an escape.
+LOOK_RATIO = 1.02
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps, learning rates and times of one run.
+
+    Attributes
+    ----------
+    steps : int
+        Number of SGD steps.
+    table : ndarray, shape (steps,), or float
+        Learning rates η of the steps, or the one learning rate of all.
+    recorded : ndarray of int, shape (records,)
+        Steps at which the state is kept, increasing.
+    looked_at : ndarray of int
+        Steps at which emergence is looked for, increasing; includes the recorded ones, 0 and the last.
+    """
+
+    steps: int
+    table: NDArray[np.float64] | float
+    recorded: NDArray[np.int64]
+    looked_at: NDArray[np.int64]
+
+    def rates(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the learning rates of steps first, …, last − 1."""
+        if isinstance(self.table, float):
+            return np.full(last - first, self.table)
+        return self.table[first:last]
+
+    def times(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the flow times t = Σ η before the given steps."""
+        if isinstance(self.table, float):
+            return np.asarray(self.table * steps, dtype=np.float64)
+        return np.concatenate([[0.0], np.cumsum(self.table)])[steps]
+
+    @property
+    def end(self) -> float:
+        """Flow time of the last step."""
+        return float(self.times(np.array([self.steps]))[0])
+
+    @property
+    def peak_rate(self) -> float:
+        """Largest learning rate."""
+        return float(np.max(self.table))
+
+    @property
+    def effective_rate(self) -> float:
+        """Learning rate averaged over flow time, Σ η²/Σ η: the one that sets the delay by the step size."""
+        if isinstance(self.table, float):
+            return self.table
+        return float(np.sum(self.table**2) / np.sum(self.table))
+
+
+def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
+    """Return the plan of a run, or refuse in one sentence what cannot be run.
+
+    Without `save_at` the records are step 0 and, over the last four decades of steps, twelve per e-fold.
+    """
+    count = checked_integer(steps, "steps", minimum=1)
+    table = _tabulated(learning_rate, count)
+    looks = _geometric_steps(1, count, LOOK_RATIO)
+    if save_at is None:
+        first = max(1, count // 10**RECORDED_DECADES)
+        recorded = np.union1d([0], _geometric_steps(first, count, float(np.exp(1 / RECORDS_PER_E_FOLD))))
+    else:
+        recorded = _steps_of(save_at, table, count)
+    return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]))
+
+
+def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float:
+    if callable(learning_rate):
+        try:
+            table = np.array([float(learning_rate(step)) for step in range(steps)])
+        except (TypeError, ValueError):
+            msg = "Argument `learning_rate` must return a number for every step, but does not."
+            raise TypeError(msg) from None
+        bad = ~(np.isfinite(table) & (table > 0))
+        if bad.any():
+            at = int(np.argmax(bad))
+            msg = (
+                f"Argument `learning_rate` must be finite and positive at every step, but is {table[at]} at step {at}."
+            )
+            raise ValueError(msg)
+        return table
+    if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, np.integer, np.floating)):
+        msg = f"Argument `learning_rate` must be a number or a function of the step, but is {learning_rate!r}."
+        raise TypeError(msg)
+    if not (np.isfinite(learning_rate) and learning_rate > 0):
+        msg = f"Argument `learning_rate` must be finite and positive, but is {learning_rate}."
+        raise ValueError(msg)
+    return float(learning_rate)
+
+
+def _geometric_steps(first: int, last: int, ratio: float) -> NDArray[np.int64]:
+    count = int(np.ceil(np.log(last / first) / np.log(ratio))) + 2
+    return np.unique(np.rint(np.geomspace(first, last, count)).astype(np.int64))
+
+
+def _steps_of(save_at: object, table: NDArray[np.float64] | float, steps: int) -> NDArray[np.int64]:
+    """Return the steps nearest to the requested times."""
+    from dynamics.schedule import SaveAt
+
+    if not isinstance(save_at, SaveAt):
+        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {save_at!r}."
+        raise TypeError(msg)
+    wanted = save_at.times
+    if isinstance(table, float):
+        end, nearest = table * steps, np.rint(wanted / table)
+    else:
+        edges = np.concatenate([[0.0], np.cumsum(table)])
+        end, nearest = float(edges[-1]), np.rint(np.interp(wanted, edges, np.arange(steps + 1.0)))
+    if wanted[-1] > end * (1 + 1e-9):
+        msg = f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}."
+        raise ValueError(msg)
+    chosen = np.minimum(nearest, steps).astype(np.int64)
+    if (np.diff(chosen) == 0).any():
+        msg = "Argument `save_at` must have times at least one step apart, but two of them fall on one step."
+        raise ValueError(msg)
+    return chosen

@@ -1,0 +1,114 @@
+"""What is kept of a run: overlaps and loss at the recorded steps, emergence times, runs that blew up.
+
+Knows the formulas that turn overlaps into losses and emergences; nothing of sampling, files or verdicts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgd_check.crossings import CrossingTracker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from sgd_check.engines import Engine
+    from sgd_check.plan import Plan
+
+# A run has blown up when a squared norm exceeds this many times the weight of teacher and start together.
+BLOW_UP_FACTOR = 1e3
+
+
+class Recorder:
+    """Collect records of all runs, and the times at which directions emerge.
+
+    Attributes
+    ----------
+    blown_up : ndarray of bool, shape (seeds,)
+    """
+
+    WITH_SEED = ("teacher_overlap", "student_overlap", "squared_norm", "loss", "emergence_time", "learned_time")
+
+    def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
+        self._problem = problem
+        m, directions, records = problem.width, problem.num_directions, plan.recorded.size
+        self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
+        self._overlap = np.full((seeds, records, m, directions), np.nan)
+        self._gram = np.full((seeds, records, m, m), np.nan)
+        self._norm = np.full((seeds, records, m), np.nan)
+        self._loss = np.full((seeds, records), np.nan)
+        a = problem.teacher.coefficients
+        self._emergence = CrossingTracker(np.array(0.5), (seeds, directions))
+        self._learned = CrossingTracker(a / 2, (seeds, directions))
+        self._cap = BLOW_UP_FACTOR * (float(np.sum(a)) + float(np.sum(problem.start().squared_norm)))
+        # For a tabulated learning rate the times are a running sum: taken once, not at every look.
+        self._time_of = dict(zip(plan.looked_at.tolist(), plan.times(plan.looked_at).tolist(), strict=True))
+        self._record_of = {step: index for index, step in enumerate(plan.recorded.tolist())}
+
+    def look(self, step: int, engine: Engine) -> NDArray[np.bool_]:
+        """Measure the runs after `step` steps; return which of them have just blown up."""
+        index = self._record_of.get(step)
+        overlap, gram, norm = engine.measure(student=index is not None)
+        with np.errstate(invalid="ignore"):
+            sound = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap) & ~self.blown_up
+        fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
+        self.blown_up |= ~sound
+        overlap[~sound], norm[~sound] = np.nan, np.nan
+        self._look_for_emergence(self._time_of[step], overlap, norm, sound)
+        if index is not None and gram is not None:
+            gram[~sound] = np.nan
+            self._overlap[:, index], self._gram[:, index], self._norm[:, index] = overlap, gram, norm
+            self._loss[sound, index] = population_loss(self._problem, overlap[sound], gram[sound], norm[sound])
+        return fresh
+
+    def _look_for_emergence(
+        self, time: float, overlap: NDArray[np.float64], norm: NDArray[np.float64], sound: NDArray[np.bool_]
+    ) -> None:
+        link = self._problem.activation
+        seen = np.maximum(overlap, 0.0) if link.information_exponent % 2 else overlap
+        self._emergence.look(time, np.max(seen**2, axis=1))
+        mass = np.full(self._learned.time.shape, np.nan)
+        share = link.kernel(overlap[sound]) / link.kernel(1.0)
+        mass[sound] = np.einsum("si,sip->sp", norm[sound], share)
+        self._learned.look(time, mass)
+
+    def values(self) -> dict[str, Any]:
+        """Return the recorded variables by name."""
+        return {
+            "teacher_overlap": self._overlap,
+            "student_overlap": self._gram,
+            "squared_norm": self._norm,
+            "loss": self._loss,
+            "emergence_time": self._emergence.time,
+            "learned_time": self._learned.time,
+            "blown_up": self.blown_up.astype(np.int8),
+            "censored": np.isnan(self._emergence.time).astype(np.int8),
+        }
+
+
+def population_loss(
+    problem: Problem, overlap: NDArray[np.float64], gram: NDArray[np.float64], norm: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return E(f − f*)² from overlaps, with any leading axes.
+
+    .. math:: L = \sum_{pq} a_p a_q\, g(T_{pq}) - 2 \sum_{ip} n_i a_p\, g(C_{ip}) + \sum_{ij} n_i n_j\, g(G_{ij})
+
+    Parameters
+    ----------
+    problem : Problem
+    overlap, gram, norm : ndarray, shapes (…, m, P), (…, m, m), (…, m)
+        C, G and n, dimensionless.
+
+    Returns
+    -------
+    ndarray, shape (…)
+    """
+    g, a = problem.activation.kernel, problem.teacher.coefficients
+    of_teacher = float(a @ g(problem.teacher.gram()) @ a)
+    cross = np.einsum("...i,...ip,p->...", norm, g(overlap), a)
+    own = np.einsum("...i,...ij,...j->...", norm, g(gram), norm)
+    loss: NDArray[np.float64] = of_teacher - 2.0 * cross + own
+    return loss

@@ -1,0 +1,269 @@
+"""The experiment's public call: checks, plan, the loop over looks, and the labelled result.
+
+Knows the problem, the plan and that an engine advances and measures; nothing of how an engine samples.
+"""
+
+from __future__ import annotations
+
+import sys
+import time as clock
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.teacher import checked_integer
+from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.plan import make_plan
+from sgd_check.recording import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.schedule import SaveAt
+    from sgd_check.engines import Engine
+    from sgd_check.plan import LearningRate, Plan
+
+# Between two looks the clock, the progress bar and Ctrl-C are served every so many steps.
+TICK_STEPS = 512
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Course:
+    """How far a run got and why it ended there."""
+
+    end_step: int
+    stop_reason: str
+    wall_seconds: float
+
+
+def simulate(
+    problem: Problem,
+    *,
+    learning_rate: LearningRate,
+    steps: int,
+    seeds: int | Sequence[int],
+    engine: str = "torch",
+    save_at: SaveAt | None = None,
+    batch_size: int = 1,
+    device: str = "auto",
+    dtype: str = "float32",
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+) -> xr.Dataset:
+    r"""Run online SGD on fresh Gaussian samples, one run per seed, all from the problem's one start.
+
+    .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
+       \quad x \sim N(0, I_d)
+
+    Parameters
+    ----------
+    problem : Problem
+        What is learned; its start is the start of every run.
+    learning_rate : float or callable
+        Step size η > 0, or a function of the step (0, 1, …) that is tabulated once. Dimensionless.
+    steps : int
+        Number of SGD steps.
+    seeds : int or sequence of int
+        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
+        the start. On the processor of one machine a seed gives the same bits alone and beside others.
+    engine : {"torch"}
+        "torch" draws the samples in R^d.
+    save_at : SaveAt, optional
+        Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
+        steps, twelve records per e-fold.
+    batch_size : int, default 1
+        Fresh samples per step.
+    device : {"auto", "cpu", "cuda"}
+        "auto" takes CUDA where there is one. The samples of a seed differ between devices.
+    dtype : {"float32", "float64"}
+        Precision of weights and samples; records are float64.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds; what was recorded until then is kept.
+
+    Returns
+    -------
+    Dataset
+        `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
+        `squared_norm` (seed, time, neuron), `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
+        NaN if never), `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were
+        not reached, and those of a run that blew up, are NaN. `attrs["stop_reason"]` is "reached_end", "interrupted",
+        "max_runtime" or "blown_up" (every run did).
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Warns
+    -----
+    UserWarning
+        Before the run, if the learning rate exceeds the limit of stability.
+
+    Notes
+    -----
+    Emergence is looked for at steps 2 % apart and located between them in log time, whatever `save_at` says. The loss
+    is the exact population loss of the link's Hermite series. A run blows up when its squared norms are not finite or
+    sum to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on.
+
+    Polynomials and formulas are simulated as they are, callables by their Hermite series (`attrs["simulated_link"]`).
+    A step costs about fourteen torch calls for all seeds together, O(S m d B) operations.
+    """
+    # === check
+    plan = make_plan(learning_rate, steps, save_at)
+    options = EngineOptions(
+        seeds=_checked_seeds(seeds),
+        batch_size=checked_integer(batch_size, "batch_size", minimum=1),
+        device=device,
+        dtype=dtype,
+    )
+    budget = _checked_budget(max_runtime)
+    # === build
+    chosen = make_engine(engine, problem, options)
+    limit = _limit(problem, options.batch_size)
+    if limit is not None and plan.peak_rate > limit:
+        warnings.warn(
+            f"The learning rate {plan.peak_rate:.3g} exceeds {limit:.3g}, the limit of stability for this problem, "
+            "so runs may blow up.",
+            UserWarning,
+            stacklevel=2,
+        )
+    recorder = Recorder(problem, plan, len(options.seeds))
+    # === run
+    course = _run(chosen, plan, recorder, budget, progress)
+    # === return
+    attributes = {
+        "engine": engine,
+        **chosen.attributes,
+        "learning_rate": plan.effective_rate,
+        "learning_rate_limit": limit,
+        "above_limit": limit is not None and plan.peak_rate > limit,
+        "steps": plan.steps,
+        "batch_size": options.batch_size,
+        "stop_reason": course.stop_reason,
+        "end_step": course.end_step,
+        "end_time": float(plan.times(np.array([course.end_step]))[0]),
+        "wall_seconds": course.wall_seconds,
+        "steps_per_second": course.end_step / max(course.wall_seconds, 1e-9),
+    }
+    return _labelled(problem, plan, recorder, options, attributes)
+
+
+def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress: bool | None) -> Course:
+    """Advance from look to look until the end, the budget, an interruption, or until every run blew up."""
+    from tqdm import tqdm
+
+    started = clock.perf_counter()
+    step, reason = 0, "reached_end"
+    hidden = None if progress is None else not progress
+    with engine.running(), tqdm(total=plan.steps, file=sys.stderr, disable=hidden, leave=False, unit="step") as bar:
+        try:
+            for look in plan.looked_at.tolist():
+                at = step
+                while at < look and clock.perf_counter() - started < budget:
+                    ahead = min(at + TICK_STEPS, look)
+                    engine.advance(plan.rates(at, ahead))
+                    bar.update(ahead - at)
+                    at = ahead
+                if at < look:
+                    reason = "max_runtime"
+                    break
+                step = look
+                engine.freeze(recorder.look(step, engine))
+                if recorder.blown_up.all():
+                    reason = "blown_up"
+                    break
+        except KeyboardInterrupt:
+            reason = "interrupted"
+    return Course(step, reason, clock.perf_counter() - started)
+
+
+def _labelled(
+    problem: Problem, plan: Plan, recorder: Recorder, options: EngineOptions, attributes: dict[str, Any]
+) -> xr.Dataset:
+    from dynamics.dataset import make_dataset, prediction_values
+
+    predicted = _prediction(problem)
+    return make_dataset(
+        {**recorder.values(), **({} if predicted is None else prediction_values(predicted))},
+        problem=problem,
+        title="Online SGD on Gaussian samples",
+        coords={
+            "time": plan.times(plan.recorded),
+            "step": plan.recorded,
+            "seed": np.array(options.seeds, dtype=np.int64),
+            "neuron": np.arange(problem.width),
+            "neuron_2": np.arange(problem.width),
+        },
+        solver={
+            "study": "simulate",
+            "engine": attributes["engine"],
+            "learning_rate": attributes["learning_rate"],
+            "steps": plan.steps,
+            "seeds": list(options.seeds),
+            "batch_size": options.batch_size,
+            "dtype": options.dtype,
+        },
+        attributes=attributes,
+        leading=("seed",),
+        with_leading=recorder.WITH_SEED,
+    )
+
+
+def _prediction(problem: Problem) -> Any:
+    """Return the prediction that needs no integration, or None where there is none (k ≤ 2)."""
+    from dynamics import prediction
+
+    try:
+        return prediction.predict(problem)
+    except ValueError:
+        return None
+
+
+def _limit(problem: Problem, batch_size: int) -> float | None:
+    """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
+    from dynamics import prediction
+
+    try:
+        return batch_size * float(prediction.learning_rate_limit(problem))
+    except ValueError:
+        return None
+
+
+def _checked_seeds(seeds: object) -> tuple[int, ...]:
+    if isinstance(seeds, (int, np.integer)):
+        return tuple(range(checked_integer(seeds, "seeds", minimum=1)))
+    try:
+        chosen = tuple(checked_integer(seed, "seeds", minimum=0) for seed in seeds)  # type: ignore[attr-defined]
+    except TypeError:
+        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {seeds!r}."
+        raise TypeError(msg) from None
+    if not chosen:
+        msg = "Argument `seeds` must name at least one seed, but is empty."
+        raise ValueError(msg)
+    if len(set(chosen)) < len(chosen):
+        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
+        raise ValueError(msg)
+    if max(chosen) > LARGEST_SEED:
+        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
+        raise ValueError(msg)
+    return chosen
+
+
+def _checked_budget(max_runtime: object) -> float:
+    if max_runtime is None:
+        return float("inf")
+    if isinstance(max_runtime, bool) or not isinstance(max_runtime, (int, float)):
+        msg = f"Argument `max_runtime` must be a number of seconds, but is {max_runtime!r}."
+        raise TypeError(msg)
+    if not max_runtime > 0:
+        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {max_runtime}."
+        raise ValueError(msg)
+    return float(max_runtime)

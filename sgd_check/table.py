@@ -1,0 +1,99 @@
+"""The result of a check as text: one line per direction and the verdict, or one JSON object.
+
+Knows the variables of a comparison; nothing of how they were computed, and writes to nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import xarray as xr
+
+MOST_LINES = 32
+
+
+def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
+    """Return one record per direction; numbers that do not exist are None."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    flow, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    mean, error = comparison["mean_log_ratio"].values, comparison["standard_error"].values
+    records = []
+    for p in range(flow.size):
+        # Runs without emergence count as late, so the median stays a median of all runs.
+        sound = simulation["blown_up"].values == 0
+        median = (
+            float(np.median(np.where(np.isnan(ratio[sound, p]), np.inf, ratio[sound, p]))) if sound.any() else np.nan
+        )
+        records.append(
+            {
+                "direction": p + 1,
+                "teacher_coefficient": _number(comparison["teacher_coefficient"].values[p]),
+                "predicted": _number(flow[p]),
+                "sgd_median": _number(median * flow[p]),
+                "ratio": _number(np.exp(mean[p])),
+                "standard_error": _number(np.exp(mean[p]) * error[p]),
+                "expected_delay": _number(comparison["expected_delay"].values[p]),
+                "z": _number(comparison["z_score"].values[p]),
+                "censored": int(comparison["censored_count"].values[p]),
+            }
+        )
+    return records
+
+
+def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
+    """Return the table, the verdict line and the names of the files."""
+    columns = (("p", 4), ("a_p", 8), ("predicted", 10), ("SGD median", 10), ("ratio", 7), ("± s.e.", 7))
+    head = " ".join(f"{name:>{width}}" for name, width in (*columns, ("delay", 7), ("z", 6), ("censored", 8)))
+    records = rows(tree)
+    lines = [head]
+    for r in records[:MOST_LINES]:
+        delay = "-" if r["expected_delay"] is None else f"{r['expected_delay']:.1%}"
+        lines.append(
+            f"{r['direction']:>4} {_short(r['teacher_coefficient'], 8)} {_short(r['predicted'], 10)} "
+            f"{_short(r['sgd_median'], 10)} {_short(r['ratio'], 7, 3)} {_short(r['standard_error'], 7, 2)} {delay:>7} "
+            f"{_short(r['z'], 6, 2)} {r['censored']:>8}"
+        )
+    if len(records) > MOST_LINES:
+        lines.append(f"     … and {len(records) - MOST_LINES} more directions in the file")
+    attrs = tree["comparison"].attrs
+    lines += [f"verdict: {attrs['verdict']} (false-alarm rate {attrs['false_alarm_rate']:g})", attrs["reasons"]]
+    lines.append(
+        "The mean of ln(ratio) may lie between the flow and twice the expected delay; z is its distance from there."
+    )
+    lines.append(f"written: {output}" + (f", {figure}" if figure is not None else ""))
+    return "\n".join(lines)
+
+
+def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
+    """Return the same as one JSON object."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    found = {
+        "verdict": comparison.attrs["verdict"],
+        "reasons": comparison.attrs["reasons"],
+        "p_value": _number(comparison["p_value"].values),
+        "false_alarm_rate": comparison.attrs["false_alarm_rate"],
+        "usable_runs": int(comparison.attrs["usable_runs"]),
+        "blown_up_count": int(comparison.attrs["blown_up_count"]),
+        "learning_rate": float(simulation.attrs["learning_rate"]),
+        "steps": int(simulation.attrs["steps"]),
+        "stop_reason": simulation.attrs["stop_reason"],
+        "directions": rows(tree),
+        "output": str(output),
+        "plot": None if figure is None else str(figure),
+    }
+    return json.dumps(found)
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def _short(value: float | None, width: int, digits: int = 4) -> str:
+    return f"{'-' if value is None else format(value, f'.{digits}g'):>{width}}"

@@ -1,0 +1,242 @@
+"""A link and its derivative as torch operations.
+
+Responsible for evaluating σ, σ' and 2σ − zσ' on tensors, from Hermite coefficients or from a formula. Knows nothing of
+neurons, samples or learning rates; imports torch, so only the torch engine may import this module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from hermite import HermiteExpansion
+
+# Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
+MONOMIAL_DEGREE = 8
+
+
+class TorchLink(Protocol):
+    """A link σ on tensors."""
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        ...
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
+        ...
+
+
+def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
+    """Return the link in torch and one phrase saying what it is.
+
+    Polynomials are evaluated as such, formulas as themselves; a callable is known to this program by its truncated
+    Hermite series alone, and so is a formula with a function that torch lacks.
+    """
+    if expansion.is_polynomial:
+        return _series(expansion, dtype, device), f"{expansion.name} (polynomial)"
+    expression = expansion.expression
+    if expression is not None:
+        try:
+            return FormulaLink(expression), f"{expansion.name} (formula)"
+        except NotImplementedError:
+            pass
+    return _series(expansion, dtype, device), f"{expansion.name} (Hermite series to order {expansion.order})"
+
+
+def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> TorchLink:
+    c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
+    rows = three_rows(c)
+    if c.size - 1 <= MONOMIAL_DEGREE:
+        return MonomialLink(rows, dtype, device)
+    return RecurrenceLink(rows, dtype, device)
+
+
+def three_rows(c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Hermite coefficients of σ, 2σ − zσ' and σ' as rows, shape (3, degree + 1).
+
+    From h_j' = √j h_{j−1} and z h_j = √(j+1) h_{j+1} + √j h_{j−1}.
+    """
+    j = np.arange(c.size, dtype=np.float64)
+    slope = np.zeros(c.size)
+    slope[:-1] = np.sqrt(j[1:]) * c[1:]
+    times_z = np.zeros(c.size)
+    times_z[1:] += np.sqrt(j[1:]) * slope[:-1]
+    times_z[:-1] += np.sqrt(j[1:]) * slope[1:]
+    return np.stack([c, 2.0 * c - times_z, slope])
+
+
+def _monomial(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return coefficients in powers of z of rows of coefficients in h_j."""
+    size = rows.shape[1]
+    table = np.zeros((size, size))
+    table[0, 0] = 1.0
+    for j in range(1, size):
+        table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
+        if j > 1:
+            table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
+    found: NDArray[np.float64] = rows @ table
+    return found
+
+
+class MonomialLink:
+    """Low-degree polynomial by Horner's rule, the three functions in one pass."""
+
+    def __init__(self, rows: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> None:
+        powers = _monomial(rows)
+        self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in powers.T[::-1]]
+        self._sigma = [float(v) for v in powers[0, ::-1]]
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        total = torch.full_like(z, self._sigma[0])
+        for coefficient in self._sigma[1:]:
+            total.mul_(z).add_(coefficient)
+        return total
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+        torch.addcmul(self._stack[1], self._stack[0], z, out=out)
+        for coefficient in self._stack[2:]:
+            torch.addcmul(coefficient, out, z, out=out)
+
+
+class RecurrenceLink:
+    """Polynomial of any degree by the recurrence h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
+
+    def __init__(self, rows: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> None:
+        self._columns = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in rows.T]
+        self._nonzero: list[bool] = [bool(column.any()) for column in rows.T]
+        self._sigma = [float(v) for v in rows[0]]
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        total = torch.zeros_like(z)
+        for c, h in zip(self._sigma, self._table(z), strict=False):
+            if c != 0.0:
+                total.add_(h, alpha=c)
+        return total
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+        out.zero_()
+        for used, column, h in zip(self._nonzero, self._columns, self._table(z), strict=False):
+            if used:
+                out.addcmul_(column, h)
+
+    def _table(self, z: torch.Tensor) -> Any:
+        before, now = torch.zeros_like(z), torch.ones_like(z)
+        for j in range(len(self._sigma)):
+            yield now
+            before, now = now, (z * now).sub_(before, alpha=j**0.5).div_((j + 1) ** 0.5)
+
+
+class FormulaLink:
+    """A sympy formula in one real variable and its derivative, evaluated node by node.
+
+    Raises
+    ------
+    NotImplementedError
+        If the formula or its derivative has a function that torch lacks.
+    """
+
+    def __init__(self, expression: Any) -> None:
+        import sympy
+
+        z = sympy.Dummy("z", real=True)
+        symbols = expression.free_symbols
+        sigma = expression.xreplace(dict.fromkeys(symbols, z))
+        shared, (sigma, slope) = sympy.cse([sigma, sigma.diff(z)], symbols=sympy.numbered_symbols(cls=sympy.Dummy))
+        self._z = z
+        self._shared = [(symbol, _node(value)) for symbol, value in shared]
+        self._sigma, self._slope = _node(sigma), _node(slope)
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        return _as_tensor(self._sigma(self._scope(z)), z)
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+        scope = self._scope(z)
+        sigma, double, slope = out.unbind(0)
+        sigma.copy_(_as_tensor(self._sigma(scope), z))
+        slope.copy_(_as_tensor(self._slope(scope), z))
+        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
+
+    def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
+        scope = {self._z: z}
+        for symbol, value in self._shared:
+            scope[symbol] = value(scope)
+        return scope
+
+
+def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.full_like(like, value)
+
+
+def _node(expression: Any) -> Callable[[dict[Any, Any]], Any]:
+    """Return a function of the scope that evaluates one sympy node; numbers stay Python floats."""
+    import sympy
+
+    if expression.is_Symbol:
+        return lambda scope: scope[expression]
+    if not expression.free_symbols:
+        number = float(expression)
+        return lambda _: number
+    children = [_node(child) for child in expression.args]
+    if isinstance(expression, sympy.Pow) and expression.exp.is_number:
+        base, exponent = children[0], float(expression.exp)
+        return lambda scope: base(scope) ** exponent
+    operation = _operations().get(type(expression).__name__)
+    if operation is None:
+        msg = f"torch has no {type(expression).__name__}"
+        raise NotImplementedError(msg)
+    if type(expression).__name__ == "Heaviside":
+        children = children[:1]
+    return lambda scope: operation(*[child(scope) for child in children])
+
+
+def _operations() -> dict[str, Callable[..., Any]]:
+    """Return torch operations by the name of their sympy head; a further function is one more line."""
+    return {
+        "Add": lambda *terms: sum(terms[1:], terms[0]),
+        "Mul": _product,
+        "Pow": torch.pow,
+        "exp": torch.exp,
+        "log": torch.log,
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "tan": torch.tan,
+        "sinh": torch.sinh,
+        "cosh": torch.cosh,
+        "tanh": torch.tanh,
+        "atan": torch.atan,
+        "erf": torch.erf,
+        "erfc": torch.erfc,
+        "Abs": torch.abs,
+        "sign": torch.sign,
+        "Heaviside": lambda x: 0.5 * (torch.sign(x) + 1.0),
+        "Max": lambda *terms: _extreme(torch.clamp_min, torch.maximum, terms),
+        "Min": lambda *terms: _extreme(torch.clamp_max, torch.minimum, terms),
+    }
+
+
+def _product(*factors: Any) -> Any:
+    total = factors[0]
+    for factor in factors[1:]:
+        total = total * factor
+    return total
+
+
+def _extreme(with_number: Callable[..., Any], with_tensor: Callable[..., Any], terms: tuple[Any, ...]) -> Any:
+    total, *rest = sorted(terms, key=lambda term: not isinstance(term, torch.Tensor))
+    for term in rest:
+        total = with_tensor(total, term) if isinstance(term, torch.Tensor) else with_number(total, term)
+    return total

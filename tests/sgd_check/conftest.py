@@ -1,0 +1,114 @@
+"""Problems with given starts, and an independent flow to hold the experiment against."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from dynamics.dataset import make_dataset
+from dynamics.problem import Problem, Teacher
+
+
+def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he4", norm=0.1, seed=1, **more):
+    """Neurons with the given overlaps, random and of the given norm in the other axes."""
+    teacher = Teacher(coefficients, directions=more.pop("directions", None))
+    overlap = np.asarray(overlap, dtype=float)
+    rng = np.random.default_rng(seed)
+    weights = np.zeros((overlap.shape[0], dimension))
+    weights[:, : teacher.span] = overlap
+    rest = rng.standard_normal((overlap.shape[0], dimension - teacher.span))
+    rest /= np.linalg.norm(rest, axis=1, keepdims=True)
+    weights[:, teacher.span :] = rest * np.sqrt(1 - np.sum(overlap**2, axis=1, keepdims=True))
+    return Problem(
+        activation=activation,
+        teacher=teacher,
+        width=overlap.shape[0],
+        dimension=dimension,
+        initial_weights=norm * weights,
+        **more,
+    )
+
+
+def flow_derivative(problem, C, G, log_n):
+    """The exact overlap flow, written from the equations: C', G', (ln n)'."""
+    g, dg = problem.activation.kernel, problem.activation.kernel_derivative
+    a, T, n = problem.teacher.coefficients, problem.teacher.gram(), np.exp(log_n)
+    A, B = a * dg(C), n * dg(G)
+    X = A @ C.T - B @ G
+    r = np.diag(X)
+    return (
+        A @ T - B @ C - r[:, None] * C,
+        X + X.T - r[:, None] * G - G * r,
+        4 * (g(C) @ a - g(G) @ n),
+    )
+
+
+def flow_dataset(problem, times, stretch=1.0):
+    """The flow by scipy as a prediction; emergence times are multiplied by `stretch`."""
+    start = problem.start()
+    m, P = start.teacher_overlap.shape
+    cut = [m * P, m * P + m * m]
+
+    def unpack(y):
+        C, G, log_n = np.split(y, cut)
+        return C.reshape(m, P), G.reshape(m, m), log_n
+
+    def rhs(_, y):
+        return np.concatenate([part.ravel() for part in flow_derivative(problem, *unpack(y))])
+
+    def crossing(p):
+        def event(_, y):
+            return np.max(unpack(y)[0][:, p] ** 2) - 0.5
+
+        event.direction = 1
+        return event
+
+    y0 = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)])
+    events = [crossing(p) for p in range(P)]
+    solved = solve_ivp(rhs, (0, times[-1]), y0, method="DOP853", t_eval=times, rtol=1e-9, atol=1e-11, events=events)
+    emergence = np.array([found[0] if found.size else np.nan for found in solved.t_events])
+    states = [unpack(y) for y in solved.y.T]
+    g, a, T = problem.activation.kernel, problem.teacher.coefficients, problem.teacher.gram()
+    loss = [a @ g(T) @ a - 2 * np.exp(n) @ g(C) @ a + np.exp(n) @ g(G) @ np.exp(n) for C, G, n in states]
+    return make_dataset(
+        {
+            "teacher_overlap": np.array([C for C, _, _ in states]),
+            "loss": np.array(loss),
+            "emergence_time": emergence * stretch,
+        },
+        problem=problem,
+        title="flow by scipy",
+        coords={"time": times, "neuron": np.arange(m)},
+        solver={"answer": "referee"},
+        attributes={"answer": "referee"},
+    )
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """The builders above, for test modules."""
+
+    class Tools:
+        problem = staticmethod(build_problem)
+        flow = staticmethod(flow_dataset)
+        flow_derivative = staticmethod(flow_derivative)
+
+    return Tools
+
+
+@pytest.fixture(scope="session")
+def escape():
+    """Two directions that emerge in the flow at 0.34 and 0.65, d = 64, k = 4."""
+    return build_problem([[0.55, 0.05], [0.03, 0.5], [0.02, -0.04]], dimension=64)
+
+
+@pytest.fixture(scope="session")
+def escape_runs(escape):
+    """Sixteen runs at learning rate 0.03/d², the one long simulation of this folder."""
+    import sgd_check
+
+    return sgd_check.simulate(escape, learning_rate=0.03 / 64**2, steps=125_000, seeds=16, progress=False)
+
+
+@pytest.fixture(scope="session")
+def escape_flow(escape):
+    return flow_dataset(escape, np.geomspace(0.02, 1.06, 60))

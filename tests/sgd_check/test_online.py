@@ -1,0 +1,231 @@
+"""The torch engine: its step against autograd, its mean against the flow, its seeds against themselves."""
+
+import numpy as np
+import pytest
+import torch
+
+from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.online import OnlineEngine
+
+CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
+
+
+def engine(problem, seeds=(0, 1, 2), **options):
+    return make_engine("torch", problem, EngineOptions(seeds=tuple(seeds), **{"dtype": "float64", **options}))
+
+
+def torch_sigma(activation):
+    """σ written by hand, differentiable by autograd."""
+    table = {
+        "he3": lambda z: (z**3 - 3 * z) / 6**0.5,
+        "he4": lambda z: (z**4 - 6 * z**2 + 3) / 24**0.5,
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "erf": lambda z: torch.erf(z / 2**0.5),
+        "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
+        "mixed": lambda z: table["he4"](z) + 0.5 * (z**6 - 15 * z**4 + 45 * z**2 - 15) / 720**0.5,
+        "h10": lambda z: (z**10 - 45 * z**8 + 630 * z**6 - 3150 * z**4 + 4725 * z**2 - 945) / 3628800**0.5,
+    }
+    return table[activation]
+
+
+LINKS = {
+    "he3": "he3",
+    "he4": "he4",
+    "mixed": {4: 1.0, 6: 0.5},
+    "h10": "he10",
+    "relu": "relu",
+    "tanh": "tanh",
+    "erf": "erf",
+    "gelu": "gelu",
+}
+
+
+def autograd_step(problem, weights, x, labels, rate, sigma):
+    w = torch.tensor(weights, requires_grad=True)
+    length = torch.linalg.vector_norm(w, dim=1, keepdim=True)
+    f = (length[:, 0] ** 2) @ sigma((w / length) @ torch.tensor(x).T)
+    loss = 0.5 * torch.mean((f - torch.tensor(labels)) ** 2)
+    (gradient,) = torch.autograd.grad(loss, w)
+    return weights - rate * gradient.numpy()
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("link", LINKS)
+def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, batch_size):
+    problem = tools.problem(
+        [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]],
+        dimension=7,
+        activation=LINKS[link],
+        norm=0.7,
+        directions=directions,
+        label_noise=0.3,
+    )
+    run = engine(problem, batch_size=batch_size)
+    sigma = torch_sigma(link)
+    with run.running():
+        before = run.weights()
+        x, labels = run.draw()
+        run.advance(np.array([1e-2]))
+        after = run.weights()
+    for s in range(3):
+        expected = autograd_step(problem, before[s], x[0, s], labels[0, s], 1e-2, sigma)
+        np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
+
+
+def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
+    def bent(z):
+        return np.cos(z) ** 3
+
+    problem = tools.problem([[0.5, 0.1]], dimension=5, activation=bent, order=12, norm=0.7)
+    run = engine(problem)
+    assert run.attributes["simulated_link"] == f"{problem.activation.name} (Hermite series to order 12)"
+    series = np.polynomial.hermite_e.HermiteE(
+        problem.activation.coefficients / np.sqrt([float(np.prod(np.arange(1, j + 1))) for j in range(13)])
+    )
+    with run.running():
+        before = run.weights()
+        x, labels = run.draw()
+        run.advance(np.array([1e-3]))
+        after = run.weights()
+    w, sample = before[0, 0], x[0, 0, 0]
+    rho = np.linalg.norm(w)
+    z = w @ sample / rho
+    np.testing.assert_allclose(labels[0, 0, 0], 0.8 * series(sample[0]) + 0.6 * series(sample[1]), rtol=1e-11)
+    e = rho**2 * series(z) - labels[0, 0, 0]
+    slope = series.deriv()(z)
+    gradient = (2 * series(z) - z * slope) * w + rho * slope * sample
+    np.testing.assert_allclose(after[0, 0], w - 1e-3 * e * gradient, rtol=0, atol=1e-12)
+
+
+def test_labels_are_the_teacher_plus_noise_of_the_stated_size(tools):
+    problem = tools.problem([[0.5, 0.1]], dimension=4, activation="he3", label_noise=0.25)
+    run = engine(problem, seeds=range(20))
+    with run.running():
+        x, labels = run.draw()
+    clean = sum(a * torch_sigma("he3")(x[..., 0, p]) for p, a in enumerate((0.8, 0.6)))
+    noise = (labels[..., 0] - clean).ravel()
+    # Standard error of a standard deviation; five of them are a false-alarm rate of 6e-7.
+    assert abs(noise.std() - 0.25) < 5 * 0.25 / np.sqrt(2 * noise.size)
+    assert abs(noise.mean()) < 5 * 0.25 / np.sqrt(noise.size)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("directions", [None, CROOKED])
+def test_mean_step_is_the_flow(tools, directions):
+    """False-alarm rate: twelve z-scores beyond 5, below 7e-6 for each case, with fixed seeds."""
+    problem = tools.problem(
+        [[0.5, 0.1], [0.2, 0.4]], dimension=6, activation={3: 0.8, 4: 0.6}, norm=0.8, directions=directions
+    )
+    seeds, rate = 100, 1e-9
+    run = engine(problem, seeds=range(seeds), batch_size=512)
+    with run.running():
+        before = run.weights()
+        run.advance(np.full(21, rate))
+        velocity = (run.weights() - before) / (21 * rate)
+    start = problem.start()
+    C, G, n = start
+    slope, _, log_rate = tools.flow_derivative(problem, C, G, np.log(n))
+    rows = np.eye(2) if directions is None else directions
+    projected = velocity[:, :, :2] @ rows.T
+    expected = np.sqrt(n)[:, None] * (slope + 0.5 * log_rate[:, None] * C)
+    growth = 2 * np.einsum("smd,smd->sm", velocity, before)
+    for found, wanted in ((projected, expected), (growth, n * log_rate)):
+        error = found.std(axis=0, ddof=1) / np.sqrt(seeds)
+        z = (found.mean(axis=0) - wanted) / error
+        assert np.abs(z).max() < 5
+        assert (np.abs(wanted) > 10 * error).any(), "the comparison must have something to see"
+
+
+@pytest.mark.parametrize(("width", "dimension", "batch_size"), [(3, 7, 1), (8, 100, 1), (5, 64, 4), (2, 1000, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_seed_gives_the_same_bits_alone_or_beside_others(tools, width, dimension, batch_size, dtype):
+    overlap = np.random.default_rng(0).uniform(-0.3, 0.3, (width, 2))
+    problem = tools.problem(overlap, dimension=dimension)
+    rates = np.full(40, 1e-3 / dimension)
+
+    def final(seeds):
+        run = engine(problem, seeds, dtype=dtype, batch_size=batch_size)
+        with run.running():
+            run.advance(rates)
+        return run.weights()
+
+    together = final((3, 1, 4, 15, 9))
+    assert np.isfinite(together).all()
+    for seeds in ((4,), (15, 4), (9, 4, 2)):
+        np.testing.assert_array_equal(final(seeds)[seeds.index(4)], together[2])
+
+
+def test_bits_do_not_depend_on_how_the_run_is_cut(tools):
+    problem = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=1000)
+    rates = np.linspace(1e-6, 2e-6, 150)
+
+    def final(pieces):
+        run = engine(problem)
+        with run.running():
+            for piece in np.split(rates, pieces):
+                run.advance(piece)
+                run.measure(student=True)
+        return run.weights()
+
+    np.testing.assert_array_equal(final([]), final([1, 2, 63, 64, 65, 149]))
+
+
+def test_measured_overlaps_are_those_of_the_weights(tools):
+    problem = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=5, directions=CROOKED)
+    run = engine(problem)
+    with run.running():
+        C, G, n = run.measure(student=True)
+    start = problem.start()
+    for found, wanted in zip((C, G, n), start, strict=True):
+        np.testing.assert_allclose(found[1], wanted, atol=1e-14)
+
+
+def test_a_frozen_seed_leaves_the_others_untouched(tools):
+    problem = tools.problem([[0.5, 0.1]], dimension=6)
+
+    def final(stopped):
+        run = engine(problem)
+        with run.running():
+            run.freeze(np.array(stopped))
+            run.advance(np.full(30, 1e-4))
+        return run.weights()
+
+    free, frozen = final([False] * 3), final([False, True, False])
+    assert np.isnan(frozen[1]).all()
+    np.testing.assert_array_equal(frozen[[0, 2]], free[[0, 2]])
+
+
+def test_threads_are_put_back(tools):
+    before = torch.get_num_threads()
+    run = engine(tools.problem([[0.5, 0.1]], dimension=6))
+    with run.running():
+        assert torch.get_num_threads() == 1
+        assert torch.is_inference_mode_enabled()
+    assert torch.get_num_threads() == before
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.statistical
+def test_single_precision_has_the_statistics_of_double_precision(tools):
+    """Two-sample z of mean overlap and norm over 400 seeds each; |z| < 5 is a false-alarm rate below 3e-6."""
+    problem = tools.problem([[0.5, 0.1]], dimension=16)
+    found = {}
+    for dtype, seeds in (("float32", range(400)), ("float64", range(1000, 1400))):
+        run = engine(problem, seeds, dtype=dtype)
+        with run.running():
+            run.advance(np.full(600, 2e-4))
+            overlap, _, norm = run.measure(student=False)
+        found[dtype] = np.stack([overlap[:, 0, 0], np.log(norm[:, 0])])
+    a, b = found["float32"], found["float64"]
+    z = (a.mean(1) - b.mean(1)) / np.sqrt(a.var(1) / 400 + b.var(1) / 400)
+    assert np.abs(z).max() < 5
+    moved = np.abs(b.mean(1) - [0.5, np.log(0.01)]) / np.sqrt(b.var(1) / 400)
+    assert moved.max() > 5, "the runs must have moved for the comparison to see anything"
+
+
+def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
+    problem = tools.problem([[0.5, 0.1]], dimension=10_000)
+    with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 100000 seeds of 1 neurons .* need \d+\.\d GiB"):
+        OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000))))

@@ -1,0 +1,175 @@
+"""The command line: what it prints where, what it writes, how it exits."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dynamics.storage import load, save
+from sgd_check.defaults import affordable_course, choose_course
+from sgd_check.online import OnlineEngine
+from sgd_check.run import main
+
+
+@pytest.fixture
+def prediction(tools, tmp_path):
+    problem = tools.problem([[0.65, 0.1]], dimension=8, coefficients=(1.0, 0.5))
+    return save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "prediction.nc")
+
+
+QUICK = ["--learning-rate", "2e-4", "--steps", "1500", "--seeds", "4"]
+
+
+def test_help_loads_nothing_heavy_and_parses_first():
+    code = (
+        "import sys\nfrom sgd_check.run import build_parser\nbuild_parser().format_help()\n"
+        "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_the_command_as_a_process(prediction):
+    command = [sys.executable, "-m", "sgd_check.run", str(prediction), *QUICK, "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert result["stop_reason"] == "reached_end"
+    assert result["output"] == str(prediction.with_name("prediction-sgd.nc"))
+    assert "Traceback" not in found.stderr
+
+
+def test_default_names_are_beside_the_prediction_and_stdout_holds_the_table(prediction, capsys):
+    assert main([str(prediction), *QUICK]) == 0
+    shown = capsys.readouterr()
+    assert "verdict: " in shown.out
+    assert "Learning rate 0.0002" in shown.err
+    assert "for 1500 steps of 4 runs." in shown.err
+    tree = load(prediction.with_name("prediction-sgd.nc"))
+    assert set(tree.children) == {"prediction", "simulation", "comparison"}
+    assert prediction.with_name("prediction-sgd.png").stat().st_size > 10_000
+
+
+def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
+    target = prediction.with_name("prediction-sgd.nc")
+    target.write_bytes(b"precious")
+    with monkeypatch.context() as patch:
+        patch.setattr(OnlineEngine, "advance", lambda *_: pytest.fail("checked before the run"))
+        assert main([str(prediction), *QUICK]) == 2
+    assert target.read_bytes() == b"precious"
+    assert "allow it with overwrite" in capsys.readouterr().err
+    assert main([str(prediction), *QUICK, "--overwrite", "--no-plot", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "")
+    assert target.read_bytes() != b"precious"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--seeds", "0"], "error: argument --seeds: must be a positive integer, but is '0'"),
+        (["--steps", "1.5"], "error: argument --steps: must be a positive integer, but is '1.5'"),
+        (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
+        (["--engine", "tirch"], "error: Argument `engine` must be one of 'torch', but is 'tirch'. Did you mean 'torch'?"),
+        (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        (["--unknown"], "error: unrecognized arguments: --unknown"),
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_sentence_and_exit_two(prediction, capsys, arguments, sentence):
+    assert main([str(prediction), *arguments]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == sentence
+
+
+def test_a_missing_or_foreign_file_exits_two(tmp_path, capsys, prediction):
+    assert main([str(tmp_path / "none.nc")]) == 2
+    assert "must name an existing file" in capsys.readouterr().err
+    assert main([str(prediction), *QUICK, "--quiet"]) == 0
+    assert main([str(prediction.with_name("prediction-sgd.nc")), "--quiet"]) == 2
+    assert "must be a dataset of a prediction" in capsys.readouterr().err
+
+
+def test_a_run_where_all_blow_up_exits_one_and_keeps_its_file(prediction, capsys):
+    code = main([str(prediction), "--learning-rate", "5", "--steps", "2000", "--seeds", "4", "--no-plot"])
+    shown = capsys.readouterr()
+    assert code == 1
+    assert "warning: The learning rate 5 exceeds" in shown.err
+    assert "Every run blew up" in shown.err
+    assert load(prediction.with_name("prediction-sgd.nc"))["comparison"].attrs["usable_runs"] == 0
+
+
+def test_an_interrupted_run_exits_130_and_keeps_its_file(prediction, capsys, monkeypatch):
+    calls = []
+
+    def interrupted(self, rates):
+        calls.append(rates.size)
+        if len(calls) > 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(OnlineEngine, "advance", interrupted)
+    assert main([str(prediction), *QUICK]) == 130
+    assert "The run was interrupted; what was computed is in" in capsys.readouterr().err
+    assert load(prediction.with_name("prediction-sgd.nc"))["simulation"].attrs["stop_reason"] == "interrupted"
+
+
+def test_a_spent_budget_is_said(prediction, capsys):
+    assert main([str(prediction), *QUICK, "--max-runtime", "1e-9", "--no-plot"]) == 0
+    assert "The wall-clock budget ran out" in capsys.readouterr().err
+
+
+def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
+    monkeypatch.setattr("sgd_check.defaults.measured_seconds_per_step", lambda *_: 4.8)
+    assert main([str(prediction), *QUICK, "--no-plot"]) == 0
+    shown = capsys.readouterr().err
+    assert "About 2.0 h for 1500 steps of 4 runs." in shown
+    assert "--max-runtime bounds it" in shown
+
+
+def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sgd_check.online", None)
+    assert main([str(prediction), *QUICK, "--quiet"]) == 2
+    assert "pip install torch" in capsys.readouterr().err
+
+
+def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction):
+    from dynamics.prediction import learning_rate_limit
+
+    flow = load(prediction)
+    course = choose_course(flow)
+    assert course.learning_rate <= 0.1 * learning_rate_limit(course.problem)
+    assert course.largest_delay <= 0.04
+    last = float(np.nanmax(flow["emergence_time"]))
+    assert course.learning_rate * course.steps == pytest.approx(2.5 * last, rel=1e-3)
+    more = choose_course(flow, seeds=64)
+    assert course.learning_rate < more.learning_rate, "more runs resolve the same error at a larger scatter"
+
+
+def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, capsys, monkeypatch):
+    problem = tools.problem([[0.65, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.1, 0.3]], (1.0, 0.5, 0.4), dimension=8)
+    flow = tools.flow(problem, np.geomspace(0.01, 20.0, 20))
+    steps = [choose_course(flow, directions=n).steps for n in (1, 2, 3)]
+    assert steps[0] < steps[1] < steps[2]
+    for n in (1, 2, 3):
+        course = affordable_course(flow, 600.0 / steps[n - 1])
+        assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
+    assert affordable_course(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
+    monkeypatch.setattr("sgd_check.defaults.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
+    monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("far enough"))
+    path = save(flow, tmp_path / "three.nc")
+    with pytest.raises(pytest.fail.Exception):
+        main([str(path)])
+    assert "made for 1 of 3 directions." in capsys.readouterr().err
+    with pytest.raises(pytest.fail.Exception):
+        main([str(path), "--directions", "3"])
+    assert "made for 3 of 3 directions." in capsys.readouterr().err
+
+
+def test_without_emergence_or_theory_the_missing_option_is_named(tools):
+    never = tools.flow(tools.problem([[0.65, 0.1]], dimension=8), np.array([1e-4, 2e-4]))
+    with pytest.raises(ValueError, match=r"^Argument `steps` must be given, because no direction emerges"):
+        choose_course(never)
+    assert choose_course(never, 1e-4, 10).largest_delay == np.inf
+    crooked = tools.problem([[0.65, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]])
+    with pytest.raises(ValueError, match=r"^Argument `learning_rate` must be given, because theory gives no safe one"):
+        choose_course(tools.flow(crooked, np.linspace(0.1, 9, 5)))

@@ -1,0 +1,244 @@
+"""The public call: refusals, warnings, runs that blow up, are censored, interrupted or out of time; and comparisons."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import sgd_check
+from dynamics.problem import Problem
+from dynamics.schedule import SaveAt
+from sgd_check.online import OnlineEngine
+
+
+@pytest.fixture(scope="module")
+def small(tools):
+    return tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=8)
+
+
+@pytest.fixture
+def simulate(small):
+    def call(problem=small, **changed):
+        given = {"learning_rate": 1e-5, "steps": 40, "seeds": 5, "progress": False}
+        return sgd_check.simulate(problem, **{**given, **changed})
+
+    return call
+
+
+def test_records_fall_on_the_requested_times(simulate):
+    found = simulate(save_at=SaveAt.at([0.0, 1.1e-4, 4e-4]), dtype="float64")
+    assert found["step"].values.tolist() == [0, 11, 40]
+    np.testing.assert_allclose(found["time"].values, [0.0, 1.1e-4, 4e-4])
+    assert np.isfinite(found["student_overlap"].values).all()
+
+
+def test_records_do_not_depend_on_the_other_records(simulate):
+    sparse = simulate(save_at=SaveAt.at([4e-4]))
+    dense = simulate(save_at=SaveAt.linear(0.0, 4e-4, 41))
+    np.testing.assert_array_equal(sparse["teacher_overlap"][:, -1], dense["teacher_overlap"][:, -1])
+
+
+def test_a_learning_rate_function_of_one_value_is_that_value(simulate):
+    np.testing.assert_array_equal(simulate()["loss"], simulate(learning_rate=lambda _: 1e-5)["loss"])
+
+
+def test_loss_is_the_population_loss_of_the_recorded_state(simulate, small, rng):
+    """Monte Carlo over 4e5 samples of E(f − f*)², z below 5."""
+    found = simulate(dtype="float64").isel(time=-1, seed=0)
+    C, G = found["teacher_overlap"].values, found["student_overlap"].values
+    covariance = np.block([[np.eye(2), C.T], [C, G]])
+    z = rng.multivariate_normal(np.zeros(4), covariance, 400_000)
+    values = small.activation.value(z)
+    squared = (values[:, 2:] @ found["squared_norm"].values - values[:, :2] @ [0.8, 0.6]) ** 2
+    error = squared.std() / np.sqrt(squared.size)
+    assert abs(squared.mean() - float(found["loss"])) < 5 * error
+
+
+def test_the_result_gives_back_its_problem(simulate, small):
+    assert Problem.from_dataset(simulate()) == small
+
+
+def test_label_noise_changes_the_course_but_not_the_start(tools, simulate, small):
+    noisy = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=8, label_noise=0.5)
+    a, b = simulate(), simulate(noisy)
+    np.testing.assert_array_equal(a["loss"][:, 0], b["loss"][:, 0])
+    assert (a["loss"].values[:, -1] != b["loss"].values[:, -1]).all()
+
+
+def test_a_rate_above_the_limit_warns_before_the_run_and_blow_ups_are_counted(tools):
+    problem = tools.problem([[0.9, 0.1]], dimension=8, norm=0.9)
+    with pytest.warns(UserWarning, match=r"^The learning rate 0\.01 exceeds .*, so runs may blow up\.$"):
+        found = sgd_check.simulate(problem, learning_rate=0.01, steps=4000, seeds=12, progress=False)
+    blown = found["blown_up"].values.astype(bool)
+    assert found.attrs["above_limit"] == 1
+    assert 0 < blown.sum() < 12, "the case must have both kinds of runs"
+    last = found["loss"].values[:, -1]
+    assert np.isnan(last[blown]).all()
+    assert np.isfinite(last[~blown]).all()
+    comparison = sgd_check.compare(tools.flow(problem, np.linspace(0.1, 40, 9)), found)["comparison"]
+    assert comparison.attrs["blown_up_count"] == blown.sum()
+    assert comparison.attrs["usable_runs"] == 12 - blown.sum()
+    assert f"Runs left out because they blew up: {blown.sum()}." in comparison.attrs["reasons"]
+
+
+def test_the_run_ends_when_every_seed_has_blown_up(tools):
+    problem = tools.problem([[0.9, 0.1]], dimension=8, norm=0.9)
+    with pytest.warns(UserWarning, match="limit of stability"):
+        found = sgd_check.simulate(problem, learning_rate=0.5, steps=5000, seeds=4, progress=False)
+    assert found.attrs["stop_reason"] == "blown_up"
+    assert found.attrs["end_step"] < 5000
+    assert found["blown_up"].values.tolist() == [1] * 4
+
+
+def test_directions_that_do_not_emerge_are_censored(simulate, tools, small):
+    found = simulate()
+    assert found["censored"].values.tolist() == [[1, 1]] * 5
+    assert np.isnan(found["emergence_time"].values).all()
+    comparison = sgd_check.compare(tools.flow(small, np.linspace(0.1, 9, 5)), found)["comparison"]
+    assert comparison["censored_count"].values.tolist() == [5, 5]
+    assert comparison.attrs["verdict"] == "undecided"
+
+
+def test_a_spent_budget_keeps_what_was_recorded(simulate):
+    found = simulate(max_runtime=1e-9)
+    assert found.attrs["stop_reason"] == "max_runtime"
+    assert found.attrs["end_step"] == 0
+    assert np.isfinite(found["loss"].values[:, 0]).all()
+    assert np.isnan(found["loss"].values[:, 1:]).all()
+
+
+def test_an_interruption_keeps_what_was_recorded(simulate, monkeypatch):
+    advance = OnlineEngine.advance
+    steps = []
+
+    def interrupted(self, rates):
+        if sum(steps) >= 20:
+            raise KeyboardInterrupt
+        steps.append(rates.size)
+        advance(self, rates)
+
+    monkeypatch.setattr(OnlineEngine, "advance", interrupted)
+    found = simulate()
+    assert found.attrs["stop_reason"] == "interrupted"
+    assert found.attrs["end_step"] == 20
+    done = found["step"].values <= 20
+    assert np.isfinite(found["loss"].values[:, done]).all()
+    assert np.isnan(found["loss"].values[:, ~done]).all()
+
+
+def test_progress_goes_to_stderr_only(simulate, capsys):
+    simulate(progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "step" in shown.err
+
+
+def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
+    found = simulate(tools.problem([[0.5, 0.1]], dimension=6, activation="he2"))
+    assert "predicted_emergence_time" not in found
+    assert found.attrs["stop_reason"] == "reached_end"
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "sentence"),
+    [
+        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'torch', but is 'torhc'. Did you mean 'torch'?"),
+        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'torch', but is 3."),
+        ({"dtype": "half"}, ValueError, "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        ({"device": "tpu"}, ValueError, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
+        ({"seeds": 0}, ValueError, "Argument `seeds` must be at least 1, but is 0."),
+        ({"seeds": []}, ValueError, "Argument `seeds` must name at least one seed, but is empty."),
+        ({"seeds": [1, 1]}, ValueError, "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."),
+        ({"seeds": [2**32]}, ValueError, "Argument `seeds` must stay below 2^32, but has 4294967296."),
+        ({"seeds": 1.5}, TypeError, "Argument `seeds` must be a number of runs or a sequence of integers, but is 1.5."),
+        ({"batch_size": 0}, ValueError, "Argument `batch_size` must be at least 1, but is 0."),
+        ({"max_runtime": 0}, ValueError, "Argument `max_runtime` must be a positive number of seconds, but is 0."),
+        ({"max_runtime": "1h"}, TypeError, "Argument `max_runtime` must be a number of seconds, but is '1h'."),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_must_hold_and_what_was_given(simulate, changed, kind, sentence):
+    with pytest.raises(kind) as caught:
+        simulate(**changed)
+    assert str(caught.value) == sentence
+
+
+def test_cuda_is_refused_where_there_is_none(simulate, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="torch finds no CUDA device"):
+        simulate(device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"dimension": 9}, "dimension"),
+        ({"coefficients": (0.8, 0.5)}, "teacher"),
+        ({"activation": {4: 1.0, 6: 0.1}}, "link"),
+        ({"seed": 2}, "initial student_overlap"),
+        ({"norm": 0.2}, "initial squared_norm"),
+    ],
+)
+def test_a_prediction_for_another_problem_is_refused(tools, simulate, change, what):
+    given = {"overlap": [[0.5, 0.1], [0.2, 0.4]], "dimension": 8, **change}
+    other = tools.flow(tools.problem(**given), np.array([0.1, 0.2]))
+    with pytest.raises(ValueError, match=rf"^Argument `simulation` must have the {what} of the prediction, "):
+        sgd_check.compare(other, simulate())
+
+
+def test_comparisons_of_the_wrong_things_are_refused(tools, simulate, small):
+    runs, flow = simulate(), tools.flow(small, np.array([0.1, 0.2]))
+    with pytest.raises(ValueError, match="a prediction and a simulation, in this order"):
+        sgd_check.compare(runs, flow)
+    with pytest.raises(ValueError, match=r"^Argument `prediction` must have a variable `emergence_time`"):
+        sgd_check.compare(flow.drop_vars("emergence_time"), runs)
+    with pytest.raises(ValueError, match=r"^Argument `false_alarm_rate` must lie between 0 and 1, but is 1\.0\.$"):
+        sgd_check.compare(flow, runs, false_alarm_rate=1.0)
+
+
+def test_too_few_runs_and_nothing_to_test_leave_the_verdict_open(tools, simulate, small):
+    flow = tools.flow(small, np.linspace(0.1, 9, 5))
+    few = sgd_check.compare(flow, simulate(seeds=3))["comparison"].attrs
+    assert few["verdict"] == "undecided"
+    assert few["reasons"].startswith("Only 3 runs are usable; the test needs 4.")
+    never = sgd_check.compare(tools.flow(small, np.array([1e-3, 2e-3])), simulate())["comparison"].attrs
+    assert never["verdict"] == "undecided"
+    assert never["reasons"].startswith("No direction could be tested")
+
+
+def test_where_theory_gives_no_delay_the_comparison_says_so(tools, simulate):
+    crooked = tools.problem([[0.5, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]])
+    flow = tools.flow(crooked, np.linspace(0.1, 9, 5))
+    attrs = sgd_check.compare(flow, simulate(crooked))["comparison"].attrs
+    assert "The delay by the step size is unknown" in attrs["reasons"]
+    quadratic = tools.problem([[0.5, 0.1]], dimension=8, activation="he2")
+    flow = tools.flow(quadratic, np.linspace(0.1, 9, 5))
+    attrs = sgd_check.compare(flow, simulate(quadratic))["comparison"].attrs
+    assert "The delay by the step size is unknown" in attrs["reasons"]
+
+
+def test_the_package_imports_nothing_heavy_and_names_what_it_has():
+    import subprocess
+
+    code = (
+        "import sgd_check, sys\n"
+        "print({'torch', 'xarray', 'numba', 'matplotlib', 'sympy'} & set(sys.modules), dir(sgd_check))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set() ['compare', 'plot_comparison', 'plot_times', 'simulate']"
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        sgd_check.simulat  # noqa: B018
+
+
+def test_the_torch_engine_runs_where_numba_is_missing():
+    import subprocess
+
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
+        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
+        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == "reached_end", found.stderr

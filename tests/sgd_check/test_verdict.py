@@ -1,0 +1,99 @@
+"""The statistics of the verdict: calibrated under the null, able to see a 30 % error, honest about censoring."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sgd_check.verdict import assess_direction, combined_p_value, reach_factor
+
+HORIZON = np.log(2.5)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("runs", [4, 8, 16])
+@pytest.mark.parametrize(("delay", "truth"), [(0.0, 0.0), (0.04, 0.0), (0.04, 2 * np.log(1.04))])
+def test_false_alarm_rate_is_at_most_the_stated_one(runs, delay, truth):
+    """6000 synthetic comparisons at level 5 %: at most 5 % + 4 standard errors; 5 % at zero band."""
+    rng = np.random.default_rng(runs)
+    repeats, level = 6_000, 0.05
+    samples = truth + 0.15 * rng.standard_normal((repeats, runs))
+    alarms = sum(assess_direction(row, HORIZON, delay, 0.0, level).p < level for row in samples)
+    error = np.sqrt(level * (1 - level) / repeats)
+    assert alarms / repeats < level + 4 * error
+    if delay == 0.0:
+        assert abs(alarms / repeats - level) < 4 * error
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("runs", [8, 16])
+def test_false_alarm_rate_survives_censoring(runs):
+    """Horizon at the 80 % quantile of the runs: censored runs enter there, and alarms stay below 5 % + 4 errors."""
+    rng = np.random.default_rng(runs)
+    repeats, level, horizon = 4_000, 0.05, 0.15 * stats.norm.ppf(0.8)
+    samples = 0.15 * rng.standard_normal((repeats, runs))
+    samples[samples > horizon] = np.nan
+    alarms = sum(assess_direction(row, horizon, 0.0, 0.0, level).p < level for row in samples)
+    assert alarms / repeats < level + 4 * np.sqrt(level / repeats)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("shift", [-np.log(1.3), np.log(1.3)])
+def test_a_resolved_direction_sees_a_thirty_percent_error_with_the_stated_power(shift):
+    """Scatter chosen so that the truth sits at the limit of resolution; power 80 % minus 5 standard errors."""
+    rng = np.random.default_rng(3)
+    runs, level, delay, repeats = 16, 0.01, 0.04, 2000
+    scatter = (np.log(1.3) - 2 * np.log1p(delay)) / reach_factor(runs, level)
+    samples = shift + scatter * rng.standard_normal((repeats, runs))
+    seen = sum(assess_direction(row, HORIZON, delay, 0.0, level).p < level for row in samples)
+    assert seen / repeats > 0.8 - 5 * np.sqrt(0.8 * 0.2 / repeats)
+
+
+def test_p_value_is_students_two_sided_tail():
+    values = np.array([0.3, 0.1, 0.25, 0.4, 0.05])
+    found = assess_direction(values, HORIZON, 0.0, 0.0, 0.01)
+    assert found.p == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, rel=1e-10)
+    assert found.z == pytest.approx(stats.norm.isf(found.p / 2), rel=1e-10)
+    assert assess_direction(-values, HORIZON, 0.0, 0.0, 0.01).z == pytest.approx(-found.z)
+
+
+def test_inside_the_band_the_score_is_zero():
+    found = assess_direction(np.array([0.05, 0.06, 0.04, 0.05]), HORIZON, 0.04, 0.0, 0.01)
+    assert (found.z, found.p) == (0.0, 1.0)
+    assert found.band == pytest.approx(2 * np.log(1.04))
+
+
+def test_the_mean_of_a_logarithm_may_lie_below_zero_by_half_the_variance():
+    values = np.array([-0.019, -0.018, -0.02, -0.019])
+    assert assess_direction(values, HORIZON, 0.0, 0.2, 0.01).p == 1.0
+    assert assess_direction(values, HORIZON, 0.0, 0.0, 0.01).p < 0.01
+
+
+def test_runs_without_emergence_count_as_late_and_never_as_early():
+    late = assess_direction(np.full(8, np.nan), HORIZON, 0.04, 0.0, 0.01)
+    assert (late.censored, late.p, late.z) == (8, 0.0, np.inf)
+    values = np.array([-0.5, -0.52, -0.48, -0.51, np.nan])
+    assert assess_direction(values, -0.4, 0.04, 0.0, 0.01).p == 1.0
+    assert assess_direction(values[:4], -0.4, 0.04, 0.0, 0.01).p < 0.01
+
+
+def test_unknown_delay_makes_lateness_no_evidence_and_earliness_evidence():
+    late = assess_direction(np.array([0.5, 0.52, 0.49, 0.51]), HORIZON, np.inf, 0.0, 0.01)
+    assert (late.p, late.resolved) == (1.0, False)
+    assert assess_direction(-np.array([0.5, 0.52, 0.49, 0.51]), HORIZON, np.inf, 0.0, 0.01).p < 0.01
+
+
+def test_short_horizon_or_wide_scatter_is_not_resolved():
+    tight = 0.01 * np.arange(-4, 4)
+    assert assess_direction(tight, HORIZON, 0.02, 0.0, 0.01).resolved
+    assert not assess_direction(tight, np.log(1.2), 0.02, 0.0, 0.01).resolved
+    assert not assess_direction(20 * tight, HORIZON, 0.02, 0.0, 0.01).resolved
+
+
+def test_fewer_than_four_runs_are_not_tested():
+    assert assess_direction(np.array([0.0, 0.1, 0.2]), HORIZON, 0.0, 0.0, 0.01) is None
+
+
+def test_directions_combine_by_bonferroni():
+    assert combined_p_value(np.array([0.01, np.nan, 0.5])) == 0.02
+    assert combined_p_value(np.array([0.9, 0.8])) == 1.0
+    assert combined_p_value(np.array([np.nan])) == 1.0
