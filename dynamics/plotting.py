@@ -188,7 +188,7 @@ def save_summary(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     FigureCanvasAgg(figure)
     has_history = any(name in dataset for name in ("teacher_overlap", "max_overlap", "overlap"))
     # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
-    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.21}
+    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
     panels: Any = figure.subplots(1, 3 if has_history else 2, gridspec_kw=margins)
     if has_history:
         plot_emergence(dataset, panels[0])

@@ -1,4 +1,4 @@
-"""Settings shared by all tests: strict floating point, no figure windows, one hypothesis profile, fresh kernel cache."""
+"""Settings shared by all tests: strict floating point, no figure windows, one hypothesis profile."""
 
 from __future__ import annotations
 

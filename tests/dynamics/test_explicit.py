@@ -7,6 +7,8 @@ from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION
 from dynamics.integrators import METHODS, Status, check_method, load_method, make_stepper
 from dynamics.integrators.dop853_tableau import DOP853_C, DOP853_WEIGHTS
 
+pytestmark = pytest.mark.kernels
+
 SCRATCH = np.zeros(1)
 
 

@@ -18,6 +18,8 @@ from toy_systems import (
 
 from dynamics.integrators import Status, make_stepper
 
+pytestmark = pytest.mark.kernels
+
 SCRATCH = np.zeros(1)
 
 
