@@ -166,7 +166,7 @@ def plain_log_ticks(ax: Axes) -> None:
 
     Short log axes are unreadable with powers of ten alone, and typeset powers cost half of the drawing time.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() != "log":
@@ -175,6 +175,7 @@ def plain_log_ticks(ax: Axes) -> None:
         short = high < SHORT_AXIS * low
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
         axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
         if high > LONG_AXIS * low:
             axis.set_minor_locator(NullLocator())
 
