@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynamics.analysis import fit_power_law as fit_power_law
-    from dynamics.answers import SolveError as SolveError
-    from dynamics.answers import SolveInterrupted as SolveInterrupted
     from dynamics.answers import predict_emergence as predict_emergence
     from dynamics.answers import solve_decoupled as solve_decoupled
     from dynamics.answers import solve_overlaps as solve_overlaps
+    from dynamics.outcome import SolveError as SolveError
+    from dynamics.outcome import SolveInterrupted as SolveInterrupted
     from dynamics.plotting import plot_emergence as plot_emergence
     from dynamics.plotting import plot_emergence_times as plot_emergence_times
     from dynamics.plotting import plot_loss as plot_loss
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _HOME = {
     "Problem": "dynamics.problem",
     "SaveAt": "dynamics.schedule",
-    "SolveError": "dynamics.answers",
-    "SolveInterrupted": "dynamics.answers",
+    "SolveError": "dynamics.outcome",
+    "SolveInterrupted": "dynamics.outcome",
     "StorageError": "dynamics.storage",
     "Teacher": "dynamics.teacher",
     "fit_power_law": "dynamics.analysis",

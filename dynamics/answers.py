@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.dataset import make_dataset, prediction_values
+from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.prediction import predict, sum_formula_loss
-from dynamics.problem import Problem
+from dynamics.problem import check_problem, checked_number
 from dynamics.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
 from dynamics.threads import blas_threads_for
-from dynamics.trackers import MaxRuntime, Progress, StopReason
+from dynamics.trackers import MaxRuntime, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.prediction import EmergencePrediction
+    from dynamics.problem import Problem
     from dynamics.run import RunResult
     from dynamics.systems.overlaps import OverlapSystem
     from dynamics.trackers import Tracker
@@ -33,25 +35,10 @@ if TYPE_CHECKING:
 GRAM_WARNING = 1e3
 #: Below this the error estimate of a step is its own rounding.
 SMALLEST_RTOL = 1e-14
-#: Above this many directions a decoupled answer keeps per-direction times and the loss only.
-LARGEST_HISTORY = 10_000
-_RECORDED = ("teacher_overlap", "student_overlap", "squared_norm", "loss", "gram_margin", "max_overlap", "learned_mass")
-
-
-class SolveError(RuntimeError):
-    """A solve that failed; what was computed before is in `dataset`."""
-
-    def __init__(self, message: str, dataset: xr.Dataset) -> None:
-        super().__init__(message)
-        self.dataset = dataset
-
-
-class SolveInterrupted(KeyboardInterrupt):
-    """A solve that was interrupted; what was computed before is in `dataset`."""
-
-    def __init__(self, message: str, dataset: xr.Dataset) -> None:
-        super().__init__(message)
-        self.dataset = dataset
+#: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
+EXPLICIT_STEP_LIMIT = 3000.0
+#: Part of the norm of a link that its series may leave out without a warning.
+TRUNCATION_WARNING = 1e-2
 
 
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
@@ -87,7 +74,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     ----------
     Ren, Nichani, Wu, Lee, arXiv:2504.19983.
     """
-    _check_problem(problem)
+    check_problem(problem)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     values = {
@@ -134,7 +121,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     """
     from dynamics.systems.decoupled import solve_pairs
 
-    _check_problem(problem)
+    check_problem(problem)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     solution = solve_pairs(problem, prediction, schedule.times)
@@ -222,18 +209,15 @@ def solve_overlaps(
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
     # === check
-    from dynamics.integrators import check_method
+    from dynamics.integrators import METHODS, check_method
 
-    _check_problem(problem)
-    if method != "auto":
-        check_method(method)
+    check_problem(problem)
+    check_method(method, ("auto", *METHODS))
     _check_choice("keep", keep, ("full", "summary"))
     _check_choice("on_failure", on_failure, ("raise", "return"))
+    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
     if not SMALLEST_RTOL <= rtol < 1:
         msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
-        raise ValueError(msg)
-    if not 0 < atol < 1:
-        msg = f"Argument `atol` must be between 0 and 1, but is {atol}."
         raise ValueError(msg)
     watchers = [*trackers, Progress(force=bool(progress))] if progress is not False else list(trackers)
     if max_runtime is not None:
@@ -252,7 +236,7 @@ def solve_overlaps(
 
     # === return
     dataset = _overlap_dataset(
-        problem,
+        system,
         prediction,
         schedule,
         result,
@@ -260,7 +244,8 @@ def solve_overlaps(
         solver={"answer": "overlaps", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
         extra={"method": chosen, "rtol": rtol, "atol": atol, "compile_seconds": compile_seconds},
     )
-    return _checked_outcome(dataset, result.stop_reason, on_failure)
+    _warn_margin(dataset)
+    return checked_outcome(dataset, result.stop_reason, on_failure)
 
 
 def choose_method(system: OverlapSystem, last_time: float) -> str:
@@ -271,9 +256,6 @@ def choose_method(system: OverlapSystem, last_time: float) -> str:
     """
     stability_steps = system.stiffness() * last_time / 6.0
     return "explicit" if stability_steps < EXPLICIT_STEP_LIMIT else "stiff"
-
-
-EXPLICIT_STEP_LIMIT = 3000.0
 
 
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
@@ -320,13 +302,12 @@ def _integrate(
         atol=system.absolute_tolerance(atol),
         num_events=system.num_events,
     )
-    observe = system.observe if keep == "full" else system.summarise
-    result = run(stepper, schedule.times, observe, trackers=trackers)
+    result = run(stepper, schedule.times, system.observer(keep), trackers=trackers)
     return result, compiled.compile_seconds
 
 
 def _overlap_dataset(
-    problem: Problem,
+    system: OverlapSystem,
     prediction: EmergencePrediction | None,
     schedule: SaveAt,
     result: RunResult,
@@ -335,8 +316,10 @@ def _overlap_dataset(
     solver: Mapping[str, Any],
     extra: Mapping[str, Any],
 ) -> xr.Dataset:
+    problem = system.problem
     m, P = problem.width, problem.num_directions
-    values = _stack(result.records, len(schedule), keep, m, P)
+    template = system.observer(keep)(system.initial_state)
+    values = stack_records(result.records, len(schedule), template)
     values["emergence_time"] = result.event_times[:P]
     values["learned_time"] = result.event_times[P:]
     if prediction is None:
@@ -348,12 +331,7 @@ def _overlap_dataset(
     attributes = {
         "answer": "overlaps",
         **extra,
-        "stop_reason": str(result.stop_reason),
-        "stop_message": result.stop_reason.advice,
-        "end_time": result.end_time,
-        "solve_seconds": result.solve_seconds,
-        "tracker_seconds": result.tracker_seconds,
-        **result.statistics,
+        **run_attributes(result),
         "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
         "notes": _NO_GREEDY if prediction is None else _joined(prediction.notes),
     }
@@ -388,21 +366,7 @@ def _no_prediction(num_directions: int, num_times: int) -> dict[str, NDArray[Any
     }
 
 
-def _stack(records: Sequence[Mapping[str, Any]], count: int, keep: str, m: int, P: int) -> dict[str, NDArray[Any]]:
-    """Stack records along time; times not reached hold NaN, so that the shape depends on the schedule alone."""
-    shapes: dict[str, tuple[int, ...]] = {"squared_norm": (m,), "loss": (), "gram_margin": ()}
-    if keep == "full":
-        shapes |= {"teacher_overlap": (m, P), "student_overlap": (m, m)}
-    else:
-        shapes |= {"max_overlap": (P,), "learned_mass": (P,)}
-    stacked = {name: np.full((count, *shape), np.nan) for name, shape in shapes.items()}
-    for at, record in enumerate(records):
-        for name in shapes:
-            stacked[name][at] = record[name]
-    return stacked
-
-
-def _checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
+def _warn_margin(dataset: xr.Dataset) -> None:
     margin = dataset.attrs.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * dataset.attrs["rtol"]:
         msg = (
@@ -410,11 +374,6 @@ def _checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -
             "solve again with a smaller `rtol`."
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
-    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        end = dataset.attrs["end_time"]
-        msg = f"The overlap flow stopped at t = {end:.6g} ({reason}). {reason.advice}"
-        raise (SolveError if reason.failed else SolveInterrupted)(msg, dataset)
-    return dataset
 
 
 def _warn_truncation(problem: Problem) -> None:
@@ -427,17 +386,8 @@ def _warn_truncation(problem: Problem) -> None:
         warnings.warn(msg, UserWarning, stacklevel=3)
 
 
-TRUNCATION_WARNING = 1e-2
-
-
 def _never_as_nan(times: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(times), times, np.nan)
-
-
-def _check_problem(problem: object) -> None:
-    if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -12,15 +12,12 @@ once per text.  A piece is executed in the middle of a file and therefore must n
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -28,13 +25,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dynamics.kernel_cache import cache_directory, import_file, write_once
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
     "CompiledModule",
     "Piece",
-    "cache_directory",
     "compile_file",
     "compiler_is_off",
     "compiling_beside",
@@ -46,7 +44,6 @@ __all__ = [
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 # Part of every file name: raise it when the options below change, because Numba's cache does not see them.
 OPTIONS_VERSION = 2
 # Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
@@ -54,7 +51,6 @@ FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 _memo: dict[str, CompiledModule] = {}
 _lock = threading.RLock()
-_fallback: list[Path] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +244,12 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
 
 def compile_file(path: str) -> None:
     """Compile the entry points of a generated file into the cache; what a second process is started for."""
-    _compile_entries(_import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
+    _compile_entries(import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
 
 
 def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
     text, digest = _content(pieces)
-    path = _write_once(cache_directory() / f"kernels_{digest}.py", text)
+    path = write_once(cache_directory() / f"kernels_{digest}.py", text)
     if any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")) or not sys.executable:
         return None
     code = f"from dynamics.compilation import compile_file; compile_file({str(path)!r})"
@@ -271,41 +267,6 @@ def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     return text, hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:32]
 
 
-def cache_directory() -> Path:
-    """Return the directory of generated files, created if absent.
-
-    Returns
-    -------
-    Path
-        ``$FEATURE_EMERGENCE_CACHE`` if set, else the per-user cache directory; a temporary directory, with one
-        warning, when neither can be written.
-    """
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        directory = Path(chosen)
-    else:
-        from platformdirs import user_cache_dir
-
-        directory = Path(user_cache_dir("feature-emergence"))
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = os.access(directory, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    return directory if writable else _fallback_directory(directory)
-
-
-def _fallback_directory(refused: Path) -> Path:
-    if not _fallback:
-        _fallback.append(Path(tempfile.mkdtemp(prefix="feature-emergence-")))
-        msg = (
-            f"The cache directory {refused} cannot be written, so compiled code is kept in {_fallback[0]} and will be "
-            f"compiled again by the next process; set {CACHE_VARIABLE} to a writable directory."
-        )
-        warnings.warn(msg, RuntimeWarning, stacklevel=5)
-    return _fallback[0]
-
-
 def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
     del text
     # Coverage attributes lines to a package by the name of the module that runs them.
@@ -319,9 +280,9 @@ def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, dig
     from numba import cfunc
 
     del pieces
-    path = _write_once(cache_directory() / f"kernels_{digest}.py", text)
+    path = write_once(cache_directory() / f"kernels_{digest}.py", text)
     start = time.perf_counter()
-    namespace = _import_file(path, f"_feature_emergence_{digest}")
+    namespace = import_file(path, f"_feature_emergence_{digest}")
     hits = _compile_entries(namespace)
     functions = {}
     for name, signature in exports.items():
@@ -350,34 +311,3 @@ def _defined(namespace: ModuleType, name: str) -> Callable[..., Any]:
         msg = f"Argument `pieces` must define the function `{name}`, but has none of that name."
         raise ValueError(msg)
     return cast("Callable[..., Any]", getattr(namespace, name))
-
-
-def _write_once(path: Path, text: str) -> Path:
-    content = text.encode()
-    # A file of the same name but other content was cut short or tampered with: it is never executed.
-    if path.exists() and path.read_bytes() == content:
-        return path
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-    Path(temporary).replace(path)
-    return path
-
-
-def _import_file(path: Path, name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
-    if specification is None or specification.loader is None:
-        msg = f"The generated file {path} cannot be imported."
-        raise ImportError(msg)
-    module = importlib.util.module_from_spec(specification)
-    loaded = sys.modules.get(name)
-    if loaded is not None and loaded.__file__ == str(path):
-        return loaded
-    # Numba looks functions up by module name when it restores them.
-    sys.modules[name] = module
-    try:
-        specification.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

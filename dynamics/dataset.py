@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -163,17 +164,23 @@ def _metadata(name: str) -> dict[str, str]:
     return {"long_name": variable.long_name, "units": "1", "symbol": variable.symbol}
 
 
+def _command() -> str:
+    """Return the command line, without the folders of this machine."""
+    if sys.orig_argv[1:2] == ["-m"]:
+        return " ".join(["python", *sys.orig_argv[1:]])
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"
+
+
 def _attributes(
     problem: Problem, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
-    command = " ".join(sys.argv[:1] + sys.argv[1:]) if sys.argv and sys.argv[0] else "interactive session"
     parameters = {"problem": problem.parameters(), "solver": dict(solver)}
     stamped = {
         "Conventions": "CF-1.11",
         "title": title,
         "source": f"{provenance.DISTRIBUTION} {provenance.version()}",
-        "history": f"{now} {command}",
+        "history": f"{now} {_command()}",
         "references": REFERENCES,
         "date_created": now,
         "schema_version": SCHEMA_VERSION,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MODELS = ("overlaps", "decoupled")
+INTEGRATED = ("overlaps",)
 METHODS = (
     "auto",
     "explicit",
@@ -35,6 +36,7 @@ class Option(NamedTuple):
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    models: tuple[str, ...] = MODELS
 
 
 def positive_integer(text: str) -> int:
@@ -166,14 +168,21 @@ PROBLEM_OPTIONS = (
 
 SOLVER_OPTIONS = (
     Option("model", plain, "overlaps", "equations to solve", choices=MODELS),
-    Option("method", plain, "auto", "integrator; scipy's are referees", choices=METHODS),
-    Option("rtol", tolerance, 1e-8, "relative tolerance per step", "RTOL"),
-    Option("atol", positive, 1e-10, "absolute tolerance per step, in units of 1/sqrt(d) for overlaps", "ATOL"),
+    Option("method", plain, "auto", "integrator; scipy's are referees", choices=METHODS, models=INTEGRATED),
+    Option("rtol", tolerance, 1e-8, "relative tolerance per step", "RTOL", models=INTEGRATED),
+    Option(
+        "atol",
+        positive,
+        1e-10,
+        "absolute tolerance per step, in units of 1/sqrt(d) for overlaps",
+        "ATOL",
+        models=INTEGRATED,
+    ),
     Option("t-max", positive, None, "last time [three times the last predicted learned time]", "T"),
     Option("t-min", positive, None, "first saved time [a tenth of the first predicted emergence]", "T"),
     Option("save", save_schedule, ("geometric", 200), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
-    Option("keep", plain, "full", "what to keep at each time", choices=KEEPS),
-    Option("max-runtime", positive, None, "wall-clock budget in seconds", "SECONDS"),
+    Option("keep", plain, "full", "what to keep at each time", choices=KEEPS, models=INTEGRATED),
+    Option("max-runtime", positive, None, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
 )
 
 OPTIONS = (*PROBLEM_OPTIONS, *SOLVER_OPTIONS)

@@ -61,7 +61,7 @@ class Problem:
     student : {"homogeneous"}
         "homogeneous" is the student above, with the second layer tied to |w_i|².
     teacher_activation : optional
-        Link of the teacher; the homogeneous student requires it to equal `activation`.
+        Link of the teacher. The homogeneous student requires it to equal `activation`, so it is checked and not kept.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
 
@@ -126,11 +126,11 @@ class Problem:
         assign("width", checked_integer(self.width, "width", minimum=1))
         assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        assign("initial_norm", _checked_number(self.initial_norm, "initial_norm", positive=True))
+        assign("initial_norm", checked_number(self.initial_norm, "initial_norm", positive=True))
         if not 0 < self.initial_norm**2 < np.inf:
             msg = f"Argument `initial_norm` must have a square within float64, but is {self.initial_norm}."
             raise ValueError(msg)
-        assign("label_noise", _checked_number(self.label_noise, "label_noise", positive=False))
+        assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
         if self.dimension < self.teacher.span:
             msg = (
                 f"Argument `dimension` must be at least {self.teacher.span}, the number of axes that the teacher "
@@ -329,7 +329,15 @@ def _default(name: str) -> object:
     return next(f.default for f in fields(Problem) if f.name == name)
 
 
-def _checked_number(value: object, name: str, *, positive: bool) -> float:
+def check_problem(problem: object) -> None:
+    """Raise one sentence unless `problem` is a Problem."""
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+
+
+def checked_number(value: object, name: str, *, positive: bool) -> float:
+    """Return `value` as a finite float, positive or at least 0."""
     need = "positive" if positive else "at least 0"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         msg = f"Argument `{name}` must be a real number, but is {value!r}."

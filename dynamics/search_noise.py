@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.systems.transit_pieces import polynomial
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -101,9 +103,9 @@ class SearchNoise:
         """Return V, B and D at overlaps C for a direction of coefficient a."""
         others = self.total - a**2
         rest = self.slope * (self.label_noise**2 + self.variance * others)
-        own = a**2 * _poly(C, self.rate)
-        moved = a**2 * _poly(C, self.stretch)
-        tilt = 2.0 * a**2 * (_poly(C, self.cross) - C * _poly(C, self.pull))
+        own = a**2 * polynomial(self.rate, C)
+        moved = a**2 * polynomial(self.stretch, C)
+        tilt = 2.0 * a**2 * (polynomial(self.cross, C) - C * polynomial(self.pull, C))
         length = (self.dimension - 2) * own + moved / (1.0 - C**2)
         length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
         return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
@@ -114,8 +116,3 @@ def _in_powers(*shifted: Array) -> Array:
     for shift, coefficients in enumerate(shifted):
         total[shift : shift + coefficients.size] += coefficients
     return total
-
-
-def _poly(x: Array, coefficients: Array) -> Array:
-    value: Array = np.asarray(np.polynomial.polynomial.polyval(x, coefficients), dtype=np.float64)
-    return value

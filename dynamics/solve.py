@@ -10,17 +10,27 @@ import gc
 import sys
 import threading
 import tomllib
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from dynamics.command_line import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    Parser,
+    UsageError,
+    check_figure_name,
+)
 from dynamics.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dynamics.problem import Problem
+    import xarray as xr
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+    from dynamics.problem import Problem
 
 EXAMPLES = """\
 examples:
@@ -33,18 +43,9 @@ exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 us
 """
 
 
-class UsageError(Exception):
-    """What the user must change, in one sentence."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser: every option of the table, and the ones that only a command line has."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m dynamics.solve",
         description="Predict and integrate how a two-layer network learns the directions of a teacher.",
         epilog=EXAMPLES,
@@ -57,8 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
             f"--{option.name}",
             default=None,
             metavar=option.metavar or None,
-            choices=option.choices or None,
-            help=f"{option.help}{shown}",
+            help=f"{option.help}{shown}{_menu(option)}",
         )
     parser.add_argument("--config", metavar="FILE", help="TOML file of the options above; flags win over the file")
     parser.add_argument("--output", metavar="FILE", help="dataset to write [a free name made of the parameters]")
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
     except KeyboardInterrupt:
-        print("interrupted before anything was computed", file=sys.stderr)  # noqa: T201
+        print("interrupted", file=sys.stderr)  # noqa: T201
         return EXIT_INTERRUPTED
 
 
@@ -100,11 +100,14 @@ def _options(parsed: dict[str, Any]) -> dict[str, Any]:
             msg = f"File {parsed['config']!r} must hold options of this command only, but has {name!r}."
             raise UsageError(msg)
     from_file = {name.replace("_", "-"): value for name, value in stored.items()}
-    merged = {}
-    for option in OPTIONS:
+    merged: dict[str, Any] = {}
+    for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         flag = parsed[option.name.replace("-", "_")]
         given = flag if flag is not None else _as_text(from_file.get(option.name))
         merged[option.name] = option.default if given is None else _read(option, given)
+        if given is not None and merged["model"] not in option.models:
+            msg = f"Option --{option.name} must be absent for --model {merged['model']}, but is {given}."
+            raise UsageError(msg)
     if merged["coefficients"] is not None:
         for name in ("beta", "directions"):
             if merged[name] is not None:
@@ -142,6 +145,10 @@ def _read(option: Option, text: str) -> Any:
     return value
 
 
+def _menu(option: Option) -> str:
+    return f"; one of {', '.join(option.choices)}" if option.choices else ""
+
+
 def _show(default: Any) -> str:
     return ":".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
@@ -175,12 +182,16 @@ def build_problem(options: dict[str, Any]) -> Problem:
 
 
 def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
+    from dynamics.prediction import check_decouples
     from dynamics.storage import StorageError, check_target, free_name
 
     try:
         problem = build_problem(options)
+        if options["model"] == "decoupled":
+            check_decouples(problem)
         output = Path(parsed["output"]) if parsed["output"] else free_name(_stem(problem, options), ".nc")
-        figure = None if parsed["no_plot"] else Path(parsed["plot"] or output.with_suffix(".png"))
+        named = check_figure_name(parsed["plot"]) if parsed["plot"] else output.with_suffix(".png")
+        figure = None if parsed["no_plot"] else Path(named)
         save_at = _schedule(problem, options)
         for path in (output, figure):
             if path is not None and not parsed["dry_run"]:
@@ -192,23 +203,31 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
 
         print(estimate(problem, options["model"], options["keep"], save_at))  # noqa: T201
         return EXIT_DONE
-    return _run(parsed, options, problem, save_at, output, figure)
-
-
-def _run(
-    parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path, figure: Path | None
-) -> int:
-    import warnings
-    from concurrent.futures import ThreadPoolExecutor
-
-    from dynamics import answers
-    from dynamics.storage import save
-
-    progress = False if parsed["quiet"] or parsed["no_progress"] else None
-    code = EXIT_DONE
     if figure is not None:
         # Compiled steps release the interpreter, which loads the plotting library meanwhile.
         threading.Thread(target=_load_plotting, daemon=True).start()
+    dataset, code = _compute(parsed, options, problem, save_at, output)
+    try:
+        _write(dataset, output, figure, overwrite=parsed["overwrite"])
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    if not parsed["quiet"]:
+        from dynamics.report import as_json, as_text, summarise
+
+        summary = summarise(dataset, output, figure)
+        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
+    return code
+
+
+def _compute(
+    parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path
+) -> tuple[xr.Dataset, int]:
+    """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
+    from dynamics import answers
+    from dynamics.outcome import SolveError, SolveInterrupted
+
+    code = EXIT_DONE
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -222,31 +241,31 @@ def _run(
                     method=options["method"],
                     rtol=options["rtol"],
                     atol=options["atol"],
-                    progress=progress,
+                    progress=False if parsed["quiet"] or parsed["no_progress"] else None,
                     max_runtime=options["max-runtime"],
                 )
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
-        except (answers.SolveError, answers.SolveInterrupted) as error:
+        except (SolveError, SolveInterrupted) as error:
             print(f"{error} What was computed is in {output}.", file=sys.stderr)  # noqa: T201
             dataset = error.dataset
-            code = EXIT_FAILED if isinstance(error, answers.SolveError) else EXIT_INTERRUPTED
+            code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
     if not parsed["quiet"]:
         for entry in caught:
             print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
+    return dataset, code
+
+
+def _write(dataset: xr.Dataset, output: Path, figure: Path | None, *, overwrite: bool) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dynamics.storage import save
+
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
-        saved = writer.submit(save, dataset, output, overwrite=parsed["overwrite"])
+        saved = writer.submit(save, dataset, output, overwrite=overwrite)
         if figure is not None:
             from dynamics.plotting import save_summary
 
             save_summary(dataset, figure)
         saved.result()
-    if not parsed["quiet"]:
-        from dynamics.report import as_json, as_text, summarise
-
-        summary = summarise(dataset, output, figure)
-        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
-    return code
 
 
 def _load_plotting() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import check_problem
 from dynamics.search_noise import SearchNoise, fourth_moment_of_derivative
 from dynamics.systems.transit import logit_of_square
 
@@ -108,6 +109,7 @@ def learning_rate_limit(problem: Problem) -> float:
     """
     from scipy.optimize import brentq
 
+    check_problem(problem)
     c = problem.activation.coefficients
     if not problem.teacher.is_orthonormal:
         msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."

@@ -47,7 +47,7 @@ def free_name(stem: str, suffix: str) -> Path:
     return candidate
 
 
-def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a dataset, or a tree of them, to netCDF: first to a temporary name, then moved into place.
 
     Parameters
@@ -64,11 +64,16 @@ def save(result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str], *, over
 
     Raises
     ------
+    TypeError
+        If `result` is neither.
     StorageError
         If the file exists and `overwrite` is false, or it cannot be written.
     """
     import xarray as xr
 
+    if not isinstance(result, (xr.Dataset, xr.DataTree)):
+        msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
+        raise TypeError(msg)
     target = check_target(path, overwrite=overwrite)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
     os.close(handle)

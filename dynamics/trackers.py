@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dynamics.problem import checked_number
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,7 +91,7 @@ class Tracker(Protocol):
         ...
 
     def check(self, view: RunView) -> StopReason | None:
-        """Look at the run; return a reason to stop, or None. Called several times a second."""
+        """Look at the run; return a reason to stop, or None. Called after every chunk of steps."""
         ...
 
     def finish(self, view: RunView) -> None:
@@ -136,10 +138,7 @@ class MaxRuntime:
     """Stop after a wall-clock budget in seconds."""
 
     def __init__(self, seconds: float) -> None:
-        if not (np.isfinite(seconds) and seconds > 0):
-            msg = f"Argument `max_runtime` must be a positive number of seconds, but is {seconds}."
-            raise ValueError(msg)
-        self.seconds = float(seconds)
+        self.seconds = checked_number(seconds, "max_runtime", positive=True)
 
     def start(self, view: RunView) -> None:  # noqa: ARG002
         """Start the clock."""
@@ -162,10 +161,7 @@ class SteadyState:
     """
 
     def __init__(self, tolerance: float = 1e-6) -> None:
-        if not (np.isfinite(tolerance) and tolerance > 0):
-            msg = f"Argument `tolerance` must be positive, but is {tolerance}."
-            raise ValueError(msg)
-        self.tolerance = float(tolerance)
+        self.tolerance = checked_number(tolerance, "tolerance", positive=True)
 
     def start(self, view: RunView) -> None:
         """Do nothing."""

@@ -72,13 +72,15 @@ _LAYOUTS = {
 }
 
 
-def check_method(method: object) -> str:
+def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     """Return the name of a method, refusing unknown ones with the menu.
 
     Parameters
     ----------
     method : str
-        One of `METHODS`.
+        One of `menu`.
+    menu : sequence of str
+        Names to choose from.
 
     Returns
     -------
@@ -100,11 +102,11 @@ def check_method(method: object) -> str:
     if not isinstance(method, str):
         msg = f"Argument `method` must be a string, but is {method!r}."
         raise TypeError(msg)
-    if method not in METHODS:
-        menu = ", ".join(repr(name) for name in METHODS)
-        near = difflib.get_close_matches(method, METHODS, n=1, cutoff=0.5)
+    if method not in menu:
+        names = ", ".join(repr(name) for name in menu)
+        near = difflib.get_close_matches(method, menu, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        msg = f"Argument `method` must be one of {menu}, but is {method!r}.{hint}"
+        msg = f"Argument `method` must be one of {names}, but is {method!r}.{hint}"
         raise ValueError(msg)
     return method
 

@@ -156,12 +156,12 @@ def check_vector(values: ArrayLike, name: str, dtype: type[np.float64 | np.int64
 
 
 class CompiledStepper:
-    """Drive the entry points ``advance`` and ``interpolate`` of a compiled namespace.
+    """Drive the entry points of a compiled method.
 
     Parameters
     ----------
     namespace : module
-        Namespace in which the system's and the method's pieces were executed.
+        Namespace in which the method's pieces were executed.
     layout : Layout
         Sizes of the state arrays of the method.
     y0 : array of shape (n,)

@@ -1,9 +1,8 @@
 """The contract between a system of equations and an integrator.
 
-A system's kernel pieces define the four functions below in the namespace of the rendered module; integrators call them
-by name. They are declared here for readers and type checkers; nothing imports this module at run time. Shapes: state
-`y` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that keeps
-nothing between calls.
+A system's kernel pieces define the four functions below; integrators reach them by their machine addresses. They are
+declared here for readers and type checkers; nothing imports this module at run time. Shapes: state `y` and `out` (N,),
+`parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that keeps nothing between calls.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -35,8 +36,8 @@ class System(Protocol):
         """Return atol per component of the state, in the units of that component."""
         ...
 
-    def observe(self, state: Floats) -> dict[str, Any]:
-        """Return the named observables of one state."""
+    def observer(self, keep: str) -> Callable[[Floats], dict[str, Any]]:
+        """Return the function that gives the named observables of one state."""
         ...
 
 

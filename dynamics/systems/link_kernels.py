@@ -1,7 +1,7 @@
 """The link's kernel g(s) = Σ_j c_j² s^j with its first two derivatives, as generated source with the numbers inside.
 
-The functions are declared here for readers and type checkers; `render` writes the text that defines them in a rendered
-module. Constants in the text let the compiler unroll and vectorise the polynomial.
+The functions are declared here for readers and type checkers; `render` writes the text that defines them for
+one link. Constants in the text let the compiler unroll and vectorise the polynomial.
 """
 
 from __future__ import annotations

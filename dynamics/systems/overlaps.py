@@ -23,6 +23,8 @@ from dynamics.compilation import read_piece
 from dynamics.systems.link_kernels import render
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -76,6 +78,10 @@ class OverlapSystem:
         overlap = state[:split].reshape(m, P)
         student_overlap = state[split : split + m * m].reshape(m, m)
         return overlap, student_overlap, np.exp(state[split + m * m :])
+
+    def observer(self, keep: str) -> Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64] | float]]:
+        """Return what observes a state: everything for "full", the reduced observables for "summary"."""
+        return self.observe if keep == "full" else self.summarise
 
     def observe(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
         """Return the full observables of one state: overlaps, squared norms, loss, and the realisability margin."""

@@ -44,8 +44,6 @@ class TransitPieces:
     level : ndarray, shape (K,)
         Λ(ξ) at the knots; `level_pieces`, shape (4, K − 1), its cubic pieces:
         Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X); a pair has learned where Λ ≥ Z.
-    reaches_half : bool
-        Whether C² = ½ is reached, that is r = 0.
     barrier : float
         ξ at which g' vanishes, inf if nowhere.
     """
@@ -59,7 +57,6 @@ class TransitPieces:
     waiting: Array
     level: Array
     level_pieces: Array
-    reaches_half: bool
     barrier: float
 
 
@@ -170,7 +167,6 @@ def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> Tr
         waiting=-remaining,
         level=level,
         level_pieces=_cubic(step, level, level_slope * (1.0 + lift) * f / norm),
-        reaches_half=barrier > 0.0,
         barrier=barrier,
     )
 

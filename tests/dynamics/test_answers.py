@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.answers import EXPLICIT_STEP_LIMIT, choose_method
+from dynamics.answers import choose_method
 from dynamics.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
 from dynamics.systems.overlaps import OverlapSystem
 
@@ -186,8 +186,10 @@ def test_truncated_links_are_announced():
     [
         ({"keep": "all"}, ValueError, "Argument `keep` must be one of 'full', 'summary', but is 'all'."),
         ({"on_failure": "x"}, ValueError, "Argument `on_failure` must be one of 'raise', 'return', but is 'x'."),
-        ({"rtol": 0.0}, ValueError, "Argument `rtol` must be at least 1e-14 and below 1, but is 0.0."),
-        ({"atol": 2.0}, ValueError, "Argument `atol` must be between 0 and 1, but is 2.0."),
+        ({"rtol": 1e-15}, ValueError, "Argument `rtol` must be at least 1e-14 and below 1, but is 1e-15."),
+        ({"rtol": "a"}, TypeError, "Argument `rtol` must be a real number, but is 'a'."),
+        ({"max_runtime": "1h"}, TypeError, "Argument `max_runtime` must be a real number, but is '1h'."),
+        ({"atol": -2.0}, ValueError, "Argument `atol` must be finite and positive, but is -2.0."),
         ({"save_at": [1.0]}, TypeError, "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is [1.0]."),
     ],
 )
@@ -199,7 +201,7 @@ def test_bad_settings_get_one_sentence(problem, settings, error, sentence):
 
 def test_unknown_methods_get_the_menu(problem):
     with pytest.raises(
-        ValueError, match=r"Argument `method` must be one of 'explicit', 'stiff'.* Did you mean 'explicit'"
+        ValueError, match=r"Argument `method` must be one of 'auto', 'explicit', 'stiff'.* Did you mean 'explicit'"
     ):
         dynamics.solve_overlaps(problem, method="explicitt")
 
@@ -211,9 +213,9 @@ def test_problems_are_problems():
 
 def test_auto_counts_the_steps_that_stability_would_force(problem):
     system = OverlapSystem(problem)
-    border = 6.0 * EXPLICIT_STEP_LIMIT / system.stiffness()
-    assert choose_method(system, 0.9 * border) == "explicit"
-    assert choose_method(system, 1.1 * border) == "stiff"
+    assert system.stiffness() == pytest.approx(8 * 6 / 7, rel=1e-12)  # a_1 = 6/7, 2 g'(1) = 8
+    assert choose_method(system, 2000.0) == "explicit"
+    assert choose_method(system, 4000.0) == "stiff"
 
 
 def test_attributes_are_of_kinds_that_files_take():

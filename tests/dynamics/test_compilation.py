@@ -8,8 +8,9 @@ import warnings
 import numpy as np
 import pytest
 
-from dynamics import compilation
-from dynamics.compilation import Piece, cache_directory, load, read_piece
+from dynamics import compilation, kernel_cache
+from dynamics.compilation import Piece, load, read_piece
+from dynamics.kernel_cache import cache_directory
 
 DOUBLE = """
 from dynamics.compilation import entry, kernel
@@ -33,7 +34,7 @@ def fill(out):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FEATURE_EMERGENCE_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setattr(compilation, "_memo", {})
-    monkeypatch.setattr(compilation, "_fallback", [])
+    monkeypatch.setattr(kernel_cache, "_fallback", [])
     return tmp_path / "kernels"
 
 

@@ -265,8 +265,6 @@ def test_a_system_compiled_for_another_method_is_refused():
     compiled = load_method("explicit", toy(ROTATION))
     with pytest.raises(ValueError, match=r"must be compiled for method 'stiff', but is for 'explicit'"):
         make_stepper("stiff", compiled, [1.0, 0.0], [2.0], [0], SCRATCH)
-    assert compiled.compile_seconds >= 0.0
-    assert compiled.from_cache in (True, False)
 
 
 @pytest.mark.parametrize("method", ["explicit", "stiff", "scipy:DOP853"])

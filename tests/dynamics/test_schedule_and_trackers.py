@@ -182,8 +182,8 @@ def test_every_stop_reason_gives_advice():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: trackers.MaxRuntime(0), "Argument `max_runtime` must be a positive number of seconds, but is 0."),
-        (lambda: trackers.SteadyState(-1), "Argument `tolerance` must be positive, but is -1."),
+        (lambda: trackers.MaxRuntime(0), "Argument `max_runtime` must be finite and positive, but is 0."),
+        (lambda: trackers.SteadyState(-1), "Argument `tolerance` must be finite and positive, but is -1."),
     ],
 )
 def test_bad_tracker_settings_get_one_sentence(call, sentence):

@@ -159,6 +159,18 @@ def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
     assert np.isnan(loss[-1])
 
 
+def test_a_file_that_cannot_be_written_is_one_sentence(here, monkeypatch, capsys):
+    from dynamics import storage
+
+    def full(*_arguments, **_settings):
+        sentence = "File 'run.nc' could not be written: no space left on device."
+        raise storage.StorageError(sentence)
+
+    monkeypatch.setattr(storage, "save", full)
+    assert solve.main(["--k", "4", *SMALL, "--output", "run.nc", "--no-plot"]) == 1
+    assert capsys.readouterr().err == "error: File 'run.nc' could not be written: no space left on device.\n"
+
+
 def test_truncation_warnings_go_to_stderr(here, capsys):
     arguments = ["--activation", "relu", "--order", "6", "--directions", "2", "--dimension", "16", "--t-max", "1"]
     assert solve.main([*arguments, "--no-plot", "--no-progress"]) == 0
@@ -200,7 +212,15 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--model", "decoupled", "--k", "2"], "must have a link of information exponent at least 3"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
-        (["--model", "x"], "invalid choice: 'x'"),
+        (["--model", "x"], "Option --model must be one of overlaps, decoupled, but is 'x'."),
+        (
+            ["--model", "decoupled", "--rtol", "1e-3"],
+            "Option --rtol must be absent for --model decoupled, but is 1e-3.",
+        ),
+        (
+            ["--plot", "figure.xyz"],
+            "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",
+        ),
         (["--activation", "__import__('os')"], "Argument"),
     ],
 )
