@@ -57,6 +57,7 @@ def _fallback_directory(refused: Path) -> Path:
 
 
 def write_once(path: Path, text: str) -> Path:
+    """Write a file named by its content, through a temporary name; leave an intact one as it is."""
     content = text.encode()
     # A file of the same name but other content was cut short or tampered with: it is never executed.
     if path.exists() and path.read_bytes() == content:
@@ -69,6 +70,13 @@ def write_once(path: Path, text: str) -> Path:
 
 
 def import_file(path: Path, name: str) -> ModuleType:
+    """Return the module of a generated file, imported once per process.
+
+    Raises
+    ------
+    ImportError
+        If the file cannot be imported.
+    """
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         msg = f"The generated file {path} cannot be imported."
