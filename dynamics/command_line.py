@@ -6,6 +6,7 @@ Imports nothing heavy, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NoReturn
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -25,15 +26,25 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def check_figure_name(path: str) -> str:
-    """Return the path of a figure, whose suffix must name a format.
+def chosen_figure(plot: str | None, output: Path, *, no_plot: bool, json: bool, quiet: bool) -> Path | None:
+    """Return where the figure goes, beside the dataset if not said, or None; refuse flags that contradict each other.
 
     Raises
     ------
     UsageError
-        If the suffix is none that can be drawn.
+        If the suffix names no format, the figure would overwrite the dataset, or two flags exclude each other.
     """
-    if not path.lower().endswith(FIGURE_SUFFIXES):
-        msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {path!r}."
+    for one, other, both in (("--plot", "--no-plot", plot and no_plot), ("--json", "--quiet", json and quiet)):
+        if both:
+            msg = f"Options {one} and {other} must not be given together, but are."
+            raise UsageError(msg)
+    if no_plot:
+        return None
+    figure = output.with_suffix(".png") if plot is None else Path(plot)
+    if figure.suffix.lower() not in FIGURE_SUFFIXES:
+        msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
         raise UsageError(msg)
-    return path
+    if figure == output:
+        msg = f"Options --output and --plot must name different files, but both are {str(output)!r}."
+        raise UsageError(msg)
+    return figure

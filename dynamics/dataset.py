@@ -79,8 +79,8 @@ VARIABLES: dict[str, Variable] = {
     "initial_teacher_overlap": Variable(("neuron", "direction"), "given starting overlap", "C_{ip}(0)"),
     "initial_student_overlap": Variable(("neuron", "neuron_2"), "given starting overlap", "G_{ij}(0)"),
     "initial_squared_norm": Variable(("neuron",), "given starting squared norm", "n_i(0)"),
-    "blown_up": Variable(("seed",), "run that left the region where the loss is bounded (1: yes)", "b"),
-    "censored": Variable(("seed", "direction"), "direction not emerged within the run (1: yes)", "c"),
+    "blown_up": Variable(("seed",), "whether the run left the region where the loss is bounded", "b"),
+    "censored": Variable(("seed", "direction"), "whether the direction had not emerged by the end of the run", "c"),
     "emergence_ratio": Variable(("seed", "direction"), "measured over predicted emergence time", r"T/T_p"),
     "expected_delay": Variable(("direction",), "relative delay that the step size should cause", r"\delta_p"),
     "mean_log_ratio": Variable(

@@ -112,7 +112,7 @@ def tolerance(text: str) -> float:
 def save_schedule(text: str) -> tuple[str, int]:
     """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
     kind, _, count = text.rpartition(":")
-    kind = kind or "geometric"
+    kind = kind or ("geometric" if count.isdigit() else count)
     if kind not in ("geometric", "linear"):
         msg = f"must be geometric:COUNT or linear:COUNT, but is {text!r}"
         raise ValueError(msg)

@@ -215,7 +215,7 @@ def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
             size: NDArray[np.float64] = np.asarray(dataset[name].values, dtype=np.float64)
             return size**2
     if "teacher_overlap" not in dataset:
-        msg = "Argument `dataset` must hold an overlap history, but has none (it was left out above P = 10^4)."
+        msg = "Argument `dataset` must hold an overlap history, but has none."
         raise ValueError(msg)
     overlap = np.asarray(dataset["teacher_overlap"].values)
     if dataset.attrs["information_exponent"] % 2:

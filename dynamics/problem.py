@@ -18,7 +18,7 @@ from dynamics.start import (
     random_weights,
     weights_from_overlaps,
 )
-from dynamics.teacher import Teacher, checked_integer, read_only
+from dynamics.teacher import Teacher, checked_integer, float_array, read_only
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -170,7 +170,7 @@ class Problem:
                     msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
                     raise ValueError(msg)
         if self.initial_weights is not None:
-            weights = read_only(self.initial_weights)
+            weights = read_only(float_array(self.initial_weights, "initial_weights"))
             if weights.shape != (self.width, self.dimension):
                 msg = (
                     f"Argument `initial_weights` must have shape (width, dimension) = ({self.width}, "

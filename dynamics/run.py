@@ -6,6 +6,8 @@ hears Ctrl-C and asks the trackers. The loop knows a stepper, times and an obser
 
 from __future__ import annotations
 
+import signal
+import threading
 import time as clock
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.integrators import Stepper
-    from dynamics.trackers import Tracker
+    from dynamics.trackers import RunView, Tracker
 
     Observer = Callable[[NDArray[np.float64]], Mapping[str, Any]]
 
@@ -83,6 +85,34 @@ class _Pace:
             self.steps = max(self.steps // 2, 1)
 
 
+class _Interrupts:
+    """Hear Ctrl-C between chunks: an exception raised at any instant can be lost inside a callback of some library.
+
+    A second Ctrl-C raises at once, for whoever does not want to wait for the end of a chunk. Outside the main thread,
+    where Python allows no handlers, KeyboardInterrupt is left as it is.
+    """
+
+    def __init__(self) -> None:
+        self._heard = False
+        self._previous: Any = None
+
+    def start(self, view: RunView) -> None:  # noqa: ARG002
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._hear)
+
+    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+        return StopReason.INTERRUPTED if self._heard else None
+
+    def finish(self, view: RunView) -> None:  # noqa: ARG002
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _hear(self, *_signal: object) -> None:
+        if self._heard:
+            raise KeyboardInterrupt
+        self._heard = True
+
+
 def run(
     stepper: Stepper,
     times: NDArray[np.float64],
@@ -108,15 +138,16 @@ def run(
         KeyboardInterrupt does not escape: it becomes the stop reason "interrupted".
     """
     result = RunResult()
+    interrupts = _Interrupts()
     view = _View(stepper, float(times[-1]))
     pace = _Pace()
     started = clock.perf_counter()
     reason: StopReason | None = None
     try:
-        for tracker in trackers:
+        for tracker in (interrupts, *trackers):
             tracker.start(view)
         for time in times:
-            reason = _reach(stepper, float(time), view, pace, trackers, result)
+            reason = _reach(stepper, float(time), view, pace, [*trackers, interrupts], result)
             if stepper.time >= time and reason not in _FAILURES.values():
                 result.records.append(observe(stepper.interpolate(float(time))))
             if reason is not None:
@@ -124,7 +155,7 @@ def run(
     except KeyboardInterrupt:
         reason = StopReason.INTERRUPTED
     finally:
-        for tracker in trackers:
+        for tracker in (*trackers, interrupts):
             tracker.finish(view)
     result.stop_reason = reason or StopReason.REACHED_END
     result.end_time = view.time

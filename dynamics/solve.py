@@ -21,7 +21,7 @@ from dynamics.command_line import (
     EXIT_USAGE,
     Parser,
     UsageError,
-    check_figure_name,
+    chosen_figure,
 )
 from dynamics.options import OPTIONS, Option
 
@@ -89,6 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return EXIT_INTERRUPTED
+    except MemoryError as error:
+        print(f"error: The run needs more memory than there is ({error}); see --dry-run.", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
 
 
 def _options(parsed: dict[str, Any]) -> dict[str, Any]:
@@ -190,8 +193,9 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
         if options["model"] == "decoupled":
             check_decouples(problem)
         output = Path(parsed["output"]) if parsed["output"] else free_name(_stem(problem, options), ".nc")
-        named = check_figure_name(parsed["plot"]) if parsed["plot"] else output.with_suffix(".png")
-        figure = None if parsed["no_plot"] else Path(named)
+        figure = chosen_figure(
+            parsed["plot"], output, no_plot=parsed["no_plot"], json=parsed["json"], quiet=parsed["quiet"]
+        )
         save_at = _schedule(problem, options)
         for path in (output, figure):
             if path is not None and not parsed["dry_run"]:

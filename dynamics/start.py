@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.teacher import read_only
+from dynamics.teacher import float_array, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def check_overlaps(
     if len(overlaps) != 3:
         msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
         raise ValueError(msg)
-    C, G, n = (read_only(part) for part in overlaps)
+    C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
     for label, array, shape in (
         ("C", C, (width, teacher.num_directions)),
         ("G", G, (width, width)),

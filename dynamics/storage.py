@@ -25,16 +25,25 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     Raises
     ------
     StorageError
-        If the file exists and `overwrite` is false, or its directory does not exist.
+        If the file exists and `overwrite` is false, or its directory does not exist or cannot be written.
     """
     target = Path(path)
     if not target.parent.is_dir():
         msg = f"Argument `path` must lie in an existing directory, but is {str(target)!r}."
         raise StorageError(msg)
-    if target.is_dir() or (target.exists() and not overwrite):
-        what = "a directory" if target.is_dir() else "an existing file (allow it with overwrite)"
+    unsuitable = target.exists() and not target.is_file()
+    if unsuitable or (target.exists() and not overwrite):
+        what = "a directory or device" if unsuitable else "an existing file (allow it with overwrite)"
         msg = f"Argument `path` must not name {what}, but is {str(target)!r}."
         raise StorageError(msg)
+    try:
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        msg = (
+            f"Argument `path` must lie in a directory that can be written, but {str(target)!r} does not "
+            f"({error.strerror})."
+        )
+        raise StorageError(msg) from None
     return target
 
 
@@ -86,7 +95,7 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
             result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as either
         msg = f"File {str(target)!r} could not be written: {error}."
         raise StorageError(msg) from error
     finally:

@@ -54,7 +54,7 @@ class Teacher:
     beta: float | None
 
     def __init__(self, coefficients: ArrayLike, *, directions: ArrayLike | None = None) -> None:
-        a = _float_array(coefficients, "coefficients")
+        a = float_array(coefficients, "coefficients")
         if a.ndim != 1 or a.size == 0:
             msg = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
             raise ValueError(msg)
@@ -162,7 +162,8 @@ def checked_integer(value: object, name: str, *, minimum: int) -> int:
     return int(value)
 
 
-def _float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return `values` as a float64 array, or raise one sentence that names the argument."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -171,7 +172,7 @@ def _float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def _checked_rows(directions: ArrayLike, count: int) -> NDArray[np.float64]:
-    rows = _float_array(directions, "directions")
+    rows = float_array(directions, "directions")
     if rows.ndim != 2 or rows.shape[0] != count:
         msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."
         raise ValueError(msg)

@@ -1,8 +1,8 @@
 """Exact mathematics of Gaussian expansions.
 
 Responsible for expanding a link function in the normalised Hermite polynomials h_j = He_j / sqrt(j!). Knows
-numpy, scipy and sympy; knows nothing of teachers, students or flows. Importing it is light: names are
-resolved on first use.
+numpy, scipy, sympy and mpmath (on which sympy itself depends); knows nothing of teachers, students or flows.
+Importing it is light: names are resolved on first use.
 """
 
 from __future__ import annotations

@@ -27,6 +27,9 @@ from hermite.series_text import format_series, read_series, series_as_text
 DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
 
+# A norm whose error is this part of it is no norm.
+UNCERTAIN_NORM = 0.5
+
 
 def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     """Expand a link σ in the orthonormal Hermite polynomials, c_j = E[σ(z) h_j(z)] with z ~ N(0, 1).
@@ -43,7 +46,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error
           function.
-        * A vectorised callable: array in, real array of the same shape out.
+        * A vectorised callable: array in, real array of the same shape out. Its coefficients come from quadrature,
+          and those that the rule of `hermite.exponents` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
         Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.
@@ -233,11 +237,19 @@ def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -
     from hermite.quadrature import integrate
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)
+    if not result.norm_squared_error <= UNCERTAIN_NORM * result.norm_squared:
+        msg = (
+            f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not "
+            f"converge: {result.norm_squared:.3g} with error {result.norm_squared_error:.3g}."
+        )
+        raise ValueError(msg)
+    tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
     return HermiteExpansion(
         name=name,
-        coefficients=result.coefficients,
+        # Zero in the one place where it is decided, so that everyone after may ask for `!= 0`.
+        coefficients=np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0),
         link=link,
         coefficient_error=result.coefficient_error,
         text=text,
-        tolerance=zero_tolerance(result.norm_squared, result.coefficient_error),
+        tolerance=tolerance,
     )

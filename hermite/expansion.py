@@ -45,14 +45,15 @@ class HermiteExpansion:
         The function itself.
     coefficient_error : float
         Bound on the error of every coefficient: 0 for given series, rounding for closed forms, else the
-        quadrature's estimate.
+        quadrature's estimate, which holds for the coefficients that are not 0.
     text : str or None
         Text from which `hermite.expand` makes the same expansion at the same order; None for callables and
         for series too long for text (a dict serves for those).
     exact_source : ExactSource or None
         What knows the exact coefficients, where they are known.
     tolerance : float
-        Size up to which a coefficient counts as zero (see `hermite.exponents`); 0 where zeros are exact.
+        Size up to which a coefficient counts as zero and, where it comes from quadrature, has been set to 0
+        (see `hermite.exponents`); 0 where zeros are exact.
 
     Examples
     --------

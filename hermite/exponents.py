@@ -3,7 +3,8 @@
 Responsible for the rule that tells zero from small. Knows arrays only.
 
 The rule: where coefficients are known exactly (polynomials and closed forms), zero means zero. Where they
-come from quadrature, c_j counts as zero if |c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate).
+come from quadrature, c_j counts as zero if |c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), and
+`hermite.expand` sets it to exactly 0.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class CallableLink:
         except Exception as error:
             msg = f"{rule}, but {name!r} failed on an array of shape {points.shape}: {error}"
             raise TypeError(msg) from error
-        if raw.dtype.kind not in "fiub":
+        if raw.dtype.kind not in "fiub" or (raw.dtype.kind == "f" and raw.dtype.itemsize < points.dtype.itemsize):
             msg = f"{rule}, but {name!r} returns dtype {raw.dtype}."
             raise TypeError(msg)
         if raw.shape != points.shape:

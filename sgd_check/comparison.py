@@ -60,6 +60,8 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
     Raises
     ------
+    TypeError
+        If one of the two is no dataset.
     ValueError
         If the two do not answer the same problem from the same start, or the rate is not in (0, 1).
     """
@@ -72,6 +74,7 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {false_alarm_rate}."
         raise ValueError(msg)
     for name, dataset in (("prediction", prediction), ("simulation", simulation)):
+        _check_dataset(name, dataset)
         if "emergence_time" not in dataset:
             msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
             raise ValueError(msg)
@@ -91,7 +94,7 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         problem=problem,
         title="Online SGD against prediction",
         coords={"seed": simulation["seed"].values},
-        solver={"study": "compare", "false_alarm_rate": false_alarm_rate},
+        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
         attributes={"prediction": str(prediction.attrs.get("answer", "unknown")), **attributes},
     )
     return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
@@ -130,7 +133,15 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
 
 
 def _noise_rate(simulation: xr.Dataset) -> float:
-    return float(simulation.attrs["learning_rate"]) / int(simulation.attrs["batch_size"])
+    return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
+
+
+def _check_dataset(name: str, dataset: object) -> None:
+    import xarray as xr
+
+    if not isinstance(dataset, xr.Dataset):
+        msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
+        raise TypeError(msg)
 
 
 def _check_same(predicted: Problem, simulated: Problem) -> None:
@@ -214,6 +225,7 @@ def _verdict(
     tested = [p for p, test in enumerate(tests) if test is not None]
     dull = [p for p, test in enumerate(tests) if test is not None and not test.resolved]
     untested = [p for p, test in enumerate(tests) if test is None]
+    awaited = [p for p in untested if np.isfinite(expected.time[p])]
     if tested and values["p_value"] < rate:
         verdict, reason = "disagree", _disagreement(values, rate)
     elif usable < FEWEST_RUNS:
@@ -222,6 +234,12 @@ def _verdict(
         verdict, reason = (
             "undecided",
             "No direction could be tested: none is predicted to emerge well before the end of the runs.",
+        )
+    elif awaited and simulation.attrs["stop_reason"] != "reached_end":
+        verdict = "undecided"
+        reason = (
+            f"The runs stopped early ({simulation.attrs['stop_reason']}), before direction {_named(awaited)} could be "
+            "tested."
         )
     elif dull:
         verdict = "undecided"

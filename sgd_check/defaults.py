@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines import EngineOptions
+    from sgd_check.engines import Engine
 
 LIMIT_SHARE = 0.1
 LARGEST_DELAY = 0.04
@@ -177,16 +177,13 @@ def _safe_rate(
     return rate
 
 
-def measured_seconds_per_step(problem: Problem, engine: str, options: EngineOptions) -> float:
-    """Return the wall-clock seconds of one step of all runs, from a burst of a few hundred that is thrown away."""
-    from sgd_check.engines import make_engine
-
-    burst = make_engine(engine, problem, options)
+def measured_seconds_per_step(engine: Engine) -> float:
+    """Return the wall-clock seconds of one step of all runs, from a burst of a few hundred; `engine` is spent."""
     rates = np.full(BURST_STEPS, BURST_RATE)
-    with burst.running():
-        burst.advance(rates[:10])
-        burst.measure(student=False)
+    with engine.running():
+        engine.advance(rates[:10])
+        engine.measure(student=False)
         started = clock.perf_counter()
-        burst.advance(rates)
-        burst.measure(student=False)
+        engine.advance(rates)
+        engine.measure(student=False)
         return (clock.perf_counter() - started) / BURST_STEPS

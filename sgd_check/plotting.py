@@ -131,8 +131,9 @@ def _plot_overlaps(tree: xr.DataTree, ax: Axes) -> None:
     chosen = np.unique(np.linspace(0, overlap.shape[-1] - 1, MOST_DIRECTIONS).round().astype(int))
     colours = colormaps["viridis"](np.linspace(0.0, 0.85, chosen.size))
     flow = _flow_squared_overlap(prediction)
+    squared = _counted_squares(simulation, overlap)
     for p, colour in zip(chosen, colours, strict=True):
-        runs = np.max(overlap[..., p] ** 2, axis=2)
+        runs = np.max(squared[..., p], axis=2)
         ax.plot(time, runs.T, color=colour, lw=0.5, alpha=0.5)
         if flow is not None:
             ax.plot(prediction["time"].values, flow[:, p], color=colour, lw=2.2, label=f"$p = {p + 1}$")
@@ -141,7 +142,9 @@ def _plot_overlaps(tree: xr.DataTree, ax: Axes) -> None:
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     _log_time(ax, time)
     ax.set_ylim(-0.02, 1.05)
-    ax.set_ylabel(r"largest squared overlap $\max_i C_{ip}^2$")
+    odd = int(simulation.attrs["information_exponent"]) % 2
+    symbol = r"\max_i \max(C_{ip}, 0)^2" if odd else r"\max_i C_{ip}^2"
+    ax.set_ylabel(f"largest squared overlap ${symbol}$")
     ax.set_title("thin: runs, thick: flow" if flow is not None else "runs", fontsize="medium")
     ax.legend(frameon=False, fontsize="small", loc="upper left")
 
@@ -149,11 +152,18 @@ def _plot_overlaps(tree: xr.DataTree, ax: Axes) -> None:
 def _flow_squared_overlap(prediction: xr.Dataset) -> NDArray[np.float64] | None:
     """Return max_i C_ip² of the prediction, shape (time, P), or None if it holds no histories."""
     if "teacher_overlap" in prediction:
-        return np.asarray(np.max(prediction["teacher_overlap"].values ** 2, axis=1))
+        squared = _counted_squares(prediction, prediction["teacher_overlap"].values)
+        return np.asarray(np.max(squared, axis=1))
     for name in ("max_overlap", "overlap"):
         if name in prediction:
-            return np.asarray(prediction[name].values ** 2)
+            return _counted_squares(prediction, prediction[name].values)
     return None
+
+
+def _counted_squares(dataset: xr.Dataset, overlap: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return C² as emergence counts it: for an odd information exponent a neuron opposite to a direction is at 0."""
+    odd = int(dataset.attrs["information_exponent"]) % 2
+    return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
 
 
 def _plot_loss(tree: xr.DataTree, ax: Axes) -> None:

@@ -1,6 +1,6 @@
 """What is kept of a run: overlaps and loss at the recorded steps, emergence times, runs that blew up.
 
-Knows the formulas that turn overlaps into losses and emergences; nothing of sampling, files or verdicts.
+Knows which formulas turn overlaps into losses and emergences; nothing of sampling, files or verdicts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.systems.overlaps import learned_mass, population_loss, teacher_term
 from sgd_check.crossings import CrossingTracker
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Recorder:
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
         self._problem = problem
+        self._teacher_term = teacher_term(problem)
         m, directions, records = problem.width, problem.num_directions, plan.recorded.size
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._overlap = np.full((seeds, records, m, directions), np.nan)
@@ -61,7 +63,9 @@ class Recorder:
         if index is not None and gram is not None:
             gram[~sound] = np.nan
             self._overlap[:, index], self._gram[:, index], self._norm[:, index] = overlap, gram, norm
-            self._loss[sound, index] = population_loss(self._problem, overlap[sound], gram[sound], norm[sound])
+            link, a = self._problem.activation, self._problem.teacher.coefficients
+            for s in np.flatnonzero(sound):
+                self._loss[s, index] = population_loss(link, self._teacher_term, a, overlap[s], gram[s], norm[s])
         return fresh
 
     def _look_for_emergence(
@@ -71,8 +75,8 @@ class Recorder:
         seen = np.maximum(overlap, 0.0) if link.information_exponent % 2 else overlap
         self._emergence.look(time, np.max(seen**2, axis=1))
         mass = np.full(self._learned.time.shape, np.nan)
-        share = link.kernel(overlap[sound]) / link.kernel(1.0)
-        mass[sound] = np.einsum("si,sip->sp", norm[sound], share)
+        # A row vector per run, so that the product over neurons is a matrix product for all runs at once.
+        mass[sound] = learned_mass(link, overlap[sound], norm[sound, None, :])[:, 0]
         self._learned.look(time, mass)
 
     def values(self) -> dict[str, Any]:
@@ -84,31 +88,6 @@ class Recorder:
             "loss": self._loss,
             "emergence_time": self._emergence.time,
             "learned_time": self._learned.time,
-            "blown_up": self.blown_up.astype(np.int8),
-            "censored": np.isnan(self._emergence.time).astype(np.int8),
+            "blown_up": self.blown_up.copy(),
+            "censored": np.isnan(self._emergence.time),
         }
-
-
-def population_loss(
-    problem: Problem, overlap: NDArray[np.float64], gram: NDArray[np.float64], norm: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    r"""Return E(f − f*)² from overlaps, with any leading axes.
-
-    .. math:: L = \sum_{pq} a_p a_q\, g(T_{pq}) - 2 \sum_{ip} n_i a_p\, g(C_{ip}) + \sum_{ij} n_i n_j\, g(G_{ij})
-
-    Parameters
-    ----------
-    problem : Problem
-    overlap, gram, norm : ndarray, shapes (…, m, P), (…, m, m), (…, m)
-        C, G and n, dimensionless.
-
-    Returns
-    -------
-    ndarray, shape (…)
-    """
-    g, a = problem.activation.kernel, problem.teacher.coefficients
-    of_teacher = float(a @ g(problem.teacher.gram()) @ a)
-    cross = np.einsum("...i,...ip,p->...", norm, g(overlap), a)
-    own = np.einsum("...i,...ij,...j->...", norm, g(gram), norm)
-    loss: NDArray[np.float64] = of_teacher - 2.0 * cross + own
-    return loss

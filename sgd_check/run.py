@@ -8,12 +8,21 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+from dynamics.command_line import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    Parser,
+    UsageError,
+    chosen_figure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
@@ -32,18 +41,9 @@ exit codes: 0 done, 1 the run failed or every run blew up (what was computed is 
 """
 
 
-class UsageError(Exception):
-    """What the user must change, in one sentence."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m sgd_check.run",
         description="Check a predicted learning course against online SGD on sampled data.",
         epilog=EXAMPLES,
@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda [auto]")
     add("--dtype", default="float32", metavar="NAME", help="float32 or float64 [float32]")
     add("--max-runtime", type=_number(float), metavar="SECONDS", help="wall-clock budget of the simulation")
-    add("--false-alarm-rate", type=_number(float), default=0.01, metavar="RATE", help="of the verdict [0.01]")
+    add("--false-alarm-rate", type=_rate, default=0.01, metavar="RATE", help="of the verdict [0.01]")
     add("--output", metavar="FILE", help="dataset tree to write [beside the prediction, ending in -sgd.nc]")
     add("--plot", metavar="FILE", help="figure to write [beside the output, ending in .png]")
     add("--no-plot", action="store_true", help="write no figure")
@@ -98,6 +98,15 @@ def _number(kind: Callable[[float], float]) -> Callable[[str], Any]:
     return read
 
 
+def _rate(text: str) -> float:
+    """Read a probability."""
+    value: float = _number(float)(text)
+    if not value < 1:
+        msg = f"must lie between 0 and 1, but is {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
@@ -116,15 +125,15 @@ def _check(parsed: argparse.Namespace) -> int:
 
     source = Path(parsed.prediction)
     output = Path(parsed.output) if parsed.output else source.with_name(f"{source.stem}-sgd.nc")
-    figure = None if parsed.no_plot else Path(parsed.plot or output.with_suffix(".png"))
+    figure = chosen_figure(parsed.plot, output, no_plot=parsed.no_plot, json=parsed.json, quiet=parsed.quiet)
     try:
         prediction = load(source)
         for path in (output, figure):
             if path is not None:
                 check_target(path, overwrite=parsed.overwrite)
-        course, seconds = _chosen_course(parsed, prediction)
-    except (TypeError, ValueError, StorageError, ImportError) as error:
-        raise UsageError(_sentence(error)) from None
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+    course, seconds = _chosen_course(parsed, prediction)
     if not parsed.quiet:
         _say(course.describe())
         _say(f"About {_duration(seconds)} for {course.steps} steps of {parsed.seeds} runs.")
@@ -138,7 +147,7 @@ def _check(parsed: argparse.Namespace) -> int:
 def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, float]:
     """Return what to simulate and about how many seconds it takes."""
     from sgd_check.defaults import affordable_course, choose_course, measured_seconds_per_step
-    from sgd_check.engines import EngineOptions
+    from sgd_check.engines import EngineOptions, make_engine
 
     options = {
         "learning_rate": parsed.learning_rate,
@@ -147,12 +156,16 @@ def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, fl
         "seeds": parsed.seeds,
         "false_alarm_rate": parsed.false_alarm_rate,
     }
-    # The course for one direction is cheap to make and refuses what no course can be made for.
-    problem = choose_course(prediction, **options, directions=1).problem
     engine_options = EngineOptions(
         seeds=tuple(range(parsed.seeds)), batch_size=parsed.batch_size, device=parsed.device, dtype=parsed.dtype
     )
-    per_step = measured_seconds_per_step(problem, parsed.engine, engine_options)
+    # These two refuse what cannot be run; an error after them is a fault of the program, not of its usage.
+    try:
+        problem = choose_course(prediction, **options, directions=1).problem
+        engine = make_engine(parsed.engine, problem, engine_options)
+    except (ValueError, ImportError) as error:
+        raise UsageError(_sentence(error)) from None
+    per_step = measured_seconds_per_step(engine)
     if parsed.directions is None:
         course = affordable_course(prediction, per_step, **options)
     else:
@@ -164,40 +177,51 @@ def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: 
     """Simulate, compare, write, print; return the exit code."""
     import warnings
 
-    from dynamics.storage import StorageError, save
-    from sgd_check import compare, plot_comparison, simulate
+    from sgd_check import compare, simulate
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if parsed.quiet else _say(f"warning: {message}")
-        try:
-            simulation = simulate(
-                course.problem,
-                learning_rate=course.learning_rate,
-                steps=course.steps,
-                seeds=parsed.seeds,
-                engine=parsed.engine,
-                batch_size=parsed.batch_size,
-                device=parsed.device,
-                dtype=parsed.dtype,
-                progress=False if parsed.quiet else None,
-                max_runtime=parsed.max_runtime,
-            )
-            tree = compare(prediction, simulation, false_alarm_rate=parsed.false_alarm_rate)
-        except (TypeError, ValueError, ImportError) as error:
-            raise UsageError(_sentence(error)) from None
-    try:
-        save(tree, output, overwrite=parsed.overwrite)
-        if figure is not None:
-            plot_comparison(tree).savefig(figure, dpi=150)
-    except (OSError, StorageError) as error:
-        _say(f"error: {error}")
+        simulation = simulate(
+            course.problem,
+            learning_rate=course.learning_rate,
+            steps=course.steps,
+            seeds=parsed.seeds,
+            engine=parsed.engine,
+            batch_size=parsed.batch_size,
+            device=parsed.device,
+            dtype=parsed.dtype,
+            progress=False if parsed.quiet else None,
+            max_runtime=parsed.max_runtime,
+        )
+        tree = compare(prediction, simulation, false_alarm_rate=parsed.false_alarm_rate)
+    failure = _write(tree, output, figure, overwrite=parsed.overwrite)
+    if failure is not None:
+        _say(f"error: {failure}")
         return EXIT_FAILED
     if not parsed.quiet:
         from sgd_check.table import as_json, as_text
 
         sys.stdout.write((as_json if parsed.json else as_text)(tree, output, figure) + "\n")
     return _exit_code(simulation.attrs["stop_reason"], output)
+
+
+def _write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> str | None:
+    """Write dataset and figure; return what went wrong, in one sentence."""
+    from dynamics.storage import StorageError, save
+    from sgd_check import plot_comparison
+
+    try:
+        save(tree, output, overwrite=overwrite)
+    except StorageError as error:
+        return str(error)
+    if figure is not None:
+        drawn = plot_comparison(tree)
+        try:
+            drawn.savefig(figure, dpi=150)
+        except OSError as error:
+            return f"Figure {str(figure)!r} could not be written: {error}; the dataset is in {output}."
+    return None
 
 
 def _exit_code(stop_reason: str, output: Path) -> int:

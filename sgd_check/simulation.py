@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem import Problem
 from dynamics.teacher import checked_integer
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.plan import make_plan
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem
     from dynamics.schedule import SaveAt
     from sgd_check.engines import Engine
     from sgd_check.plan import LearningRate, Plan
@@ -34,7 +34,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
-class Course:
+class Outcome:
     """How far a run got and why it ended there."""
 
     end_step: int
@@ -94,8 +94,9 @@ def simulate(
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
         `squared_norm` (seed, time, neuron), `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
         NaN if never), `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were
-        not reached, and those of a run that blew up, are NaN. `attrs["stop_reason"]` is "reached_end", "interrupted",
-        "max_runtime" or "blown_up" (every run did).
+        not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
+        function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
+        "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
 
     Raises
     ------
@@ -117,6 +118,7 @@ def simulate(
     A step costs about fourteen torch calls for all seeds together, O(S m d B) operations.
     """
     # === check
+    _check_problem(problem)
     plan = make_plan(learning_rate, steps, save_at)
     options = EngineOptions(
         seeds=_checked_seeds(seeds),
@@ -137,26 +139,27 @@ def simulate(
         )
     recorder = Recorder(problem, plan, len(options.seeds))
     # === run
-    course = _run(chosen, plan, recorder, budget, progress)
+    outcome = _run(chosen, plan, recorder, budget, progress)
     # === return
     attributes = {
         "engine": engine,
         **chosen.attributes,
-        "learning_rate": plan.effective_rate,
+        "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+        "effective_learning_rate": plan.effective_rate,
         "learning_rate_limit": limit,
         "above_limit": limit is not None and plan.peak_rate > limit,
         "steps": plan.steps,
         "batch_size": options.batch_size,
-        "stop_reason": course.stop_reason,
-        "end_step": course.end_step,
-        "end_time": float(plan.times(np.array([course.end_step]))[0]),
-        "wall_seconds": course.wall_seconds,
-        "steps_per_second": course.end_step / max(course.wall_seconds, 1e-9),
+        "stop_reason": outcome.stop_reason,
+        "end_step": outcome.end_step,
+        "end_time": float(plan.times(np.array([outcome.end_step]))[0]),
+        "wall_seconds": outcome.wall_seconds,
+        "steps_per_second": outcome.end_step / max(outcome.wall_seconds, 1e-9),
     }
     return _labelled(problem, plan, recorder, options, attributes)
 
 
-def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress: bool | None) -> Course:
+def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress: bool | None) -> Outcome:
     """Advance from look to look until the end, the budget, an interruption, or until every run blew up."""
     from tqdm import tqdm
 
@@ -182,7 +185,7 @@ def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress
                     break
         except KeyboardInterrupt:
             reason = "interrupted"
-    return Course(step, reason, clock.perf_counter() - started)
+    return Outcome(step, reason, clock.perf_counter() - started)
 
 
 def _labelled(
@@ -191,22 +194,25 @@ def _labelled(
     from dynamics.dataset import make_dataset, prediction_values
 
     predicted = _prediction(problem)
+    times = plan.times(plan.recorded)
     return make_dataset(
         {**recorder.values(), **({} if predicted is None else prediction_values(predicted))},
         problem=problem,
         title="Online SGD on Gaussian samples",
         coords={
-            "time": plan.times(plan.recorded),
+            "time": times,
             "step": plan.recorded,
             "seed": np.array(options.seeds, dtype=np.int64),
             "neuron": np.arange(problem.width),
             "neuron_2": np.arange(problem.width),
         },
         solver={
-            "study": "simulate",
+            "answer": "simulation",
             "engine": attributes["engine"],
             "learning_rate": attributes["learning_rate"],
+            "effective_learning_rate": plan.effective_rate,
             "steps": plan.steps,
+            "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
             "seeds": list(options.seeds),
             "batch_size": options.batch_size,
             "dtype": options.dtype,
@@ -235,6 +241,12 @@ def _limit(problem: Problem, batch_size: int) -> float | None:
         return batch_size * float(prediction.learning_rate_limit(problem))
     except ValueError:
         return None
+
+
+def _check_problem(problem: object) -> None:
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
 
 
 def _checked_seeds(seeds: object) -> tuple[int, ...]:

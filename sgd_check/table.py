@@ -80,7 +80,7 @@ def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
         "false_alarm_rate": comparison.attrs["false_alarm_rate"],
         "usable_runs": int(comparison.attrs["usable_runs"]),
         "blown_up_count": int(comparison.attrs["blown_up_count"]),
-        "learning_rate": float(simulation.attrs["learning_rate"]),
+        "learning_rate": float(simulation.attrs["effective_learning_rate"]),
         "steps": int(simulation.attrs["steps"]),
         "stop_reason": simulation.attrs["stop_reason"],
         "directions": rows(tree),

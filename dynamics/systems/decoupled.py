@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DecoupledSolution", "solve_pairs"]
 
+LARGEST_LOGIT = 36.0
+"""ξ of the largest C below 1 that float64 tells from 1."""
+
 LARGEST_HISTORY = 10_000
 """Number of directions above which histories are not kept."""
 
@@ -120,7 +123,8 @@ def solve_pairs(problem: Problem, prediction: EmergencePrediction, times: ArrayL
         pairs = np.flatnonzero(np.sign(prediction.matched_overlap) == sign)
         if pairs.size == 0:
             continue
-        xi = logit_of_square(prediction.matched_overlap[pairs])
+        # |C| = 1 is at infinity; the largest C below it moves as little.
+        xi = np.minimum(logit_of_square(prediction.matched_overlap[pairs]), LARGEST_LOGIT)
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
         ratio = a[pairs] / prediction.matched_squared_norm[pairs]
         beyond = xi >= table.barrier

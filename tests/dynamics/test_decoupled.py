@@ -286,3 +286,14 @@ def test_low_information_exponent_is_refused():
     problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
     with pytest.raises(ValueError, match="must have information exponent at least 3 to decouple, but it is 2"):
         solve_pairs(pair_problem({2: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0])
+
+
+def test_a_pair_that_starts_aligned_stays_and_only_its_norm_grows():
+    problem = Problem(
+        activation="he4", teacher=Teacher([0.8, 0.6]), width=2, dimension=16, initial_weights=0.1 * np.eye(2, 16)
+    )
+    times = np.array([0.0, 1.0, 5.0])
+    solution = solve_pairs(problem, predict(problem), times)
+    np.testing.assert_allclose(solution.overlap, 1.0, atol=1e-12)
+    logistic = 0.8 / (1 + (0.8 / 0.01 - 1) * np.exp(-4 * 0.8 * times))
+    np.testing.assert_allclose(solution.squared_norm[:, 0], logistic, rtol=1e-9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -163,6 +165,19 @@ def test_the_loop_keeps_what_a_failing_integrator_reached():
     assert [record["y"] for record in result.records] == [1.0, 4.0]
     assert result.end_time == 4.0
     np.testing.assert_array_equal(result.event_times, [2.0, 7.0])
+
+
+def test_a_signal_is_heard_between_chunks(problem):
+    """Ctrl-C arrives while compiled code runs; it ends the run at the next chunk and leaves the old handler in place."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def send(time, _state):
+        if time > 2.0:
+            signal.raise_signal(signal.SIGINT)
+
+    flow = solve(problem, trackers=[trackers.Callback(send)])
+    assert flow.attrs["stop_reason"] == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_progress_writes_to_stderr_only_when_asked(problem, capsys):

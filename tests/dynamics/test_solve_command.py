@@ -217,6 +217,10 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
             ["--model", "decoupled", "--rtol", "1e-3"],
             "Option --rtol must be absent for --model decoupled, but is 1e-3.",
         ),
+        (["--plot", "a.png", "--no-plot"], "Options --plot and --no-plot must not be given together, but are."),
+        (["--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
+        (["--output", "run.png"], "Options --output and --plot must name different files, but both are 'run.png'."),
+        (["--save", "foo"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'foo'."),
         (
             ["--plot", "figure.xyz"],
             "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",

@@ -48,6 +48,20 @@ def test_named_link_is_the_plain_function_and_quadrature_finds_its_coefficients(
     assert link.name == link.text == name
 
 
+@pytest.mark.parametrize("order", [4, 20, 60])
+def test_a_callable_and_the_named_link_have_the_same_zeros(order):
+    """The callable's mean is 2e-17 by quadrature, its odd coefficients likewise, and c_42 on fall below 1e-10."""
+    named = hermite.expand("x^2 exp(-x^2)", order=order)
+    opaque = hermite.expand(lambda z: z**2 * np.exp(-(z**2)) - 3**0.5 / 9, order=order)
+    counted = np.abs(named.coefficients) > opaque.tolerance
+    np.testing.assert_array_equal(opaque.coefficients != 0.0, counted)
+    if order <= 20:
+        np.testing.assert_array_equal(counted, named.coefficients != 0.0)
+    assert opaque.coefficients[0] == named.coefficients[0] == 0.0
+    assert opaque.information_exponent == named.information_exponent == 4
+    assert opaque.parity == named.parity == "even"
+
+
 def test_the_table_of_plain_functions_is_complete():
     assert set(PLAIN) == set(FORMULAS)
 
@@ -255,3 +269,15 @@ def test_importing_the_package_imports_nothing_heavy():
     assert done.stdout.strip() == "False ['HermiteExpansion', 'expand']"
     with pytest.raises(AttributeError, match="module 'hermite' has no attribute 'expnd'"):
         hermite.expnd  # noqa: B018
+
+
+def test_links_without_a_norm_are_refused():
+    with pytest.raises(
+        ValueError, match=r"must be square-integrable under N\(0, 1\), but the integral of '1/z' squared"
+    ):
+        hermite.expand("1/z")
+
+
+def test_callables_in_single_precision_are_refused():
+    with pytest.raises(TypeError, match="returns dtype float32"):
+        hermite.expand(lambda z: np.tanh(z.astype(np.float32)))

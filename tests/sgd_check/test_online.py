@@ -99,6 +99,7 @@ def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
     np.testing.assert_allclose(after[0, 0], w - 1e-3 * e * gradient, rtol=0, atol=1e-12)
 
 
+@pytest.mark.statistical
 def test_labels_are_the_teacher_plus_noise_of_the_stated_size(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=4, activation="he3", label_noise=0.25)
     run = engine(problem, seeds=range(20))

@@ -74,12 +74,57 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
         (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
         (["--engine", "tirch"], "error: Argument `engine` must be one of 'torch', but is 'tirch'. Did you mean 'torch'?"),
         (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
+        (["--plot", "figure"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure'."),
+        (["--false-alarm-rate", "1.5"], "error: argument --false-alarm-rate: must lie between 0 and 1, but is '1.5'"),
         (["--unknown"], "error: unrecognized arguments: --unknown"),
     ],
 )  # fmt: skip
 def test_usage_errors_are_one_sentence_and_exit_two(prediction, capsys, arguments, sentence):
     assert main([str(prediction), *arguments]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == sentence
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".jpg", ".PNG"])
+def test_figures_are_written_in_the_format_of_their_ending(prediction, suffix):
+    figure = prediction.with_name(f"figure{suffix}")
+    assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 0
+    magic = {".pdf": b"%PDF", ".svg": b"<?xml", ".jpg": b"\xff\xd8\xff", ".PNG": b"\x89PNG"}
+    assert figure.read_bytes().startswith(magic[suffix])
+
+
+def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    figure = prediction.with_name("figure.png")
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", full)
+        assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 1
+    output = prediction.with_name("prediction-sgd.nc")
+    assert capsys.readouterr().err == (
+        f"error: Figure {str(figure)!r} could not be written: [Errno 28] No space left on device; "
+        f"the dataset is in {output}.\n"
+    )
+    assert set(load(output).children) == {"prediction", "simulation", "comparison"}
+    with monkeypatch.context() as patch:
+        patch.setattr("xarray.DataTree.to_netcdf", full)
+        assert main([str(prediction), *QUICK, "--quiet", "--overwrite", "--no-plot"]) == 1
+    shown = capsys.readouterr().err
+    assert shown == f"error: File {str(output)!r} could not be written: [Errno 28] No space left on device.\n"
+
+
+@pytest.mark.parametrize("place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.plot_comparison"])
+@pytest.mark.parametrize("kind", [TypeError, ValueError])
+def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):
+    fault = kind("a fault of ours")
+
+    def broken(*_, **__):
+        raise fault
+
+    monkeypatch.setattr(place, broken)
+    with pytest.raises(kind, match="a fault of ours"):
+        main([str(prediction), *QUICK, "--quiet"])
 
 
 def test_a_missing_or_foreign_file_exits_two(tmp_path, capsys, prediction):

@@ -1,5 +1,6 @@
 """The public call: refusals, warnings, runs that blow up, are censored, interrupted or out of time; and comparisons."""
 
+import json
 import sys
 
 import numpy as np
@@ -42,8 +43,37 @@ def test_a_learning_rate_function_of_one_value_is_that_value(simulate):
     np.testing.assert_array_equal(simulate()["loss"], simulate(learning_rate=lambda _: 1e-5)["loss"])
 
 
+@pytest.mark.parametrize("directions", [None, [[1.0, 0.0], [0.6, 0.8]]])
+@pytest.mark.parametrize("activation", ["he3", {0: 0.5, 3: 1.0, 4: 0.2}])
+def test_loss_of_every_run_is_the_double_sum_over_kernels(tools, simulate, activation, directions):
+    problem = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=8, activation=activation, directions=directions)
+    found = simulate(problem, dtype="float64")
+    g, a, T = problem.activation.kernel, problem.teacher.coefficients, problem.teacher.gram()
+    for run in (0, 4):
+        C, G, n = (found[v][run, -1].values for v in ("teacher_overlap", "student_overlap", "squared_norm"))
+        expected = a @ g(T) @ a - 2 * n @ g(C) @ a + n @ g(G) @ n
+        np.testing.assert_allclose(found["loss"][run, -1], expected, rtol=1e-13)
+
+
+def test_learned_time_is_where_the_weight_on_a_direction_crosses_half(tools):
+    """Σ_i n_i g(C_ip)/g(1) crosses a_p/2 between the two steps that the records of every step say."""
+    problem = tools.problem([[0.97, 0.05], [0.1, 0.6]], dimension=8, norm=0.66)
+    found = sgd_check.simulate(
+        problem, learning_rate=1e-4, steps=1000, seeds=3, save_at=SaveAt.linear(0.0, 0.1, 1001), progress=False
+    )
+    share = found["teacher_overlap"].values ** 4
+    mass = np.einsum("sti,stip->stp", found["squared_norm"].values, share)[..., 0]
+    assert (mass[:, 0] < 0.4).all(), "the start must lie below half of a = 0.8"
+    for run in range(3):
+        after = int(np.argmax(mass[run] >= 0.4))
+        assert after > 0, "the run must cross"
+        low, high = found["time"].values[after - 1 : after + 1]
+        assert low <= float(found["learned_time"][run, 0]) <= high
+
+
+@pytest.mark.statistical
 def test_loss_is_the_population_loss_of_the_recorded_state(simulate, small, rng):
-    """Monte Carlo over 4e5 samples of E(f − f*)², z below 5."""
+    """Monte Carlo over 4e5 samples of E(f − f*)²; |z| < 5 is a false-alarm rate of 6e-7, with a fixed seed."""
     found = simulate(dtype="float64").isel(time=-1, seed=0)
     C, G = found["teacher_overlap"].values, found["student_overlap"].values
     covariance = np.block([[np.eye(2), C.T], [C, G]])
@@ -52,6 +82,30 @@ def test_loss_is_the_population_loss_of_the_recorded_state(simulate, small, rng)
     squared = (values[:, 2:] @ found["squared_norm"].values - values[:, :2] @ [0.8, 0.6]) ** 2
     error = squared.std() / np.sqrt(squared.size)
     assert abs(squared.mean() - float(found["loss"])) < 5 * error
+
+
+def test_a_constant_learning_rate_is_stored_as_given(simulate):
+    found = simulate(save_at=SaveAt.at([1e-4, 4e-4]))
+    assert found.attrs["learning_rate"] == found.attrs["effective_learning_rate"] == 1e-5
+    solver = json.loads(found.attrs["parameters"])["solver"]
+    assert (solver["answer"], solver["learning_rate"]) == ("simulation", 1e-5)
+    assert solver["save_at"] == pytest.approx({"count": 2, "first": 1e-4, "last": 4e-4})
+
+
+def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_value(tools, simulate, small, tmp_path):
+    from dynamics.storage import load, save
+
+    rates = 1e-5 / np.arange(1, 41)
+    found = load(save(simulate(learning_rate=lambda step: 1e-5 / (step + 1)), tmp_path / "runs.nc"))
+    solver = json.loads(found.attrs["parameters"])["solver"]
+    assert found.attrs["learning_rate"] == solver["learning_rate"] == "schedule"
+    for stored in (found.attrs, solver):
+        assert stored["effective_learning_rate"] == pytest.approx(np.sum(rates**2) / np.sum(rates), rel=1e-14)
+    flow = tools.flow(small, np.linspace(0.1, 9, 5))
+    constant = simulate(learning_rate=float(found.attrs["effective_learning_rate"]))
+    delays = [sgd_check.compare(flow, runs)["comparison"]["expected_delay"].values for runs in (found, constant)]
+    np.testing.assert_allclose(*delays, rtol=1e-12)
+    assert (delays[0] > 0).any()
 
 
 def test_the_result_gives_back_its_problem(simulate, small):
@@ -162,6 +216,11 @@ def test_refusals_say_what_must_hold_and_what_was_given(simulate, changed, kind,
     assert str(caught.value) == sentence
 
 
+def test_a_run_of_something_else_than_a_problem_is_refused():
+    with pytest.raises(TypeError, match=r"^Argument `problem` must be a Problem, but is int\.$"):
+        sgd_check.simulate(3, learning_rate=1e-5, steps=4, seeds=2)
+
+
 def test_cuda_is_refused_where_there_is_none(simulate, monkeypatch):
     import torch
 
@@ -189,6 +248,10 @@ def test_a_prediction_for_another_problem_is_refused(tools, simulate, change, wh
 
 def test_comparisons_of_the_wrong_things_are_refused(tools, simulate, small):
     runs, flow = simulate(), tools.flow(small, np.array([0.1, 0.2]))
+    with pytest.raises(TypeError, match=r"^Argument `prediction` must be a Dataset, but is int\.$"):
+        sgd_check.compare(3, runs)
+    with pytest.raises(TypeError, match=r"^Argument `simulation` must be a Dataset, but is DataTree\.$"):
+        sgd_check.compare(flow, sgd_check.compare(flow, runs))
     with pytest.raises(ValueError, match="a prediction and a simulation, in this order"):
         sgd_check.compare(runs, flow)
     with pytest.raises(ValueError, match=r"^Argument `prediction` must have a variable `emergence_time`"):
