@@ -178,9 +178,9 @@ SOLVER_OPTIONS = (
         "ATOL",
         models=INTEGRATED,
     ),
-    Option("t-max", positive, None, "last time [three times the last predicted learned time]", "T"),
+    Option("t-max", positive, None, "last time [2.5 times the last predicted learned time]", "T"),
     Option("t-min", positive, None, "first saved time [a tenth of the first predicted emergence]", "T"),
-    Option("save", save_schedule, ("geometric", 200), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
+    Option("save", save_schedule, ("geometric", 150), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
     Option("keep", plain, "full", "what to keep at each time", choices=KEEPS, models=INTEGRATED),
     Option("max-runtime", positive, None, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from dynamics.analysis import default_window, fit_power_law
 from dynamics.prediction import asymptotic_exponents
+from dynamics.schedule import DEFAULT_COUNT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,7 @@ def as_text(summary: dict[str, Any]) -> str:
 def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None) -> str:
     """Return memory and work of a run in one line each, from counted operations, without running it."""
     m, P = problem.width, problem.num_directions
-    count = 200 if save_at is None else len(save_at)
+    count = DEFAULT_COUNT if save_at is None else len(save_at)
     if model == "decoupled":
         bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
         return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"

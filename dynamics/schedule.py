@@ -16,7 +16,7 @@ from dynamics.teacher import checked_integer, read_only
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-DEFAULT_COUNT = 200
+DEFAULT_COUNT = 150
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,6 +120,17 @@ def test_every_option_has_a_flag_and_a_line_of_help():
         assert option.help
 
 
+def test_declared_defaults_are_those_of_the_library():
+    """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
+    from dynamics import answers, options, schedule
+    from dynamics.integrators import METHODS
+
+    declared = {option.name: option.default for option in OPTIONS}
+    assert declared["save"] == ("geometric", schedule.DEFAULT_COUNT)
+    assert ("auto", *METHODS) == options.METHODS
+    assert options.tolerance(str(answers.SMALLEST_RTOL)) == answers.SMALLEST_RTOL
+
+
 def test_version(capsys):
     assert solve.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("feature-emergence ")
