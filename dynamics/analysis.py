@@ -1,4 +1,4 @@
-"""What is read off recorded curves: power-law fits with their windows and errors, and first crossings.
+"""What is read off recorded curves: power-law fits with their windows and errors.
 
 Responsible for statements about curves.  Knows arrays, and the variable names of an answer; must not know how a curve
 was made.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PowerLawFit", "default_window", "first_crossing", "fit_power_law"]
+__all__ = ["PowerLawFit", "default_window", "fit_power_law"]
 
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4
@@ -157,66 +157,6 @@ def default_window(dataset: Answer) -> tuple[float, float] | None:
             usable = np.count_nonzero(inside) >= FEWEST_POINTS and bool((loss[inside] > 0.0).all())
             return (low, high) if usable else None
     return None
-
-
-def first_crossing(time: ArrayLike, values: ArrayLike, threshold: ArrayLike) -> Array:
-    """Return when recorded curves first reach a threshold from below.
-
-    Between two records the curve is taken as linear in log time (linear in time where the earlier time is 0).
-
-    Parameters
-    ----------
-    time : array_like, shape (T,)
-        Increasing times t ≥ 0.
-    values : array_like, shape (..., T, P)
-        Curves along the last axis but one: one of them per direction, with any leading axes such as seeds; shape (T,)
-        is one curve.
-    threshold : array_like
-        Threshold, broadcast against (..., P).
-
-    Returns
-    -------
-    ndarray, shape (..., P)
-        First time with value ≥ threshold; the first recorded time where that holds already, NaN if it never does.
-        Records that are NaN count as below.
-
-    Raises
-    ------
-    ValueError
-        If the times do not increase or the shapes disagree.
-
-    Examples
-    --------
-    >>> first_crossing([1.0, 10.0, 100.0], [[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]], 0.5).round(3).tolist()
-    [31.623, 1.0]
-    """
-    t = np.asarray(time, dtype=np.float64)
-    curves = np.asarray(values, dtype=np.float64)
-    single = curves.ndim == 1
-    curves = curves[:, None] if single else curves
-    if t.ndim != 1 or t.size == 0 or curves.shape[-2] != t.size:
-        msg = f"Argument `values` must have shape (..., {t.size}, num_directions), but has shape {curves.shape}."
-        raise ValueError(msg)
-    if (np.diff(t) <= 0.0).any() or t[0] < 0.0:
-        msg = "Argument `time` must be at least 0 and increasing, but is not."
-        raise ValueError(msg)
-    shape = curves.shape[:-2] + curves.shape[-1:]
-    level = np.broadcast_to(np.asarray(threshold, dtype=np.float64), shape)
-    above = curves >= level[..., None, :]
-    after = np.argmax(above, axis=-2)
-    before = np.maximum(after - 1, 0)
-    high = np.take_along_axis(curves, after[..., None, :], axis=-2)[..., 0, :]
-    low = np.take_along_axis(curves, before[..., None, :], axis=-2)[..., 0, :]
-    # A record that is not a number before the crossing leaves no slope: the crossing is then the record itself.
-    partial = (after > 0) & np.isfinite(low) & np.isfinite(high)
-    share = np.ones(shape)
-    share[partial] = (level[partial] - low[partial]) / (high[partial] - low[partial])
-    left, right = t[before], t[after]
-    found = left + share * (right - left)
-    positive = left > 0.0
-    found[positive] = left[positive] * (right[positive] / left[positive]) ** share[positive]
-    crossing = np.where(above.any(axis=-2), found, np.nan)
-    return crossing[..., 0] if single else crossing
 
 
 def _window_logs(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from dynamics.analysis import default_window, first_crossing, fit_power_law
+from dynamics.analysis import default_window, fit_power_law
 
 
 @pytest.mark.parametrize("x", [np.geomspace(0.1, 1e6, 50), np.linspace(1.0, 900.0, 77), np.arange(1.0, 7.0)])
@@ -126,33 +126,3 @@ def test_no_window_without_enough_points_or_without_times():
     assert default_window(answer(learned_time=np.array([3.0]))) is None
     assert default_window(answer(learned_time=np.full(3, np.nan))) is None
     assert default_window(answer(learned_time=np.array([2.0, 4.0, 8.0, 16.0]), loss=np.zeros(200))) is None
-
-
-def test_first_crossing_is_exact_for_a_curve_linear_in_log_time():
-    time = np.geomspace(1.0, 1e4, 33)
-    assert first_crossing(time, np.log(time), np.log(77.0)) == pytest.approx(77.0, rel=1e-12)
-
-
-def test_first_crossing_takes_the_first_upward_crossing_only():
-    time = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    values = np.array([0.0, 1.0, 0.0, 1.0, 1.0])
-    assert first_crossing(time, values, 0.5) == pytest.approx(2.0**0.5)
-
-
-def test_first_crossing_handles_seeds_thresholds_and_curves_that_never_cross():
-    time = np.array([0.0, 1.0, 2.0])
-    values = np.zeros((2, 3, 2))
-    values[0, :, 0] = [0.0, 1.0, 1.0]
-    values[1, :, 1] = [0.6, 0.0, 0.0]
-    values[1, :, 0] = [0.0, np.nan, 2.0]
-    found = first_crossing(time, values, np.array([0.25, 0.5]))
-    np.testing.assert_allclose(found, [[0.25, np.nan], [2.0, 0.0]])
-
-
-@pytest.mark.parametrize(
-    ("time", "values", "sentence"),
-    [([1.0, 2.0], np.zeros((3, 1)), "must have shape"), ([2.0, 1.0], np.zeros((2, 1)), "increasing")],
-)
-def test_first_crossing_refuses_bad_records(time, values, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        first_crossing(time, values, 0.5)
