@@ -177,7 +177,8 @@ def solve_overlaps(
     keep : {"full", "summary"}
         "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
     method : str
-        "auto", "explicit" (order 8), "stiff" (matrix-free BDF), or "scipy:<name>" as a referee.
+        "auto", "explicit" (order 8), "stiff" (matrix-free BDF), "sundials" (the same by CVODE, an extra), or
+        "scipy:<name>" as a referee.
     rtol, atol : float
         Tolerances per step on C, G and ln n; `atol` of C and G is in units of 1/√d, the size of a random overlap.
     trackers : sequence of Tracker

@@ -17,6 +17,7 @@ METHODS = (
     "auto",
     "explicit",
     "stiff",
+    "sundials",
     "scipy:RK45",
     "scipy:RK23",
     "scipy:DOP853",

@@ -27,21 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
 
 SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
-METHODS = ("explicit", "stiff", *(f"scipy:{name}" for name in SCIPY_METHODS))
+METHODS = ("explicit", "stiff", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
 
 _FILES = {
     "explicit": ("system_calls.py", "shared_kernels.py", "dop853_tableau.py", "explicit_kernels.py"),
     "stiff": ("system_calls.py", "shared_kernels.py", "krylov_kernels.py", "nordsieck_kernels.py", "stiff_kernels.py"),
+    "sundials": ("system_calls.py", "sundials_kernels.py"),
     "scipy": ("system_calls.py",),
 }
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
-# In the order of `system_calls`; explicit methods and referees need the first three only.
+# In the order of `system_calls`; a method family needs the first few only.
 _SIGNATURES = {
     "rhs": _EVALUATION,
     "event_values": _EVALUATION,
     "normalise": "void(f8[::1], f8[::1], i8[::1])",
     "jacobian_diagonal": _EVALUATION,
+    "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
+_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "stiff": 4, "sundials": 5}
 _LAYOUTS = {
     "explicit": Layout(
         rows=28,
@@ -93,6 +96,8 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
         If it is not a string.
     ValueError
         If it is unknown.
+    ImportError
+        If it needs a package that is not installed.
 
     Examples
     --------
@@ -108,6 +113,10 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         msg = f"Argument `method` must be one of {names}, but is {method!r}.{hint}"
         raise ValueError(msg)
+    if method == "sundials":
+        from dynamics.integrators.sundials import check_installed
+
+        check_installed()
     return method
 
 
@@ -156,7 +165,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
         One of `METHODS`.
     system_pieces : sequence of Piece
         Source of the system, which defines the functions declared in `dynamics.systems.interface`; the diagonal
-        of the Jacobian is needed by ``"stiff"`` only.
+        of the Jacobian is needed by ``"stiff"`` and ``"sundials"`` only, products with it are used by ``"sundials"``.
 
     Returns
     -------
@@ -165,12 +174,14 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
 
     Raises
     ------
-    TypeError, ValueError
-        If the method is unknown, or the pieces lack a function it needs.
+    TypeError, ValueError, ImportError
+        If the method is unknown or not installed, or the pieces lack a function it needs.
     """
     family = check_method(method).split(":")[0]
     folder = Path(__file__).parent
-    needed = list(_SIGNATURES)[: 4 if family == "stiff" else 3]
+    needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
+    if not any("def jacobian_product(" in piece.text for piece in system_pieces):
+        needed = needed[: _NUM_FUNCTIONS["stiff"]]
     kernels = [read_piece(folder / name) for name in _FILES[family]]
     with compiling_beside(kernels):
         system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
@@ -199,7 +210,7 @@ def make_stepper(
     ----------
     method : str
         ``"explicit"``: order 8, best without stiffness; ``"stiff"``: matrix-free backward differentiation of
-        order 1 to 5; ``"scipy:<name>"``: a referee.
+        order 1 to 5; ``"sundials"``: the same by CVODE, an extra; ``"scipy:<name>"``: a referee.
     system : CompiledMethod or sequence of Piece
         Result of `load_method` for this method, or the pieces of the system, which are then compiled.
     y0 : array_like of shape (n,)
@@ -228,8 +239,8 @@ def make_stepper(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong kind or value.
+    TypeError, ValueError, ImportError
+        If an argument is of the wrong kind or value, or the method is not installed.
     """
     check_method(method)
     tolerances = Tolerances(
@@ -258,6 +269,12 @@ def make_stepper(
             tolerances=tolerances,
             num_events=num_events,
             t0=t0,
+        )
+    if method == "sundials":
+        from dynamics.integrators.sundials import SundialsStepper
+
+        return SundialsStepper(
+            compiled.kernels.namespace, state, bound, tolerances=tolerances, num_events=num_events, t0=t0
         )
     stepper = ExplicitStepper if method == "explicit" else CompiledStepper
     return stepper(

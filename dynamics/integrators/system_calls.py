@@ -18,7 +18,7 @@ FloatMatrix = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 System = tuple[IntVector, FloatVector, IntVector, FloatVector]
 
-RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL = 0, 1, 2, 3
+RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = 0, 1, 2, 3, 4
 
 
 @kernel
@@ -43,6 +43,12 @@ def normalise(y: FloatVector, system: System) -> None:
 def jacobian_diagonal(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`."""
     invoke(system[0][JACOBIAN_DIAGONAL], (t, y, out, system[1], system[2], system[3]))
+
+
+@kernel
+def jacobian_product(t: float, y: FloatVector, v: FloatVector, out: FloatVector, system: System) -> None:
+    """Write the product of the Jacobian with `v` into `out`."""
+    invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))
 
 
 @entry("void(i8, f8, f8[::1], f8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")

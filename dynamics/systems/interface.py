@@ -1,8 +1,9 @@
 """The contract between a system of equations and an integrator.
 
-A system's kernel pieces define the four functions below; integrators reach them by their machine addresses. They are
-declared here for readers and type checkers; nothing imports this module at run time. Shapes: state `y` and `out` (N,),
-`parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that keeps nothing between calls.
+A system's kernel pieces define the functions below, the last one if it can; integrators reach them by their machine
+addresses. They are declared here for readers and type checkers; nothing imports this module at run time. Shapes: state
+`y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that
+keeps nothing between calls.
 """
 
 from __future__ import annotations
@@ -58,4 +59,11 @@ def event_values(t: float, y: Floats, out: Floats, parameters: Floats, sizes: In
 
 def normalise(y: Floats, parameters: Floats, sizes: Integers) -> None:
     """Put an accepted state back on its constraints, in place."""
+    raise NotImplementedError
+
+
+def jacobian_product(
+    t: float, y: Floats, v: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats
+) -> None:
+    """Write ∂rhs/∂y · v into `out`; only "sundials" asks for it, and takes differences of `rhs` where it is missing."""
     raise NotImplementedError

@@ -54,7 +54,7 @@ class OverlapSystem:
         self.parameters: NDArray[np.float64] = np.concatenate([teacher.coefficients, gram])
         sign_matters = problem.information_exponent % 2
         self.sizes: NDArray[np.int64] = np.array([m, P, teacher.is_orthonormal, sign_matters], dtype=np.int64)
-        self.work_size = 2 * m * P + 3 * m * m + 2 * m
+        self.work_size = 4 * m * P + 6 * m * m + 3 * m
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self._teacher_term = teacher_term(problem)

@@ -2,7 +2,8 @@
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal], sizes = [m, P,
 orthonormal, sign_matters]. The equations are those of `dynamics.systems.overlaps`. One right-hand side costs
-4 m² P + 2 m³ operations in BLAS products (2 m P² more for a general teacher Gram matrix) and one pass over C and G.
+4 m² P + 2 m³ operations in BLAS products (2 m P² more for a general teacher Gram matrix) and one pass over C and G; a
+product with its Jacobian costs twice the m² P and m³ operations.
 """
 
 from typing import TYPE_CHECKING
@@ -115,6 +116,101 @@ def jacobian_diagonal(
             dG[i, j] = rate
             dG[j, i] = rate
         dl[i] = -4.0 * n[i] * g0(1.0)
+
+
+@kernel
+def pair_forces_along(
+    C: FloatMatrix,
+    G: FloatMatrix,
+    dC: FloatMatrix,
+    dG: FloatMatrix,
+    y: FloatVector,
+    v: FloatVector,
+    a: FloatVector,
+    A: FloatMatrix,
+    dA: FloatMatrix,
+    B: FloatMatrix,
+    dB: FloatMatrix,
+    n: FloatVector,
+    r: FloatVector,
+    dr: FloatVector,
+    dforce: FloatVector,
+) -> None:
+    """Write A, B, n, r of `pair_forces` and the derivatives of A, B, r, force along v = [dC | dG | d ln n]."""
+    m, P = C.shape
+    first = y.size - m
+    for i in range(m):
+        n[i] = np.exp(y[first + i])
+    for i in range(m):
+        total = radial = turn = 0.0
+        for p in range(P):
+            slope, bend = a[p] * g1(C[i, p]), a[p] * g2(C[i, p]) * dC[i, p]
+            A[i, p] = slope
+            dA[i, p] = bend
+            total += slope * dC[i, p]
+            radial += slope * C[i, p]
+            turn += bend * C[i, p] + slope * dC[i, p]
+        for j in range(m):
+            slope = n[j] * g1(G[i, j])
+            bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + j]
+            B[i, j] = slope
+            dB[i, j] = bend
+            total -= slope * dG[i, j] + n[j] * g0(G[i, j]) * v[first + j]
+            radial -= slope * G[i, j]
+            turn -= bend * G[i, j] + slope * dG[i, j]
+        dforce[i] = total
+        r[i] = radial
+        dr[i] = turn
+
+
+@kernel
+def jacobian_product(
+    t: float,
+    y: FloatVector,
+    v: FloatVector,
+    out: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Write the derivative of `rhs` along v = [dC | dG | d ln n] with dG symmetric.
+
+    dC' = dA T − dB C − B dC − dr C − r dC and dG' = dX + dXᵀ − (dr_i + dr_j) G − (r_i + r_j) dG, where
+    dX = dA Cᵀ + A dCᵀ − dB G − B dG.
+    """
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G, dC, dG = block(y, 0, m, P), block(y, mP, m, m), block(v, 0, m, P), block(v, mP, m, m)
+    oC, oG, ol = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
+    A, dA, BdC, dBC = block(work, 0, m, P), block(work, mP, m, P), block(work, 2 * mP, m, P), block(work, 3 * mP, m, P)
+    o = 4 * mP
+    B, dB, dAC = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
+    AdC, dBG, BdG = block(work, o + 3 * mm, m, m), block(work, o + 4 * mm, m, m), block(work, o + 5 * mm, m, m)
+    o += 6 * mm
+    n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
+    pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
+    np.dot(dA, C.T, dAC)
+    np.dot(A, dC.T, AdC)
+    np.dot(dB, G, dBG)
+    np.dot(B, dG, BdG)
+    np.dot(dB, C, dBC)
+    np.dot(B, dC, BdC)
+    dAT = dA
+    if sizes[2] == 0:
+        dAT = oC
+        np.dot(dA, block(parameters, P, P, P), oC)
+    for i in range(m):
+        ol[i] *= 4.0
+        for p in range(P):
+            oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
+        for j in range(m):
+            dAC[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
+    for i in range(m):
+        oG[i, i] = 0.0
+        for j in range(i):
+            rate = dAC[i, j] + dAC[j, i] - (dr[i] + dr[j]) * G[i, j] - (r[i] + r[j]) * dG[i, j]
+            oG[i, j] = rate
+            oG[j, i] = rate
 
 
 @kernel
