@@ -1,0 +1,181 @@
+r"""Gaussian moments of products of four Hermite series, as a finite sum over diagrams.
+
+Responsible for the list of diagrams of E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] in which z_i and z_j are kept and z_a, z_b are
+summed over many vectors. Knows numpy and the normalised polynomials' coefficients; knows nothing of teachers, students
+or steps.
+
+For correlated z with unit variances and covariances Q, and f̂_k = E f^(k)(z) = sqrt(k!) c_k, Wick's theorem for
+He_k(z_1) He_l(z_2) … counts the ways to join all legs of all polynomials between different ones:
+
+    E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] = Σ  f̂_(e+r+s) ĝ_(e+r'+s') φ̂_(r+r'+t) ψ̂_(s+s'+t)
+                                        Q_ab^e Q_ai^r Q_aj^s Q_bi^r' Q_bj^s' Q_ij^t / (e! r! s! r'! s'! t!),
+
+a sum over six numbers of edges e, r, s, r', s', t ≥ 0, finite for polynomials; a series f of He_k has the coefficients
+f̂_k / k!, which is where the factorials of the degrees go. It is exact, also for coinciding vectors (Q = ±1). The sum
+over t depends on r + r', s + s' and Q_ij alone (`contracted_pair`), the rest is a `DiagramTable`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+__all__ = ["DiagramTable", "contracted_pair", "count_diagrams", "diagrams", "mean_derivatives"]
+
+
+def mean_derivatives(coefficients: ArrayLike) -> Array:
+    """Return f̂_k = E f^(k)(z) = sqrt(k!) c_k of a series, z ~ N(0, 1).
+
+    Parameters
+    ----------
+    coefficients : array-like, shape (N + 1,)
+        Coefficients c_k in the orthonormal basis, dimensionless.
+
+    Returns
+    -------
+    ndarray, shape (N + 1,)
+
+    Examples
+    --------
+    >>> mean_derivatives([0.0, 0.0, 0.0, 1.0]).round(4).tolist()
+    [0.0, 0.0, 0.0, 2.4495]
+    """
+    c = np.asarray(coefficients, dtype=np.float64)
+    return c * np.sqrt([float(math.factorial(k)) for k in range(c.size)])
+
+
+def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
+    r"""Return the coefficients in s^t of E[φ^(R)(z_i) ψ^(S)(z_j)] = Σ_t φ̂_(R+t) ψ̂_(S+t) s^t / t!, s = Q_ij.
+
+    Parameters
+    ----------
+    phi, psi : array-like
+        Mean derivatives of the two series.
+    size : int
+        Number of R, of S and of powers t; at least the lengths of both series for nothing to be lost.
+
+    Returns
+    -------
+    ndarray, shape (size, size, size)
+        Entry [R, S, t].
+
+    Examples
+    --------
+    >>> contracted_pair([0.0, 0.0, 2.0], [0.0, 0.0, 2.0], 3)[0, 0].tolist()
+    [0.0, 0.0, 2.0]
+    """
+    first, second = np.zeros(2 * size), np.zeros(2 * size)
+    given = np.asarray(phi, dtype=np.float64)[: 2 * size]
+    first[: given.size] = given
+    given = np.asarray(psi, dtype=np.float64)[: 2 * size]
+    second[: given.size] = given
+    index = np.arange(size)
+    shifted = index[:, None] + index
+    inverse = 1.0 / np.array([float(math.factorial(t)) for t in range(size)])
+    product: Array = first[shifted][:, None, :] * second[shifted][None, :, :] * inverse
+    return product
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiagramTable:
+    """Hold diagrams, one per row, without the factor that depends on Q_ij.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (D, 5)
+        Numbers of edges e (a–b), r (a–i), s (a–j), r' (b–i), s' (b–j).
+    weights : ndarray, shape (D, 2)
+        Weight in Σ_ab E[f f φ ψ] and in Σ_ab E[f g φ ψ].
+    """
+
+    edges: Integers
+    weights: Array
+
+
+def count_diagrams(f: ArrayLike, g: ArrayLike) -> int:
+    """Return an upper bound of the number of rows that `diagrams` goes through, without making them."""
+    first, second = _support(f), _support(g)
+    return int(
+        sum(
+            sum(k - e + 1 for k in first if k >= e) * sum(k - e + 1 for k in sorted({*first, *second}) if k >= e)
+            for e in range(max(first, default=-1) + 1)
+        )
+    )
+
+
+def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramTable:
+    r"""List the diagrams of Σ_ab w_a w_b E[f(z_a) f(z_b) φ ψ] and of Σ_ab w_a w_b E[f(z_a) g(z_b) φ ψ].
+
+    Exchanging a and b leaves such a sum as it is, so of two diagrams that differ by it one is kept, with the weights
+    added. The first half-diagram (e, r, s) of each row has f̂_(e+r+s) ≠ 0, and r s = 0 wherever there is a choice: then
+    Σ_a w_a Q_ab^e Q_ai^r Q_aj^s belongs to one of i, j instead of to the pair, which is cheaper.
+
+    Parameters
+    ----------
+    f, g : array-like
+        Mean derivatives of the two series.
+    allowed : ndarray of bool, shape (size, size)
+        Whether the factor of φ and ψ can differ from 0 at [r + r', s + s']; beyond it, it is 0.
+
+    Returns
+    -------
+    DiagramTable
+
+    Examples
+    --------
+    >>> table = diagrams([0.0, 1.0], [0.0, 0.0], np.array([[True]]))
+    >>> table.edges.tolist(), table.weights.tolist()
+    ([[1, 0, 0, 0, 0]], [[1.0, 0.0]])
+    """
+    first, second = np.asarray(f, dtype=np.float64), np.asarray(g, dtype=np.float64)
+    size = max(first.size, second.size)
+    hat = np.zeros((2, size))
+    hat[0, : first.size], hat[1, : second.size] = first, second
+    top = max(_support(f), default=-1)
+    edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
+    for e in range(top + 1):
+        half = _half_diagrams(hat, e)
+        r, s = half.T
+        scale = 1.0 / (_factorials(r) * _factorials(s))
+        values, others = hat[:, e + r + s] * scale
+        left, right = np.nonzero(np.repeat((values != 0.0)[:, None], r.size, axis=1))
+        R, S = r[left] + r[right], s[left] + s[right]
+        inside = np.maximum(R, S) < allowed.shape[0]
+        inside[inside] = allowed[R[inside], S[inside]]
+        # Half-diagrams are sorted with the cheap ones first; of two that f gives both, the later one is on the right.
+        inside &= (values[right] == 0.0) | (left <= right)
+        left, right = left[inside], right[inside]
+        twice = np.where((values[right] != 0.0) & (left != right), 2.0, 1.0)
+        same = twice * values[left] * values[right]
+        mixed = values[left] * others[right] + np.where(twice == 2.0, others[left] * values[right], 0.0)
+        part = np.stack([same, mixed], axis=1) / math.factorial(e)
+        kept = part.any(axis=1)
+        count = np.full(left.size, e)
+        edges.append(np.stack([count, r[left], s[left], r[right], s[right]], axis=1)[kept])
+        weights.append(part[kept])
+    return DiagramTable(np.concatenate(edges), np.concatenate(weights))
+
+
+def _half_diagrams(hat: Array, e: int) -> Integers:
+    """Return the (r, s) for which f̂ or ĝ is not 0 at e + r + s, those with r s = 0 first."""
+    degrees = [k - e for k in np.flatnonzero(hat.any(axis=0)) if k >= e]
+    pairs = [(r, int(q) - r) for q in degrees for r in range(int(q) + 1)]
+    pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _support(means: ArrayLike) -> list[int]:
+    return [int(k) for k in np.flatnonzero(np.asarray(means, dtype=np.float64))]
+
+
+def _factorials(numbers: Integers) -> Array:
+    return np.array([float(math.factorial(int(n))) for n in numbers])

@@ -1,0 +1,400 @@
+"""One step of SGD: exact moments against quadrature over x, rational arithmetic, autograd, and known limits."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import sympy
+import torch
+from weight_space import population_loss
+
+from dynamics.one_step import moments_of_overlaps, one_step_moments
+from dynamics.problem import Problem, Teacher
+from dynamics.search_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.step_size import learning_rate_limit
+from dynamics.systems.step_moments import StepMoments
+from hermite import polynomials
+
+MIXED = {0: 0.3, 2: 0.4, 3: 0.5, 4: -0.2, 5: 0.1}
+LINKS = [{3: 1.0}, {4: 1.0}, {4: 0.8, 6: 0.6}, MIXED, {1: 1.0}, {2: 1.0}]
+
+
+def some_problem(link, m, P, span, d, *, noise=0.0, seed=0):
+    """A teacher of general Gram matrix and weights of different lengths, in d dimensions."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((P, span))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    teacher = Teacher(rng.uniform(0.5, 1.5, P), directions=rows)
+    weights = rng.standard_normal((m, d)) * rng.uniform(0.3, 1.0, (m, 1))
+    return Problem(
+        activation=link, teacher=teacher, width=m, dimension=d, initial_weights=weights, label_noise=noise
+    ), weights
+
+
+def theta_of(problem):
+    theta = np.zeros((problem.num_directions, problem.dimension))
+    theta[:, : problem.teacher.span] = problem.teacher.directions
+    return theta
+
+
+@cache
+def gaussian_grid(points, dimension):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(points)
+    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * dimension, indexing="ij")], axis=1)
+    product = np.ones(1)
+    for _ in range(dimension):
+        product = np.multiply.outer(product, weights / math.sqrt(2 * math.pi)).ravel()
+    return x, product
+
+
+def gradients(problem, weights, x):
+    """Error ē and gradients ∇_i at each point, written in R^d."""
+    c = problem.activation.coefficients
+    rho = np.linalg.norm(weights, axis=1)
+    unit = weights / rho[:, None]
+    z = x @ unit.T
+    value, slope = polynomials.series_value(c, z), polynomials.series_derivative(c, z)
+    error = value @ rho**2 - polynomials.series_value(c, x @ theta_of(problem).T) @ problem.teacher.coefficients
+    along = (2 * value - z * slope)[:, :, None] * unit + slope[:, :, None] * x[:, None, :]
+    return error, rho[:, None] * along
+
+
+def by_quadrature(problem, weights):
+    """Exact for polynomials: Gauss-Hermite in every direction of R^d, with points for degree 4 K + 2."""
+    x, measure = gaussian_grid(2 * problem.activation.order + 2, problem.dimension)
+    error, gradient = gradients(problem, weights, x)
+    drift = np.einsum("x,x,xik->ik", measure, error, gradient)
+    flat = gradient * np.sqrt(measure * (error**2 + problem.label_noise**2))[:, None, None]
+    second = np.tensordot(flat, flat, ([0, 2], [0, 2]))
+    first = drift @ weights.T
+    return -drift @ theta_of(problem).T, -(first + first.T), second, drift @ drift.T
+
+
+def assert_same(found, wanted, tolerance):
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+SHAPES = [(1, 1, 1, 1), (1, 1, 1, 2), (2, 2, 2, 2), (3, 2, 1, 2)]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize(("m", "P", "span", "d"), SHAPES)
+def test_moments_equal_quadrature_over_x(link, m, P, span, d):
+    problem, weights = some_problem(link, m, P, span, d, noise=0.7)
+    teacher_first, student_first, second, _ = by_quadrature(problem, weights)
+    moments = one_step_moments(problem, weights)
+    # Measured: at most 4e-15.
+    assert_same(moments.teacher_first, teacher_first, 5e-14)
+    assert_same(moments.student_first, student_first, 5e-14)
+    assert_same(moments.student_second, second, 5e-14)
+
+
+@pytest.mark.parametrize("link", [{4: 1.0}, {2: 0.7, 3: 0.5}], ids=str)
+def test_many_neurons_and_directions_equal_quadrature_over_x(link):
+    problem, weights = some_problem(link, 6, 5, 3, 3, noise=0.2)
+    *first, second, _ = by_quadrature(problem, weights)
+    moments = one_step_moments(problem, weights)
+    for found, wanted in zip((moments.teacher_first, moments.student_first), first, strict=True):
+        assert_same(found, wanted, 5e-14)
+    assert_same(moments.student_second, second, 5e-14)
+
+
+@pytest.mark.kernels
+def test_the_second_order_is_affine_in_the_dimension():
+    small, weights = some_problem({3: 0.8, 4: 0.6}, 2, 2, 2, 2, noise=0.4)
+    moments = one_step_moments(small, weights)
+    for d in (3, 4):
+        theta = small.teacher
+        wide = Problem(activation=small.activation, teacher=theta, width=2, dimension=d, label_noise=0.4)
+        padded = np.hstack([weights, np.zeros((2, d - 2))])
+        grown = moments.student_second + (d - 2) * moments.student_second_per_dimension
+        assert_same(grown, by_quadrature(wide, padded)[2], 5e-14)
+        # Missing columns are zero, and overlap space takes the dimension as a number.
+        np.testing.assert_array_equal(
+            one_step_moments(wide, weights).student_second, one_step_moments(wide, padded).student_second
+        )
+        R, S = weights @ theta.directions.T, weights @ weights.T
+        found = moments_of_overlaps(small, R, S, dimension=d).student_second
+        assert_same(found, one_step_moments(wide, weights).student_second, 1e-15)
+
+
+def test_a_minibatch_equals_quadrature_over_two_samples():
+    problem, weights = some_problem({2: 0.7, 3: 0.5}, 2, 1, 1, 1)
+    x, measure = gaussian_grid(8, 1)
+    error, gradient = gradients(problem, weights, x)
+    steps = error[:, None, None] * gradient
+    mean = 0.5 * (steps[:, None] + steps[None])
+    wanted = np.einsum("x,y,xyik,xyjk->ij", measure, measure, mean, mean)
+    assert_same(one_step_moments(problem, weights, batch_size=2).student_second, wanted, 1e-13)
+
+
+def test_label_noise_is_averaged_over_the_batch_and_drift_is_not():
+    problem, weights = some_problem(MIXED, 3, 2, 2, 2, noise=0.7)
+    _, _, second, drift = by_quadrature(problem, weights)
+    for B in (1, 4, 10**6):
+        moments = one_step_moments(problem, weights, batch_size=B)
+        assert_same(moments.student_second, drift + (second - drift) / B, 5e-14)
+        R, S = weights @ theta_of(problem).T, weights @ weights.T
+        elsewhere = moments_of_overlaps(problem, R, S, dimension=1002, batch_size=B).student_second
+        assert_same(moments.student_second + 1000 * moments.student_second_per_dimension, elsewhere, 1e-14)
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_moments_equal_rational_arithmetic(k):
+    x = sympy.symbols("x:3")
+    point = sympy.Matrix(x)
+    unit = [sympy.Matrix(row) / 21 for row in ([7, 14, 14], [6, -9, 18])]
+    rho = [sympy.Rational(1, 2), sympy.Rational(4, 5)]
+    a = [sympy.Rational(3, 2), sympy.Rational(2, 3)]
+    z = sympy.Symbol("z")
+    # σ √(k!) is He_k; the two factors of the gradient and the two of the error give k!².
+    He = sympy.Poly(sympy.simplify(2 ** sympy.Rational(-k, 2) * sympy.hermite(k, z / sympy.sqrt(2))), z).as_expr()
+
+    def at(expression, value):
+        return expression.subs(z, value)
+
+    error = -sum(a[p] * at(He, x[p]) for p in range(2))
+    error += sum(r**2 * at(He, u.dot(point)) for r, u in zip(rho, unit, strict=True))
+    gradient = [
+        r * (at(2 * He - z * He.diff(z), u.dot(point)) * u + at(He.diff(z), u.dot(point)) * point)
+        for r, u in zip(rho, unit, strict=True)
+    ]
+    square = sympy.Poly(error, *x) ** 2
+
+    def mean(polynomial):
+        total = sympy.Integer(0)
+        for powers, weight in polynomial.terms():
+            if all(n % 2 == 0 for n in powers):
+                total += weight * math.prod(int(sympy.factorial2(n - 1)) for n in powers)
+        return total
+
+    wanted = np.zeros((2, 2))
+    for i in range(2):
+        for j in range(2):
+            inner = sum((sympy.Poly(gradient[i][n], *x) * sympy.Poly(gradient[j][n], *x) for n in range(3)), start=0)
+            wanted[i, j] = float(mean(square * inner) / sympy.factorial(k) ** 2)
+    teacher = Teacher([1.5, 2 / 3])
+    weights = np.array([[float(r * x) for x in u] for r, u in zip(rho, unit, strict=True)])
+    problem = Problem(activation={k: 1.0}, teacher=teacher, width=2, dimension=3)
+    # Measured: 2e-16.
+    np.testing.assert_allclose(one_step_moments(problem, weights).student_second, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("link", [{4: 1.0}, MIXED], ids=str)
+def test_the_first_order_is_the_gradient_of_the_population_loss(link):
+    problem, weights = some_problem(link, 5, 3, 4, 9)
+    w = torch.tensor(weights, requires_grad=True)
+    (gradient,) = torch.autograd.grad(0.5 * population_loss(w, problem), w)
+    drift = gradient.numpy()
+    moments = one_step_moments(problem, batch_size=3)
+    first = drift @ weights.T
+    assert_same(moments.teacher_first, -drift @ theta_of(problem).T, 1e-13)
+    assert_same(moments.student_first, -(first + first.T), 1e-13)
+    infinite_batch = one_step_moments(problem, batch_size=10**18)
+    assert_same(infinite_batch.student_second, drift @ drift.T, 1e-13)
+
+
+@pytest.mark.statistical
+def test_sampled_autograd_steps_have_these_moments():
+    """A mild link, because tails are heavy: 12 means over 200,000 samples within 5 standard errors.
+
+    False-alarm rate below 1e-5; the seed is fixed. Measured: 2.1 standard errors at most.
+    """
+    problem, weights = some_problem({1: 0.6, 2: 0.4}, 2, 2, 2, 3, noise=0.5)
+    generator = torch.Generator().manual_seed(11)
+    x = torch.randn(200_000, 3, generator=generator, dtype=torch.float64)
+    noise = 0.5 * torch.randn(200_000, generator=generator, dtype=torch.float64)
+    theta, a = torch.tensor(theta_of(problem)), torch.tensor(problem.teacher.coefficients)
+
+    def link(z):
+        return 0.6 * z + 0.4 * (z**2 - 1) / math.sqrt(2)
+
+    # One copy of the weights per sample makes the gradient of the sum the gradient of each.
+    w = torch.tensor(weights).repeat(x.shape[0], 1, 1).requires_grad_()
+    rho = w.norm(dim=2)
+    z = torch.einsum("xik,xk->xi", w, x) / rho
+    residual = (rho**2 * link(z)).sum(1) - link(x @ theta.T) @ a - noise
+    (step,) = torch.autograd.grad(0.5 * (residual**2).sum(), w)
+    moments = one_step_moments(problem, weights)
+    samples = {
+        "teacher_first": -torch.einsum("xik,pk->xip", step, theta),
+        "student_second": torch.einsum("xik,xjk->xij", step, step),
+        "student_first": -(step @ torch.tensor(weights).T + torch.tensor(weights) @ step.mT),
+    }
+    for name, sample in samples.items():
+        error = sample.std(0) / math.sqrt(sample.shape[0])
+        score = (sample.mean(0) - torch.tensor(getattr(moments, name))) / error
+        assert score.abs().max() < 5.0, name
+
+
+def converged_rates(problem, dimension):
+    """Jacobians of E[ΔR, ΔS] at w_p = √a_p θ_p: first order, and second order divided by d (its slope for d = None)."""
+    a = problem.teacher.coefficients
+    m = a.size
+    upper = np.triu_indices(m)
+
+    def moments(state):
+        S = np.zeros((m, m))
+        S[upper] = state[m * m :]
+        S = S + S.T - np.diag(np.diag(S))
+        found = moments_of_overlaps(problem, state[: m * m].reshape(m, m), S, dimension=dimension)
+        second = found.student_second_per_dimension if dimension is None else found.student_second / dimension
+        return np.stack(
+            [
+                np.concatenate([found.teacher_first.ravel(), found.student_first[upper]]),
+                np.concatenate([np.zeros(m * m), second[upper]]),
+            ]
+        )
+
+    start = np.concatenate([np.diag(np.sqrt(a)).ravel(), np.diag(a)[upper]])
+    h = 1e-4
+    columns = []
+    for direction in h * np.eye(start.size):
+        forward, backward = (moments(start + s * direction) - moments(start - s * direction) for s in (1, 2))
+        columns.append((8 * forward - backward) / (12 * h))
+    jacobian = np.array(columns)
+    return jacobian[:, 0].T, jacobian[:, 1].T
+
+
+def growth(problem, c, dimension=None):
+    first, second = converged_rates(problem, dimension)
+    return np.linalg.eigvals(first + c * second).real.max()
+
+
+@pytest.mark.parametrize("k", [3, 4, 6])
+def test_the_converged_pair_loses_stability_at_2k_over_the_fourth_moment(k):
+    problem = Problem(activation={k: 1.0}, teacher=Teacher([1.0]), width=1, dimension=10)
+    limit = 2 * k / fourth_moment_of_derivative(problem.activation)
+    assert limit == pytest.approx({3: 0.0444, 4: 0.0054, 6: 7.2e-5}[k], rel=0.01)
+    # Measured: the eigenvalue changes sign within 1e-12 of the limit.
+    assert growth(problem, limit * (1 - 1e-9)) < 0 < growth(problem, limit * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("k", [3, 4, 6])
+@pytest.mark.parametrize("d", [2, 64])
+def test_the_limit_of_the_converged_pair_at_finite_dimension(k, d):
+    r"""w = √a θ + δ, δ·θ = 0, has e = √a σ' x·δ and |∇|² = a (4σ² + σ'² |x_⊥|²) to lowest order in δ.
+
+    So |δ|² grows at −2 a g'(1) + η a² [(d + 1) E σ'⁴ + 4 E σ²σ'²], since E[(x·δ)² |x_⊥|²] = (d + 1) |δ|².
+    """
+    a = 0.7
+    problem = Problem(activation={k: 1.0}, teacher=Teacher([a]), width=1, dimension=d)
+    z, weights = np.polynomial.hermite_e.hermegauss(2 * k + 2)
+    c = problem.activation.coefficients
+    value, slope = polynomials.series_value(c, z), polynomials.series_derivative(c, z)
+    mean = weights / math.sqrt(2 * math.pi)
+    limit = 2 * k / (a * ((d + 1) * mean @ slope**4 + 4 * mean @ (value * slope) ** 2))
+    assert growth(problem, limit * d * (1 - 1e-9), d) < 0 < growth(problem, limit * d * (1 + 1e-9), d)
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_several_converged_neurons_lose_stability_at_the_learning_rate_limit(k):
+    problem = Problem(activation={k: 1.0}, teacher=Teacher([1.0, 0.7, 0.4]), width=3, dimension=1000)
+    limit = learning_rate_limit(problem) * 1000
+    assert growth(problem, limit * (1 - 1e-9)) < 0 < growth(problem, limit * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("link", [{3: 1.0}, {4: 1.0}, {4: 0.8, 6: 0.6}], ids=str)
+def test_a_negligible_student_has_the_noise_of_the_search(link):
+    C, n, tau = 0.4, 1e-13, 0.3
+    problem = Problem(activation=link, teacher=Teacher([0.9]), width=1, dimension=50, label_noise=tau)
+    moments = moments_of_overlaps(problem, [[C * math.sqrt(n)]], [[n]])
+    variance, _, _ = SearchNoise.of(problem)(np.array([C]), np.array([0.9]))
+    assert moments.student_second_per_dimension[0, 0] / n == pytest.approx(float(variance[0]), rel=1e-11)
+
+
+def test_the_start_is_taken_in_reduced_form_at_any_dimension():
+    problem = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=10**12, seed=5)
+    default, explicit = one_step_moments(problem), one_step_moments(problem, problem.reduced_weights())
+    for name in ("teacher_first", "student_first", "student_second", "student_second_per_dimension"):
+        assert_same(getattr(default, name), getattr(explicit, name), 1e-13)
+    assert_same(default.student_second, 1e12 * default.student_second_per_dimension, 1e-10)
+    assert default.teacher_first.shape == (4, 3)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("link", [{4: 1.0}, MIXED], ids=str)
+def test_the_slope_alone_is_the_slope_of_all(link):
+    problem, weights = some_problem(link, 3, 2, 2, 2)
+    teacher = problem.teacher
+    given = (weights @ teacher.directions.T, weights @ weights.T, np.array(teacher.coefficients), teacher.gram(), 0.4)
+    c = problem.activation.coefficients
+    whole, alone = StepMoments(c, 3, 2)(*given), StepMoments(c, 3, 2, slope_only=True)(*given)
+    assert_same(alone.slope, whole.slope, 1e-14)
+    np.testing.assert_array_equal(alone.student_first, whole.student_first)
+    assert not alone.base.any()
+
+
+def test_a_split_teacher_direction_changes_nothing():
+    rows, a = np.array([[1.0, 0.0], [0.6, 0.8]]), [1.0, 0.5]
+    split = Teacher([1.0, 0.2, 0.3], directions=rows[[0, 1, 1]])
+    weights = np.random.default_rng(3).standard_normal((9, 12))
+    whole, parts = (
+        one_step_moments(Problem(activation="he4", teacher=teacher, width=9, dimension=12), weights)
+        for teacher in (Teacher(a, directions=rows), split)
+    )
+    assert_same(parts.student_second, whole.student_second, 1e-13)
+    assert_same(parts.teacher_first[:, :2], whole.teacher_first, 1e-13)
+
+
+PROBLEM = Problem(activation="he3", teacher=Teacher([1.0, 0.5]), width=2, dimension=5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: one_step_moments("he4"), TypeError, "`problem` must be a Problem"),
+        (
+            lambda: one_step_moments(PROBLEM, np.ones((3, 5))),
+            ValueError,
+            r"shape \(width, D\) = \(2, D\) with 2 ≤ D ≤ 5",
+        ),
+        (lambda: one_step_moments(PROBLEM, np.ones((2, 6))), ValueError, r"has shape \(2, 6\)"),
+        (lambda: one_step_moments(PROBLEM, np.zeros((2, 5))), ValueError, "rows of positive length"),
+        (lambda: one_step_moments(PROBLEM, "weights"), TypeError, "`weights` must be an array"),
+        (lambda: one_step_moments(PROBLEM, batch_size=0), ValueError, "`batch_size` must be at least 1"),
+        (lambda: one_step_moments(PROBLEM, batch_size=1.5), TypeError, "`batch_size` must be an integer"),
+        (
+            lambda: moments_of_overlaps(PROBLEM, np.ones((2, 3)), np.eye(2)),
+            ValueError,
+            r"\(width, num_directions\) = \(2, 2\)",
+        ),
+        (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.diag([1, np.nan])), ValueError, "must be finite"),
+        (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), [[1, 1], [0, 1]]), ValueError, "must be symmetric"),
+        (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.diag([1, -1])), ValueError, "positive diagonal"),
+        (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.eye(2), dimension=0), ValueError, "`dimension` must"),
+    ],
+)
+def test_impossible_questions_are_refused_in_one_sentence(call, error, sentence):
+    with pytest.raises(error, match=sentence):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("link", "order", "sentence"),
+    [
+        ("tanh(z)", 5, "must have a polynomial link"),
+        ({4: 0.8, 6: 0.6}, 5, "must have a polynomial link"),
+        (dict.fromkeys(range(22), 1.0), None, "lower degree or of fewer terms"),
+    ],
+)
+def test_links_without_exact_moments_are_refused(link, order, sentence):
+    problem = Problem(activation=link, teacher=Teacher([1.0]), width=1, dimension=9, order=order)
+    with pytest.raises(ValueError, match=sentence):
+        one_step_moments(problem)
+
+
+def test_the_series_of_another_link_has_moments():
+    problem = Problem(activation="tanh(z)", teacher=Teacher([1.0]), width=1, dimension=2, order=5)
+    series = Problem(activation=problem.activation.truncated(), teacher=Teacher([1.0]), width=1, dimension=2)
+    weights = np.array([[0.3, 0.8]])
+    polynomial = {j: c for j, c in enumerate(series.activation.coefficients.tolist()) if c}
+    same = Problem(
+        activation=polynomial, teacher=Teacher([1.0], directions=[[1.0]]), width=1, dimension=2, initial_weights=weights
+    )
+    assert_same(one_step_moments(series, weights).student_second, by_quadrature(same, weights)[2], 1e-13)
