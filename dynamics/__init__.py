@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from dynamics.analysis import fit_power_law as fit_power_law
     from dynamics.answers import predict_emergence as predict_emergence
     from dynamics.answers import solve_decoupled as solve_decoupled
-    from dynamics.answers import solve_overlaps as solve_overlaps
+    from dynamics.flow import solve_overlaps as solve_overlaps
+    from dynamics.one_step import OneStepMoments as OneStepMoments
+    from dynamics.one_step import moments_of_overlaps as moments_of_overlaps
+    from dynamics.one_step import one_step_moments as one_step_moments
     from dynamics.outcome import SolveError as SolveError
     from dynamics.outcome import SolveInterrupted as SolveInterrupted
     from dynamics.plotting import plot_emergence as plot_emergence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from dynamics.teacher import Teacher as Teacher
 
 _HOME = {
+    "OneStepMoments": "dynamics.one_step",
     "Problem": "dynamics.problem",
     "SaveAt": "dynamics.schedule",
     "SolveError": "dynamics.outcome",
@@ -36,16 +40,19 @@ _HOME = {
     "fit_power_law": "dynamics.analysis",
     "learning_rate_limit": "dynamics.step_size",
     "load": "dynamics.storage",
+    "moments_of_overlaps": "dynamics.one_step",
+    "one_step_moments": "dynamics.one_step",
     "plot_emergence": "dynamics.plotting",
     "plot_emergence_times": "dynamics.plotting",
     "plot_loss": "dynamics.plotting",
     "predict_emergence": "dynamics.answers",
     "save": "dynamics.storage",
     "solve_decoupled": "dynamics.answers",
-    "solve_overlaps": "dynamics.answers",
+    "solve_overlaps": "dynamics.flow",
 }
 
 __all__ = [
+    "OneStepMoments",
     "Problem",
     "SaveAt",
     "SolveError",
@@ -55,6 +62,8 @@ __all__ = [
     "fit_power_law",
     "learning_rate_limit",
     "load",
+    "moments_of_overlaps",
+    "one_step_moments",
     "plot_emergence",
     "plot_emergence_times",
     "plot_loss",

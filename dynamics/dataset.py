@@ -65,6 +65,13 @@ VARIABLES: dict[str, Variable] = {
     "learned_time": Variable(
         ("direction",), "first time at which the neurons carry half the weight", r"T_p^{\mathrm{learn}}"
     ),
+    "loss_error": Variable(("time",), "estimated numerical error of the loss", r"\delta L"),
+    "emergence_time_error": Variable(
+        ("direction",), "estimated numerical error of the emergence time", r"\delta T_p^{\mathrm{emerge}}"
+    ),
+    "learned_time_error": Variable(
+        ("direction",), "estimated numerical error of the learned time", r"\delta T_p^{\mathrm{learn}}"
+    ),
     "teacher_overlap": Variable(("time", "neuron", "direction"), "overlap of neuron and direction", "C_{ip}"),
     "student_overlap": Variable(("time", "neuron", "neuron_2"), "overlap of two neurons", "G_{ij}"),
     "squared_norm": Variable(("time", "neuron"), "squared norm of the neuron", "n_i"),

@@ -17,6 +17,7 @@ METHODS = (
     "auto",
     "explicit",
     "stiff",
+    "bdf",
     "sundials",
     "scipy:RK45",
     "scipy:RK23",
@@ -25,6 +26,7 @@ METHODS = (
     "scipy:BDF",
     "scipy:LSODA",
 )
+ESTIMATES = ("auto", "yes", "no")
 KEEPS = ("full", "summary")
 
 
@@ -170,13 +172,21 @@ PROBLEM_OPTIONS = (
 SOLVER_OPTIONS = (
     Option("model", plain, "overlaps", "equations to solve", choices=MODELS),
     Option("method", plain, "auto", "integrator; scipy's are referees", choices=METHODS, models=INTEGRATED),
-    Option("rtol", tolerance, 1e-8, "relative tolerance per step", "RTOL", models=INTEGRATED),
+    Option("rtol", tolerance, 1e-8, "wanted relative accuracy", "RTOL", models=INTEGRATED),
     Option(
         "atol",
         positive,
         1e-10,
-        "absolute tolerance per step, in units of 1/sqrt(d) for overlaps",
+        "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps",
         "ATOL",
+        models=INTEGRATED,
+    ),
+    Option(
+        "error-estimate",
+        plain,
+        "auto",
+        "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
+        choices=ESTIMATES,
         models=INTEGRATED,
     ),
     Option("t-max", positive, None, "last time [2.5 times the last predicted learned time]", "T"),

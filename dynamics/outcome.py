@@ -12,7 +12,7 @@ import numpy as np
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -78,3 +78,8 @@ def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) ->
         msg = f"The {dataset.attrs['answer']} solve stopped at t = {end:.6g} ({reason}). {reason.advice}"
         raise (SolveError if reason.failed else SolveInterrupted)(msg, dataset)
     return dataset
+
+
+def joined(notes: Iterable[str]) -> str:
+    """Return notes as one attribute."""
+    return "; ".join(notes)

@@ -192,6 +192,10 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
         problem = build_problem(options)
         if options["model"] == "decoupled":
             check_decouples(problem)
+        elif options["method"] == "sundials":
+            from dynamics.integrators import check_method
+
+            check_method(options["method"])  # says so if the extra is missing
         output = Path(parsed["output"]) if parsed["output"] else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(
             parsed["plot"], output, no_plot=parsed["no_plot"], json=parsed["json"], quiet=parsed["quiet"]
@@ -200,7 +204,7 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
         for path in (output, figure):
             if path is not None and not parsed["dry_run"]:
                 check_target(path, overwrite=parsed["overwrite"])
-    except (TypeError, ValueError, StorageError) as error:
+    except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
     if parsed["dry_run"]:
         from dynamics.report import estimate
@@ -228,7 +232,7 @@ def _compute(
     parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path
 ) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
-    from dynamics import answers
+    from dynamics import answers, flow
     from dynamics.outcome import SolveError, SolveInterrupted
 
     code = EXIT_DONE
@@ -238,7 +242,7 @@ def _compute(
             if options["model"] == "decoupled":
                 dataset = answers.solve_decoupled(problem, save_at=save_at)
             else:
-                dataset = answers.solve_overlaps(
+                dataset = flow.solve_overlaps(
                     problem,
                     save_at=save_at,
                     keep=options["keep"],
@@ -247,6 +251,7 @@ def _compute(
                     atol=options["atol"],
                     progress=False if parsed["quiet"] or parsed["no_progress"] else None,
                     max_runtime=options["max-runtime"],
+                    error_estimate={"auto": None, "yes": True, "no": False}[options["error-estimate"]],
                 )
         except (SolveError, SolveInterrupted) as error:
             print(f"{error} What was computed is in {output}.", file=sys.stderr)  # noqa: T201
@@ -279,7 +284,7 @@ def _load_plotting() -> None:
 
 def _schedule(problem: Problem, options: dict[str, Any]) -> Any:
     """Return the SaveAt of the options, or None for the documented default."""
-    from dynamics.answers import default_schedule
+    from dynamics.horizon import default_schedule
     from dynamics.prediction import predict
     from dynamics.schedule import DEFAULT_COUNT, SaveAt
 

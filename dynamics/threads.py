@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 #: Matrices of at least this many rows are worth more than one thread.
 THREADED_ROWS = 256
+OWN_THREADS = ("stiff", "gradient-descent")
 
 
 @contextmanager
-def blas_threads_for(rows: int) -> Iterator[None]:
-    """Hold BLAS to one thread in the body if the matrices have fewer than `THREADED_ROWS` rows."""
-    if rows >= THREADED_ROWS:
+def blas_threads_for(rows: int, method: str = "") -> Iterator[None]:
+    """Hold BLAS to one thread in the body if the matrices have fewer than `THREADED_ROWS` rows.
+
+    Also for "stiff" and "gradient-descent", which share rows among threads of their own.
+    """
+    if rows >= THREADED_ROWS and method not in OWN_THREADS:
         yield
         return
     from threadpoolctl import threadpool_limits

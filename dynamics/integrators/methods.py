@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
 
 SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
-METHODS = ("explicit", "stiff", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
+METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
 
 _FILES = {
     "explicit": ("system_calls.py", "shared_kernels.py", "dop853_tableau.py", "explicit_kernels.py"),
-    "stiff": ("system_calls.py", "shared_kernels.py", "krylov_kernels.py", "nordsieck_kernels.py", "stiff_kernels.py"),
+    "bdf": ("system_calls.py", "shared_kernels.py", "krylov_kernels.py", "nordsieck_kernels.py", "bdf_kernels.py"),
     "sundials": ("system_calls.py", "sundials_kernels.py"),
     "scipy": ("system_calls.py",),
 }
@@ -44,7 +44,7 @@ _SIGNATURES = {
     "jacobian_diagonal": _EVALUATION,
     "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
-_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "stiff": 4, "sundials": 5}
+_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 4, "sundials": 5}
 _LAYOUTS = {
     "explicit": Layout(
         rows=28,
@@ -57,7 +57,7 @@ _LAYOUTS = {
             "steps_limited_by_stability": 6,
         },
     ),
-    "stiff": Layout(
+    "bdf": Layout(
         rows=30,
         scalars=30 + 11 * 13,
         counters=15,
@@ -165,7 +165,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
         One of `METHODS`.
     system_pieces : sequence of Piece
         Source of the system, which defines the functions declared in `dynamics.systems.interface`; the diagonal
-        of the Jacobian is needed by ``"stiff"`` and ``"sundials"`` only, products with it are used by ``"sundials"``.
+        of the Jacobian is needed by ``"bdf"`` and ``"sundials"`` only, products with it are used by ``"sundials"``.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     folder = Path(__file__).parent
     needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
-        needed = needed[: _NUM_FUNCTIONS["stiff"]]
+        needed = needed[: _NUM_FUNCTIONS["bdf"]]
     kernels = [read_piece(folder / name) for name in _FILES[family]]
     with compiling_beside(kernels):
         system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
@@ -209,7 +209,7 @@ def make_stepper(
     Parameters
     ----------
     method : str
-        ``"explicit"``: order 8, best without stiffness; ``"stiff"``: matrix-free backward differentiation of
+        ``"explicit"``: order 8, best without stiffness; ``"bdf"``: matrix-free backward differentiation of
         order 1 to 5; ``"sundials"``: the same by CVODE, an extra; ``"scipy:<name>"``: a referee.
     system : CompiledMethod or sequence of Piece
         Result of `load_method` for this method, or the pieces of the system, which are then compiled.

@@ -152,7 +152,7 @@ class ScipyStepper:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Refuse: scipy's solvers cannot be continued from arrays."""
-        msg = "A scipy method cannot be continued from a checkpoint; use 'explicit' or 'stiff'."
+        msg = "A scipy method cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
         raise NotImplementedError(msg)
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -221,7 +221,7 @@ class SundialsStepper:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Refuse: the history inside CVODE is out of reach."""
-        msg = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'stiff'."
+        msg = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
         raise NotImplementedError(msg)
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.answers import choose_method
+from dynamics.flow_methods import choose_method
 from dynamics.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
 from dynamics.systems.overlaps import OverlapSystem
 
@@ -49,7 +49,7 @@ def test_schema_of_every_answer(problem, flow, decoupled):
     common = PER_DIRECTION | {"loss"}
     assert set(prediction.data_vars) == common
     assert set(decoupled.data_vars) == common | {"predicted_loss", "overlap", "matched_squared_norm"}
-    common |= {"predicted_loss"}
+    common |= {"predicted_loss", "loss_error", "emergence_time_error", "learned_time_error"}
     assert set(flow.data_vars) == common | {"teacher_overlap", "student_overlap", "squared_norm", "gram_margin"}
     assert set(summary.data_vars) == common | {"max_overlap", "learned_mass", "squared_norm", "gram_margin"}
     for answer in (prediction, decoupled, flow, summary):

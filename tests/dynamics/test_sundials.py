@@ -268,7 +268,7 @@ def test_overlap_flow_agrees_with_the_other_methods(problem):
     mine = dynamics.solve_overlaps(problem, method="sundials", **options)
     assert mine.attrs["stop_reason"] == "reached_end"
     assert mine.attrs["method"] == "sundials"
-    for method in ("explicit", "stiff"):
+    for method in ("explicit", "bdf"):
         other = dynamics.solve_overlaps(problem, method=method, save_at=dynamics.SaveAt.at(mine.time), **options)
         # Measured 1.9e-9 in overlaps and loss, 6.2e-9 in the times.
         for name in ("teacher_overlap", "student_overlap", "squared_norm", "loss"):
@@ -298,10 +298,10 @@ def test_a_run_that_is_stopped_keeps_what_it_has():
 
 def test_only_sundials_compiles_the_product():
     pieces = toy(ROTATION + ROTATION_PRODUCT)
-    names = {method: list(load_method(method, pieces).system.functions) for method in ("explicit", "stiff", "sundials")}
+    names = {method: list(load_method(method, pieces).system.functions) for method in ("explicit", "bdf", "sundials")}
     assert names["explicit"] == ["rhs", "event_values", "normalise"]
-    assert names["stiff"] == [*names["explicit"], "jacobian_diagonal"]
-    assert names["sundials"] == [*names["stiff"], "jacobian_product"]
+    assert names["bdf"] == [*names["explicit"], "jacobian_diagonal"]
+    assert names["sundials"] == [*names["bdf"], "jacobian_product"]
 
 
 def test_missing_extra_is_named_before_any_work(monkeypatch):
@@ -310,7 +310,7 @@ def test_missing_extra_is_named_before_any_work(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "sksundae.cvode", None)
     monkeypatch.setattr("dynamics.systems.overlaps.OverlapSystem.__init__", work)
-    monkeypatch.setattr("dynamics.answers.predict", work)
+    monkeypatch.setattr("dynamics.flow.predict", work)
     sentence = r"^Method 'sundials' needs an extra package: pip install \"feature-emergence\[sundials\]\"\.$"
     for call in (
         lambda: check_method("sundials"),
@@ -319,4 +319,4 @@ def test_missing_extra_is_named_before_any_work(monkeypatch):
     ):
         with pytest.raises(ImportError, match=sentence):
             call()
-    assert check_method("stiff") == "stiff"
+    assert check_method("bdf") == "bdf"

@@ -1,0 +1,267 @@
+"""The coupled overlap flow as a question: problem → method → run → dataset.
+
+`solve_overlaps` reads top to bottom: check, build, run, return. The equations are in `systems.overlaps`, the choice of
+method in `flow_methods`, the loop in `run`, names and labels in `dataset`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.dataset import make_dataset, prediction_values
+from dynamics.horizon import default_schedule
+from dynamics.outcome import checked_outcome, joined, run_attributes, stack_records
+from dynamics.prediction import predict, sum_formula_loss
+from dynamics.problem import check_problem, checked_number
+from dynamics.schedule import SaveAt, checked_schedule
+from dynamics.threads import blas_threads_for
+from dynamics.trackers import MaxRuntime, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.flow_methods import FlowMethod
+    from dynamics.prediction import EmergencePrediction
+    from dynamics.problem import Problem
+    from dynamics.run import RunResult
+    from dynamics.systems.overlaps import OverlapSystem
+    from dynamics.trackers import Tracker
+
+#: A negative realisability margin is reported beyond this multiple of `rtol`.
+GRAM_WARNING = 1e3
+#: Below this the error estimate of a step is its own rounding.
+SMALLEST_RTOL = 1e-14
+#: Part of the norm of a link that its series may leave out without a warning.
+TRUNCATION_WARNING = 1e-2
+
+
+def solve_overlaps(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+) -> xr.Dataset:
+    r"""Integrate the exact coupled overlap flow, the gradient flow of ½ E(f − f*)² in overlap space.
+
+    .. math::
+       C' = A T - B C - \mathrm{diag}(r) C, \quad G' = X + X^T - \mathrm{diag}(r) G - G\,\mathrm{diag}(r), \quad
+       (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
+
+    with A = a g'(C), B = n g'(G), X = A Cᵀ − B G, r = diag X and g(s) = Σ_j c_j² s^j.
+
+    Parameters
+    ----------
+    problem : Problem
+    save_at : SaveAt, optional
+        Saved times. Default for k ≥ 3: 150 geometric times from a tenth of the first predicted emergence to 2.5 times
+        the last predicted learned time; for k ≤ 2: up to 20 times the slowest linear relaxation.
+    keep : {"full", "summary"}
+        "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
+    method : str
+        "explicit" (order 8), "stiff" (order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and
+        orthonormal directions; "bdf" otherwise or where that is held up, see the attribute `fallback`), "bdf"
+        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or "auto": "explicit"
+        while that is cheap, else "stiff".
+    rtol, atol : float
+        Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
+        units of 1/√d, the size of a random overlap. Late emergence times can be much less certain than that: see the
+        estimates in the dataset.
+    trackers : sequence of Tracker
+        Watch the run and may stop it.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    error_estimate : bool, optional
+        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
+        loss and times: two thirds more work. By default for all methods but the referees.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)` and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`, `gram_margin(time)`
+        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error), and per direction the predicted and the measured
+        `emergence_time` and `learned_time`, located on the dense output (NaN if never), with their estimated errors
+        `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
+        happens). Times after an early stop hold NaN; `stop_reason` says why.
+
+    Raises
+    ------
+    SolveError
+        If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
+    SolveInterrupted
+        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Notes
+    -----
+    One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
+    a polynomial it is the flow of the truncated series, and a warning says how much was left out.
+    """
+    # === check
+    from dynamics.flow_methods import FLOW_METHODS, FlowMethod, choose_method
+    from dynamics.integrators import check_method
+
+    check_problem(problem)
+    check_method(method, FLOW_METHODS)
+    _check_choice("keep", keep, ("full", "summary"))
+    _check_choice("on_failure", on_failure, ("raise", "return"))
+    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    if not SMALLEST_RTOL <= rtol < 1:
+        msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
+        raise ValueError(msg)
+    watchers = [*trackers, Progress(force=bool(progress))] if progress is not False else list(trackers)
+    if max_runtime is not None:
+        watchers.append(MaxRuntime(max_runtime))
+    prediction = predict(problem) if problem.information_exponent > 2 else None
+    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    _warn_truncation(problem)
+
+    # === build and run
+    from dynamics.systems.overlaps import OverlapSystem
+
+    system = OverlapSystem(problem)
+    chosen = choose_method(system, float(schedule.times[-1])) if method == "auto" else method
+    flow = FlowMethod(system, chosen, atol)
+    estimated = not chosen.startswith("scipy:") if error_estimate is None else error_estimate
+    with blas_threads_for(problem.width, flow.name):
+        result, errors, attributes = _integrate(flow, schedule, keep, rtol, watchers, estimated=estimated)
+
+    # === return
+    dataset = _overlap_dataset(
+        system,
+        prediction,
+        schedule,
+        result,
+        errors,
+        keep=keep,
+        solver={"answer": "overlaps", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
+        extra={**attributes, "rtol": rtol, "atol": atol},
+    )
+    _warn_margin(dataset)
+    return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def _integrate(
+    flow: FlowMethod,
+    schedule: SaveAt,
+    keep: str,
+    rtol: float,
+    trackers: Sequence[Tracker],
+    *,
+    estimated: bool,
+) -> tuple[RunResult, dict[str, NDArray[np.float64]], dict[str, Any]]:
+    """Return the run, the estimated errors of its loss and times, and what is to be said about the method."""
+    from dynamics.companion import Companion
+    from dynamics.run import run
+
+    stepper = flow.stepper(rtol)
+    companion = Companion(flow, rtol, schedule.times) if estimated else None
+    try:
+        result = run(stepper, schedule.times, flow.system.observer(keep), trackers=trackers)
+        errors = {} if companion is None else companion.errors(result)
+    finally:
+        if companion is not None:
+            companion.cancel()
+    return result, errors, flow.attributes(stepper)
+
+
+def _overlap_dataset(
+    system: OverlapSystem,
+    prediction: EmergencePrediction | None,
+    schedule: SaveAt,
+    result: RunResult,
+    errors: Mapping[str, NDArray[np.float64]],
+    *,
+    keep: str,
+    solver: Mapping[str, Any],
+    extra: Mapping[str, Any],
+) -> xr.Dataset:
+    problem = system.problem
+    m, P = problem.width, problem.num_directions
+    template = system.observer(keep)(system.initial_state)
+    values = stack_records(result.records, len(schedule), template)
+    values["emergence_time"] = result.event_times[:P]
+    values["learned_time"] = result.event_times[P:]
+    values |= errors
+    if prediction is None:
+        values |= _no_prediction(P, len(schedule))
+    else:
+        values |= prediction_values(prediction)
+        values["predicted_loss"] = sum_formula_loss(problem, prediction, schedule.times)
+    margin = np.asarray(values["gram_margin"])
+    attributes = {
+        "answer": "overlaps",
+        **extra,
+        **run_attributes(result),
+        "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
+        "notes": _NO_GREEDY if prediction is None else joined(prediction.notes),
+    }
+    coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(m)}
+    if keep == "full":
+        coords["neuron_2"] = np.arange(m)
+    return make_dataset(
+        values,
+        problem=problem,
+        title="Coupled overlap flow of the two-homogeneous student",
+        coords=coords,
+        solver=solver,
+        attributes=attributes,
+    )
+
+
+_NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
+
+
+def _no_prediction(num_directions: int, num_times: int) -> dict[str, NDArray[Any]]:
+    nothing = np.full(num_directions, np.nan)
+    no_loss = np.full(num_times, np.nan)
+    names = ("leading_order_time", "predicted_emergence_time", "predicted_learned_time")
+    return {
+        "matched_neuron": np.full(num_directions, -1),
+        "predicted_loss": no_loss,
+        **dict.fromkeys(names, nothing),
+    }
+
+
+def _warn_margin(dataset: xr.Dataset) -> None:
+    margin = dataset.attrs.get("smallest_gram_margin", 0.0)
+    if margin < -GRAM_WARNING * dataset.attrs["rtol"]:
+        msg = (
+            f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}; "
+            "solve again with a smaller `rtol`."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+
+
+def _warn_truncation(problem: Problem) -> None:
+    link = problem.activation
+    if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
+        msg = (
+            f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
+            f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
+        )
+        warnings.warn(msg, UserWarning, stacklevel=3)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {value!r}."
+        raise ValueError(msg)

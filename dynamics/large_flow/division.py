@@ -1,0 +1,230 @@
+"""Who is fast, who sits in a slowed cluster, and who is slow: the division of neurons from which a step is made.
+
+Responsible for the tests a cluster must pass and for the order in which rows are visited.  Must not know how a step is
+taken.
+
+Neurons with C_ip² > 0.9 form the group of direction p.  It is accepted as a slowed cluster when it has learned the
+direction: mass within 5 % of a_p, ‖Σ n σ(u·) − a σ(e·)‖² below 1e-3 a², and the mean velocity of its two stiff modes as
+far from the drift of the last step as a displacement of `STILL` would make it, which says that they follow their slow
+manifold.  Its rates are then a_p g'(1) for the direction and 4 a_p g(1) for the norm.  An accepted cluster is left when
+it fails the tests by wide factors.
+
+Neurons near a direction without a cluster are fast sources: their force on everybody is computed at every stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+__all__ = ["Division", "Divider", "State"]
+
+#: Squared overlap with a direction above which a neuron belongs to its group.
+GROUP = 0.9
+#: Squared overlap with an unlearned direction above which a neuron is fast; half of it once it is.
+FAST = 0.15
+#: Tests of a cluster: relative mass, relative squared distance, displacement from the slow manifold.
+MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
+#: Factors by which an accepted cluster may fail the last two before it is left.
+LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
+#: Rows whose stages fit in a core's cache together.
+BLOCK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Unit vectors and ln n, with their field and growth where known."""
+
+    U: Array
+    log_norm: Array
+    F: Array
+    growth: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A division of m neurons; `plan` is what compiled passes read (see `row_kernels`).
+
+    Parameters
+    ----------
+    fast : ndarray of bool, shape (m,)
+    cluster : ndarray of int, shape (m,)
+        Direction of the cluster of each neuron, −1 for none.
+    sources : ndarray of int
+        Rows of the fast neurons.
+    slow_or_clustered : ndarray of int
+        All other rows.
+    plan : tuple of arrays
+    cuts : ndarray of int
+        Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
+    rates : ndarray, shape (clusters, 2)
+        Rates of the direction and of the norm.
+    """
+
+    fast: NDArray[np.bool_]
+    cluster: Integers
+    sources: Integers
+    slow_or_clustered: Integers
+    plan: tuple[Any, ...]
+    cuts: Integers
+    rates: Array
+
+    @property
+    def directions(self) -> Integers:
+        """Directions that have a cluster, in the order of the plan."""
+        directions: Integers = self.plan[4]
+        return directions
+
+    @property
+    def sign(self) -> Array:
+        """Pole of its direction at which each neuron of a cluster sits, +1 or −1."""
+        signs: Array = self.plan[5]
+        return signs
+
+    def same_as(self, other: Division | None) -> bool:
+        """Whether every neuron has the same part in both."""
+        return (
+            other is not None and np.array_equal(self.fast, other.fast) and np.array_equal(self.cluster, other.cluster)
+        )
+
+
+class Divider:
+    """Divide neurons, step after step, with hysteresis.
+
+    Parameters
+    ----------
+    kernels : module
+        Namespace of the compiled passes.
+    a : ndarray, shape (P,)
+        Teacher coefficients.
+    value, slope : float
+        g(1) and g'(1).
+    both_poles : bool
+        Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
+    """
+
+    def __init__(self, kernels: ModuleType, a: Array, value: float, slope: float, *, both_poles: bool) -> None:
+        self._kernels = kernels
+        self._a = a
+        self._value, self._slope = value, slope
+        self._both_poles = both_poles
+
+    def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:
+        """Return the division at a state, and the drift of its clusters over the last step, shape (clusters, D + 1).
+
+        Parameters
+        ----------
+        state, before : State
+            Now, and one step earlier; the same at the start.
+        h : float
+            Length of that step.
+        last : Division or None
+            Division of that step.
+        """
+        m, P = state.U.shape[0], self._a.size
+        accepted_before = np.zeros(P, dtype=bool)
+        if last is not None:
+            accepted_before[last.directions] = True
+        nearest, overlap = self._nearest(state, np.where(accepted_before, 0.0, self._a))
+        members = np.flatnonzero(overlap[0] ** 2 > GROUP)
+        members = members[np.argsort(nearest[0][members], kind="stable")]
+        directions, first = np.unique(nearest[0][members], return_index=True)
+        first = np.append(first, members.size).astype(np.int64)
+        sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
+        drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
+        self._kernels.weigh_groups(
+            h, members, first, directions, self._a, sign, before.U, before.log_norm,
+            state.U, state.log_norm, state.F, state.growth, drift, result,
+        )  # fmt: skip
+        passed = self._passes(directions, result, accepted_before[directions])
+        accepted = np.zeros(P, dtype=bool)
+        accepted[directions[passed]] = True
+        if (accepted != accepted_before).any():
+            nearest, overlap = self._nearest(state, np.where(accepted, 0.0, self._a))
+        cluster = np.full(m, -1, dtype=np.int64)
+        inside = members[np.repeat(passed, np.diff(first))]
+        cluster[inside] = nearest[0][inside]
+        square = overlap[1] ** 2
+        was_fast = np.zeros(m, dtype=bool) if last is None else last.fast
+        fast = (cluster < 0) & ((square > FAST) | (was_fast & (square > 0.5 * FAST)))
+        division = self.assemble(fast, cluster, sign)
+        if last is not None and division.same_as(last):
+            division = last
+        # A mean velocity over a step is one of the members it had then.
+        kept = drift[passed]
+        for c, p in enumerate(division.directions):
+            if last is None or not np.array_equal(division.cluster == p, last.cluster == p):
+                kept[c] = 0.0
+        return division, np.ascontiguousarray(kept)
+
+    def assemble(self, fast: NDArray[np.bool_], cluster: Integers, sign: Array) -> Division:
+        """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""
+        m = fast.size
+        sources = np.flatnonzero(fast)
+        inside = np.flatnonzero(cluster >= 0)
+        inside = inside[np.argsort(cluster[inside], kind="stable")]
+        directions, first = np.unique(cluster[inside], return_index=True)
+        first = sources.size + np.append(first, inside.size).astype(np.int64)
+        order = np.concatenate([sources, inside, np.flatnonzero(~fast & (cluster < 0))])
+        number, source = np.full(m, -1, dtype=np.int64), np.full(m, -1, dtype=np.int64)
+        number[inside] = np.searchsorted(directions, cluster[inside])
+        source[sources] = np.arange(sources.size)
+        active = self._a.copy()
+        active[directions] = 0.0
+        a = self._a[directions]
+        plan = (order, number, source, first, directions, sign, active, a)
+        return Division(
+            fast=fast,
+            cluster=cluster,
+            sources=sources,
+            slow_or_clustered=order[sources.size :],
+            plan=plan,
+            cuts=_cuts(sources.size, first, m),
+            rates=np.stack([a * self._slope, 4.0 * a * self._value], axis=1),
+        )
+
+    def _nearest(self, state: State, active: Array) -> tuple[list[Integers], list[Array]]:
+        """Return the nearest direction of each neuron with the overlap, and the same among the active directions."""
+        m = state.U.shape[0]
+        nearest, overlap = [np.empty(m, dtype=np.int64) for _ in range(2)], [np.empty(m) for _ in range(2)]
+        self._kernels.nearest_directions(
+            state.U, self._both_poles, active, nearest[0], overlap[0], nearest[1], overlap[1]
+        )
+        return nearest, overlap
+
+    def _passes(self, directions: Integers, result: Array, was_accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        a = self._a[directions]
+        mass, distance, off_direction, off_norm = result.T
+        patience = np.where(was_accepted, LEAVE_STILL, 1.0)
+        passed: NDArray[np.bool_] = (
+            (np.abs(mass - a) <= MASS * a)
+            & (distance <= DISTANCE * a**2 * self._value * np.where(was_accepted, LEAVE_DISTANCE, 1.0))
+            & (off_direction <= STILL * patience * a * self._slope)
+            & (off_norm <= STILL * patience * 4.0 * a * self._value)
+        )
+        return passed
+
+
+def _cuts(sources: int, first: Integers, m: int) -> Integers:
+    """Return where blocks begin: all sources, then clusters that are never cut, then slow rows."""
+    cuts = [0] + ([sources] if sources else [])
+    for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if end - cuts[-1] > BLOCK and begin > cuts[-1]:
+            cuts.append(begin)
+    inner = int(first[-1])
+    if inner > cuts[-1]:
+        cuts.append(inner)
+    cuts += range(inner + BLOCK, m, BLOCK)
+    if cuts[-1] < m:
+        cuts.append(m)
+    return np.array(cuts, dtype=np.int64)

@@ -1,0 +1,117 @@
+"""The stiff method of the overlap flow: the large-flow solver, and BDF where that is held up.
+
+Responsible for changing from one stepper to the other in the middle of a run, and for saying so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators import Stepper
+    from dynamics.large_flow.stepper import LargeFlowStepper
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FallingBack"]
+
+#: Steps between two looks at whether the run is held up.
+LOOK = 100
+
+
+class FallingBack:
+    """A large-flow stepper that hands its state to a robust one when it stalls or fails.
+
+    Parameters
+    ----------
+    first : LargeFlowStepper
+    robust : callable
+        (state [C | G | ln n], time) -> Stepper.
+    """
+
+    def __init__(self, first: LargeFlowStepper, robust: Callable[[Array, float], Stepper]) -> None:
+        self._first = first
+        self._robust = robust
+        self._second: Stepper | None = None
+        self.fallback_time: float | None = None
+        self.fallback_reason: str | None = None
+
+    @property
+    def _current(self) -> Stepper:
+        return self._first if self._second is None else self._second
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return self._current.time
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each event was passed; not-a-number until then; the start if passed there."""
+        first = self._first.event_times
+        return first if self._second is None else np.where(np.isnan(first), self._second.event_times, first)
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        left = max_steps
+        while self._second is None:
+            status = self._first.advance(target, min(left, LOOK))
+            left -= LOOK
+            if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
+                self._fall_back("no step of it succeeded")
+            elif self._first.stalled:
+                self._fall_back("stiffness outside its clusters held it up")
+            elif status == Status.REACHED or left <= 0:
+                return status
+        return self._second.advance(target, max(left, 1))
+
+    def _fall_back(self, reason: str) -> None:
+        time = self._first.time
+        self._second = self._robust(self._first.interpolate(time), time)
+        self.fallback_time, self.fallback_reason = time, reason
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the state [C | G | ln n] at a time within the last step."""
+        return self._current.interpolate(t, out)
+
+    def derivative(self, t: float) -> Array:
+        """Return the rates of the state at a time within the last step."""
+        return self._current.derivative(t)
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations, of both steppers together."""
+        counts = self._first.statistics()
+        for name, count in ({} if self._second is None else self._second.statistics()).items():
+            counts[name] = counts.get(name, 0) + count
+        return counts
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        arrays = {f"first_{name}": array for name, array in self._first.state().items()}
+        if self._second is not None:
+            arrays |= {f"second_{name}": array for name, array in self._second.state().items()}
+            arrays["fallback_time"] = np.array(self.fallback_time)
+            arrays["fallback_reason"] = np.array(self.fallback_reason)
+        return arrays
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned."""
+        self._first.restore(_part(state, "first_"))
+        self._second, self.fallback_time, self.fallback_reason = None, None, None
+        if "fallback_time" in state:
+            self._fall_back(str(state["fallback_reason"]))
+            assert self._second is not None
+            self._second.restore(_part(state, "second_"))
+            self.fallback_time = float(state["fallback_time"])
+
+
+def _part(state: Mapping[str, NDArray[np.generic]], prefix: str) -> dict[str, NDArray[np.generic]]:
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

@@ -1,0 +1,259 @@
+"""Compiled passes of the large-flow solver between steps: lag polynomial, correction, who is where, cluster tests.
+
+Responsible for: one pass over memory each.  Must not know tolerances, nor what a division into clusters is good for.
+Executed after `row_kernels`.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compilation import entry
+
+if TYPE_CHECKING:
+    from dynamics.large_flow.row_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, lag_at
+    from dynamics.systems.link_kernels import g0, g1
+
+
+@entry("void(i8, i8, i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1])")
+def fit_lag(
+    begin: int,
+    end: int,
+    slots: IntVector,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    weights: FloatMatrix,
+    lag: FloatCube,
+    lag_growth: FloatMatrix,
+) -> None:
+    """Set lag_q = Σ_s w_qs rest[slots_s] on rows begin … end − 1: coefficients of the polynomial through past rests."""
+    count = weights.shape[0]
+    for i in range(begin, end):
+        for q in range(count):
+            total = 0.0
+            for k in range(lag.shape[2]):
+                lag[q, i, k] = 0.0
+            for s in range(count):
+                w = weights[q, s]
+                total += w * rest_growth[slots[s], i]
+                for k in range(lag.shape[2]):
+                    lag[q, i, k] += w * rest[slots[s], i, k]
+            lag_growth[q, i] = total
+
+
+@entry(
+    "void(i8, i8, f8, f8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1],"
+    " f8[:,::1])"
+)
+def settle_rows(
+    begin: int,
+    end: int,
+    h: float,
+    share: float,
+    cluster: IntVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    part: FloatMatrix,
+    part_growth: FloatVector,
+    lag: FloatCube,
+    lag_growth: FloatMatrix,
+    U: FloatMatrix,
+    l: FloatVector,
+    miss: FloatMatrix,
+) -> None:
+    """Compare the rest of the field at the end of a step with what was extrapolated, correct the state, normalise it.
+
+    On return `part` and `part_growth` hold the rest of the field, F − part; `miss` (m, 2) the largest component of the
+    extrapolation's error and that of the growth.  Rows outside clusters move by `share` times that error.
+    """
+    degree = lag.shape[0] - 1
+    D = U.shape[1]
+    for i in range(begin, end):
+        along = 0.0
+        for k in range(D):
+            rest = F[i, k] - part[i, k]
+            part[i, k] = rest
+            along += (rest - lag_at(lag, i, k, degree, h)) * U[i, k]
+        guess = lag_growth[degree, i]
+        for q in range(degree - 1, -1, -1):
+            guess = lag_growth[q, i] + h * guess
+        rest = growth[i] - part_growth[i]
+        part_growth[i] = rest
+        miss[i, 0] = miss[i, 1] = length = 0.0
+        if cluster[i] < 0:
+            miss[i, 1] = abs(rest - guess)
+            l[i] += share * 4.0 * (rest - guess)
+            largest = 0.0
+            for k in range(D):
+                error = part[i, k] - lag_at(lag, i, k, degree, h) - along * U[i, k]
+                largest = max(largest, abs(error))
+                U[i, k] += share * error
+            miss[i, 0] = largest
+        for k in range(D):
+            length += U[i, k] * U[i, k]
+        length = 1.0 / np.sqrt(length)
+        for k in range(D):
+            U[i, k] *= length
+
+
+@entry("void(f8[:,::1], b1, f8[::1], i8[::1], f8[::1], i8[::1], f8[::1])")
+def nearest_directions(
+    U: FloatMatrix,
+    both_poles: bool,
+    active: FloatVector,
+    nearest: IntVector,
+    overlap: FloatVector,
+    nearest_active: IntVector,
+    overlap_active: FloatVector,
+) -> None:
+    """Write the direction with which each row overlaps most, and the same among the active ones (active > 0)."""
+    for i in range(U.shape[0]):
+        best = best_active = 0.0
+        nearest[i] = nearest_active[i] = 0
+        overlap[i] = overlap_active[i] = 0.0
+        for p in range(active.size):
+            c = U[i, p]
+            size = abs(c) if both_poles else c
+            if size > best:
+                best, nearest[i], overlap[i] = size, p, c
+            if size > best_active and active[p] > 0.0:
+                best_active, nearest_active[i], overlap_active[i] = size, p, c
+
+
+@entry(
+    "void(f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
+    " f8[:,::1], f8[:,::1])"
+)
+def weigh_groups(
+    h: float,
+    order: IntVector,
+    first: IntVector,
+    direction: IntVector,
+    a: FloatVector,
+    sign: FloatVector,
+    U_before: FloatMatrix,
+    l_before: FloatVector,
+    U: FloatMatrix,
+    l: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    drift: FloatMatrix,
+    result: FloatMatrix,
+) -> None:
+    """Weigh groups of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
+
+    `drift` (groups, D + 1) is the mean velocity of direction and norm over the last step, of length h; `result`
+    (groups, 4) the mass, the squared distance ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction
+    and that of the norm are now from their drift.
+    """
+    D = U.shape[1]
+    mean = np.empty(D)
+    for c in range(direction.size):
+        p = direction[c]
+        mass = rise = 0.0
+        distance = a[p] * a[p] * g0(1.0)
+        for k in range(D):
+            mean[k] = drift[c, k] = 0.0
+        drift[c, D] = 0.0
+        for x in range(first[c], first[c + 1]):
+            i = order[x]
+            n = np.exp(l[i])
+            mass += n
+            rise += n * 4.0 * growth[i]
+            distance += n * n * g0(1.0) - 2.0 * a[p] * n * g0(U[i, p])
+            for z in range(first[c], x):
+                j = order[z]
+                s = 0.0
+                for k in range(D):
+                    s += U[i, k] * U[j, k]
+                distance += 2.0 * n * np.exp(l[j]) * g0(s)
+            radial = 0.0
+            for k in range(D):
+                radial += F[i, k] * U[i, k]
+            w = n * sign[i]
+            for k in range(D):
+                mean[k] += w * (F[i, k] - radial * U[i, k])
+                drift[c, k] += w * (U[i, k] - U_before[i, k])
+            drift[c, D] += n * (l[i] - l_before[i])
+        square = 0.0
+        for k in range(D + 1):
+            drift[c, k] /= mass * h
+        for k in range(D):
+            square += (mean[k] / mass - drift[c, k]) ** 2
+        result[c, 0], result[c, 1] = mass, distance
+        result[c, 2], result[c, 3] = np.sqrt(square), abs(rise / mass - drift[c, D])
+
+
+@entry("void(f8[:,::1], f8[::1], f8[::1], b1, f8[::1])")
+def events_of_rows(U: FloatMatrix, l: FloatVector, a: FloatVector, sign_matters: bool, out: FloatVector) -> None:
+    """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    P = a.size
+    for p in range(P):
+        out[p] = -0.5
+        out[P + p] = -0.5 * a[p]
+    for i in range(U.shape[0]):
+        share = np.exp(l[i]) / g0(1.0)
+        for p in range(P):
+            c = U[i, p]
+            if c > 0.0 or not sign_matters:
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * g0(c)
+
+
+@entry("void(i8[::1], i8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1])")
+def mass_of_rest(
+    rows: IntVector,
+    p: int,
+    U: FloatMatrix,
+    l: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    out: FloatVector,
+) -> None:
+    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change."""
+    out[0] = out[1] = 0.0
+    for x in range(rows.size):
+        i = rows[x]
+        c = U[i, p]
+        share = np.exp(l[i]) / g0(1.0)
+        radial = 0.0
+        for k in range(U.shape[1]):
+            radial += F[i, k] * U[i, k]
+        out[0] += share * g0(c)
+        out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))
+
+
+@entry("void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
+def interpolate_rows(
+    begin: int,
+    end: int,
+    x: float,
+    U: FloatMatrix,
+    l: FloatVector,
+    dense: FloatCube,
+    dense_growth: FloatMatrix,
+    U_out: FloatMatrix,
+    l_out: FloatVector,
+) -> None:
+    """Write rows begin … end − 1 at the fraction x of the step that began at (U, l), normalised.
+
+    With coefficients b_0 … b_6 it is y + x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))).
+    """
+    D = U.shape[1]
+    for i in range(begin, end):
+        total = dense_growth[6, i]
+        for k in range(D):
+            U_out[i, k] = dense[6, i, k]
+        for q in range(5, -1, -1):
+            factor = x if q % 2 == 1 else 1.0 - x
+            total = dense_growth[q, i] + factor * total
+            for k in range(D):
+                U_out[i, k] = dense[q, i, k] + factor * U_out[i, k]
+        l_out[i] = l[i] + x * total
+        length = 0.0
+        for k in range(D):
+            U_out[i, k] = U[i, k] + x * U_out[i, k]
+            length += U_out[i, k] * U_out[i, k]
+        length = 1.0 / np.sqrt(length)
+        for k in range(D):
+            U_out[i, k] *= length

@@ -1,0 +1,113 @@
+"""The rest of the field: what is left when fast sources, active teachers and own clusters are taken out.
+
+Responsible for its past values and for the polynomial through them that a step extrapolates.  Must not know who decides
+which part is taken out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.large_flow.division import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from dynamics.large_flow.workers import Workers
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Rests"]
+
+#: Degree of the polynomial.
+DEGREE = 2
+_KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
+
+
+class Rests:
+    """Past states with their fields and rests, and the polynomial in the time since the newest of them.
+
+    Parameters
+    ----------
+    kernels : module
+        Namespace of the compiled passes.
+    workers : Workers
+    m, D : int
+        Shape of the state.
+    """
+
+    def __init__(self, kernels: ModuleType, workers: Workers, m: int, D: int) -> None:
+        self._kernels, self._workers = kernels, workers
+        slots = DEGREE + 2
+        self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))
+        self.log_norm, self.growth, self.rest_growth = (np.empty((slots, m)) for _ in range(3))
+        self.times = np.full(slots, np.nan)
+        self.lag, self.lag_growth = np.empty((0, m, D)), np.empty((0, m))
+        self._storage = np.empty((DEGREE + 1, m, D)), np.empty((DEGREE + 1, m))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays in which past states are kept."""
+        return {f"past_{name}": getattr(self, name) for name in _KEPT}
+
+    def set_arrays(self, given: Mapping[str, Array]) -> None:
+        """Take over past states and the polynomial through them."""
+        for name, array in self.arrays().items():
+            array[...] = given[name]
+        count = given["lag"].shape[0]
+        self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
+        self.lag[...], self.lag_growth[...] = given["lag"], given["lag_growth"]
+
+    def newest_first(self) -> NDArray[np.int64]:
+        """Return the slots in use, newest first, at most as many as the polynomial needs."""
+        used = np.flatnonzero(~np.isnan(self.times))
+        return used[np.argsort(-self.times[used])][: DEGREE + 1]
+
+    def free_slot(self) -> int:
+        """Return a slot that the polynomial does not need, emptied."""
+        needed = set(self.newest_first().tolist())
+        slot = next(s for s in range(self.times.size) if s not in needed)
+        self.times[slot] = np.nan
+        return slot
+
+    def state(self, slot: int) -> State:
+        """Return the state of a slot with its field: views."""
+        return State(self.U[slot], self.log_norm[slot], self.F[slot], self.growth[slot])
+
+    def subtract(self, slot: int, partial: Callable[[State, Array, Array], None]) -> None:
+        """Set the rest of a slot to its field minus what `partial` writes."""
+        partial(self.state(slot), self.rest[slot], self.rest_growth[slot])
+        np.subtract(self.F[slot], self.rest[slot], out=self.rest[slot])
+        np.subtract(self.growth[slot], self.rest_growth[slot], out=self.rest_growth[slot])
+
+    def fit(self) -> None:
+        """Make `lag` and `lag_growth` the coefficients of the polynomial through the newest rests."""
+        slots = self.newest_first()
+        count = slots.size
+        times = self.times[slots] - self.times[slots[0]]
+        scale = max(-float(times[-1]), np.finfo(float).tiny) if count > 1 else 1.0
+        powers = scale ** -np.arange(count, dtype=np.float64)[:, None]
+        weights = np.ascontiguousarray(np.linalg.inv(np.vander(times / scale, count, increasing=True)) * powers)
+        self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
+
+        def part(begin: int, end: int) -> None:
+            self._kernels.fit_lag(begin, end, slots, self.rest, self.rest_growth, weights, self.lag, self.lag_growth)
+
+        self._workers.over_rows(part)
+
+    def correction(self, h: float) -> float:
+        """Return ∫_0^h ω(τ) dτ / ω(h), ω(τ) = Π (τ + distance): what an error at h is worth over the whole step.
+
+        The polynomial through one more point, the rest at h, differs from the extrapolated one by the error times
+        ω(τ)/ω(h).
+        """
+        slots = self.newest_first()
+        distances = self.times[slots[0]] - self.times[slots]
+        tau = 0.5 * h * (1.0 + _NODES)
+        omega = np.prod(tau[:, None] + distances, axis=1)
+        return float(0.5 * h * _WEIGHTS @ omega / np.prod(h + distances))

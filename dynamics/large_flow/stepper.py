@@ -1,0 +1,498 @@
+r"""Steps of the large-flow solver.
+
+State: rows u_i on the unit sphere of R^D, D = min(d, P + m), and ln n_i; G = U Uᵀ is never integrated.
+
+.. math:: u_i' = F_i - (F_i \cdot u_i)\, u_i, \qquad
+   F_i = \sum_p a_p g'(C_{ip})\, e_p - \sum_j n_j g'(u_i \cdot u_j)\, u_j, \qquad
+   (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
+
+The pair DOP853 carries it, with three devices:
+
+* *Slowed clusters.* A learned direction relaxes at rates a_p g'(1) and 4 a_p g(1), the only stiff modes: the mass-weighted
+  means over the neurons on it. Their velocity v is replaced by θ v + (1 − θ) v_last, θ = min(1, κ / (rate · h)): the mode
+  still reaches its slow manifold within a step, and moves with it as it moved in the last step.
+* *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage; the
+  rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
+  the correction controls the step as the embedded error does.
+* *Rows in cache.* Given the stages of the fast neurons, all others are independent of each other within a step, so a
+  block of rows goes through all stages before the next begins.
+
+References
+----------
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compilation import load, read_piece
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import Status
+from dynamics.large_flow.dense import DenseOutput
+from dynamics.large_flow.division import Divider, Division, State
+from dynamics.large_flow.rests import Rests
+from dynamics.large_flow.workers import Workers
+from dynamics.systems.link_kernels import render
+from dynamics.systems.unit_vectors import overlap_state, teacher_rows, unit_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.compilation import CompiledModule
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["LargeFlowStepper", "Step", "compile_passes", "reason_against"]
+
+#: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
+KAPPA = 4.0
+#: Step control: safety factors of the embedded error and of the lag, growth of a step.
+SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.8, 0.9, 2.0, 0.2
+#: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: what is
+#: left after it is an order of h smaller.
+LAG_TOLERANCE, LAG_REJECTION = 30.0, 4.0
+#: Absolute tolerance of a coordinate in units of rtol / √d, where the given one is smaller: single coordinates have no
+#: meaning, since rotations of the complement of the teacher change them.
+COORDINATE_FLOOR = 0.1
+#: A run that in this many steps gains less than this factor of time is held up by a stiffness that is not slowed.
+STALL_STEPS, STALL_GAIN = 1500, 1.05
+SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
+
+
+def reason_against(problem: Problem) -> str | None:
+    """Return why the large-flow solver does not apply to a problem, or None if it does.
+
+    Its clusters assume that learned directions decouple from everything else.
+    """
+    if problem.information_exponent < 3:
+        return "directions of a link with information exponent below 3 do not decouple"
+    if problem.activation.coefficients[0] != 0.0:
+        return "the link has c_0 != 0, so that all neurons interact from the start"
+    if not problem.teacher.is_orthonormal:
+        return "the teacher's directions are not orthonormal"
+    return None
+
+
+def compile_passes(problem: Problem) -> CompiledModule:
+    """Compile the passes over rows for the link of a problem, or load them from the cache."""
+    here = Path(__file__).parent
+    files = (
+        here.parent / "systems" / "field_kernels.py",
+        here.parent / "integrators" / "dop853_tableau.py",
+        here / "row_kernels.py",
+        here / "pause_kernels.py",
+    )
+    return load((render(problem.activation.coefficients), *map(read_piece, files)))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step and everything it was made with.
+
+    Parameters
+    ----------
+    time, h : float
+        Start and length.
+    begin, end : State
+        Unit vectors, ln n, field and growth at both ends.
+    division : Division
+    pace : ndarray, shape (clusters, 2)
+        θ of direction and norm.
+    drift : ndarray, shape (clusters, D + 1)
+        Mean velocities over the last step.
+    """
+
+    time: float
+    h: float
+    begin: State
+    end: State
+    division: Division
+    pace: Array
+    drift: Array
+
+
+class LargeFlowStepper:
+    """Take steps of the coupled flow of many neurons.
+
+    Parameters
+    ----------
+    problem : Problem
+        For which `reason_against` has nothing to say.
+    rtol, atol : float
+        Tolerances per step: rtol on unit vectors and on ln n; `atol` as in `OverlapSystem.absolute_tolerance`.
+    threads : int, optional
+        Number of threads; results do not depend on it.
+    """
+
+    def __init__(self, problem: Problem, *, rtol: float, atol: float, threads: int | None = None) -> None:
+        link = self._link = problem.activation
+        self._value = float(link.kernel(1.0))
+        self._passes = compile_passes(problem)
+        self.kernels = self._passes.namespace
+        self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        self.sign_matters = problem.information_exponent % 2 == 1
+        U, log_norm = unit_vectors(problem)
+        m, D = U.shape
+        self._teacher = teacher_rows(problem, D)
+        root = np.sqrt(problem.dimension)
+        self._tolerance = np.array([max(atol, COORDINATE_FLOOR * rtol) / root, rtol, max(atol, rtol)])
+        self._lag_tolerance = LAG_TOLERANCE * np.array([rtol / root, rtol])
+        self.workers = Workers(m, D, threads)
+        self._divider = Divider(
+            self.kernels,
+            self._a,
+            self._value,
+            float(link.kernel_derivative(1.0)),
+            both_poles=link.parity == "even",
+        )
+        self._rests = Rests(self.kernels, self.workers, m, D)
+        self._error, self._miss = np.empty(m), np.empty((m, 2))
+        self._ring = np.empty((3, m, D)), np.empty((3, m))
+        #: Coefficients of the dense output; pages of memory that are never written cost nothing.
+        self.dense = np.empty((7, m, D)), np.empty((7, m))
+        self._at = 0
+        self._counts = dict.fromkeys(
+            ("steps_accepted", "steps_rejected", "rhs_evaluations", "partial_evaluations", "divisions"), 0
+        )
+        self._time = 0.0
+        self._marks: list[float] = []
+        self._fit_division(None, 0)
+        self._begin(U, log_norm)
+
+    # --- the stepper's protocol -----------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return self._time
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall-clock seconds spent compiling or loading the passes."""
+        return self._passes.compile_seconds
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
+        return self._event_times.copy()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether stiffness that no cluster explains has held up the run for long."""
+        marks = self._marks
+        return len(marks) > STALL_STEPS and marks[-1] < STALL_GAIN * marks[-1 - STALL_STEPS]
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        last = self._tried() + max_steps
+        while self._time < target:
+            if self._tried() >= last:
+                return Status.MAX_STEPS
+            failure = self._advance_once()
+            if failure is not None:
+                return failure
+        return Status.REACHED
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
+
+        Raises
+        ------
+        ValueError
+            If `t` is outside the last step.
+        """
+        return overlap_state(*self.vectors(t), self._teacher, self._a.size, out)
+
+    def vectors(self, t: float) -> tuple[Array, Array]:
+        """Return the unit vectors and ln n at a time within the last step, both ends included."""
+        begin = self._time if self._last is None else self._last.time
+        if not begin <= t <= self._time:
+            msg = f"Argument `t` must be within the last step [{begin}, {self._time}], but is {t}."
+            raise ValueError(msg)
+        if t == self._time or self._dense is None:
+            return self._now.U, self._now.log_norm
+        return self._dense.at(t)
+
+    def derivative(self, t: float) -> Array:
+        """Return the rates of the overlaps at a time within the last step."""
+        U, log_norm = self.vectors(t)
+        F, growth = np.empty_like(U), np.empty_like(log_norm)
+        self._field(U, log_norm, F, growth)
+        velocity = F - np.sum(F * U, axis=1)[:, None] * U
+        product = velocity @ U.T
+        return np.concatenate([velocity[:, : self._a.size].ravel(), (product + product.T).ravel(), 4.0 * growth])
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations; an evaluation of the right-hand side is one of the full field."""
+        return dict(self._counts)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        rests, last = self._rests, self._last
+        arrays: dict[str, NDArray[np.generic]] = {name: array.copy() for name, array in rests.arrays().items()}
+        arrays |= {
+            "lag": rests.lag.copy(),
+            "lag_growth": rests.lag_growth.copy(),
+            "U": self._now.U.copy(),
+            "log_norm": self._now.log_norm.copy(),
+            "time_and_step": np.array([self._time, self._h]),
+            "events": np.stack([self._event_times, self._events]),
+            "marks": np.array(self._marks),
+            "counts": np.array(list(self._counts.values())),
+        }
+        if last is not None:
+            arrays |= {
+                "begin_U": last.begin.U.copy(),
+                "begin_log_norm": last.begin.log_norm.copy(),
+                "last": np.array([last.time, last.h]),
+                "fast": last.division.fast.copy(),
+                "cluster": last.division.cluster.copy(),
+                "sign": last.division.sign.copy(),
+                "pace": last.pace.copy(),
+                "drift": last.drift.copy(),
+            }
+        return arrays
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned.
+
+        Raises
+        ------
+        ValueError
+            If they are those of another problem.
+        """
+        given = {name: np.array(array) for name, array in state.items()}
+        shape = given["U"].shape if "U" in given else None
+        if shape != self._now.U.shape:
+            msg = f"Argument `state` must hold `U` of shape {self._now.U.shape}, but has {shape}."
+            raise ValueError(msg)
+        rests = self._rests
+        rests.set_arrays(given)
+        self._time, self._h = given["time_and_step"].tolist()
+        self._event_times, self._events = given["events"]
+        self._marks = given["marks"].tolist()
+        self._counts = dict(zip(self._counts, given["counts"].tolist(), strict=True))
+        newest = rests.newest_first()
+        self._now = State(given["U"], given["log_norm"], rests.F[newest[0]], rests.growth[newest[0]])
+        self._last, self._dense = None, None
+        self._fit_division(None, 0)
+        if "last" in given:
+            division = self._divider.assemble(given["fast"], given["cluster"], given["sign"])
+            self._fit_division(division, division.sources.size)
+            before = newest[1]
+            begin = State(given["begin_U"], given["begin_log_norm"], rests.F[before], rests.growth[before])
+            time, h = given["last"].tolist()
+            self._last = Step(time, h, begin, self._now, division, given["pace"], given["drift"])
+            self._dense = DenseOutput(self, self._last)
+
+    # --- what the dense output asks for ---------------------------------------------------------------------
+
+    @property
+    def num_directions(self) -> int:
+        """P."""
+        return self._a.size
+
+    def coefficient(self, p: int) -> float:
+        """Return a_p."""
+        return float(self._a[p])
+
+    def mass(self, C: Array, log_norm: Array) -> float:
+        """Return Σ n g(C)/g(1)."""
+        return float(np.exp(log_norm) @ self._link.kernel(C)) / self._value
+
+    def event_values(self, U: Array, log_norm: Array) -> Array:
+        """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+        values = np.empty(2 * self._a.size)
+        self.kernels.events_of_rows(U, log_norm, self._a, self.sign_matters, values)
+        return values
+
+    # --- one step -------------------------------------------------------------------------------------------
+
+    def _tried(self) -> int:
+        return self._counts["steps_accepted"] + self._counts["steps_rejected"]
+
+    def _begin(self, U: Array, log_norm: Array) -> None:
+        """Start at a state: its field, its events, a first step short enough to be linear."""
+        slot = self._rests.free_slot()
+        self._rests.times[slot] = self._time
+        self._rests.U[slot], self._rests.log_norm[slot] = U, log_norm
+        now = self._rests.state(slot)
+        self._field(now.U, now.log_norm, now.F, now.growth)
+        self._now = State(U, log_norm, now.F, now.growth)
+        self._last: Step | None = None
+        self._dense: DenseOutput | None = None
+        velocity = now.F - np.sum(now.F * U, axis=1)[:, None] * U
+        rate = max(np.abs(velocity).max() * self._tolerance[1] / self._tolerance[0], 4.0 * np.abs(now.growth).max())
+        self._h = 1e-2 / max(rate, 1e-290)
+        self._event_times = np.full(2 * self._a.size, np.nan)
+        self._events = self.event_values(U, log_norm)
+        record_crossings(
+            self._event_times, self._events, self._events, (self._time, self._time), lambda _: self._events
+        )
+
+    def _advance_once(self) -> Status | None:
+        """Take one accepted step; return why that is impossible, or None."""
+        division, drift = self._prepare()
+        h, rejected = self._h, False
+        while True:
+            if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
+                return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+            step = self._attempt(h, division, drift)
+            error = self._try_rows(step)
+            if error <= 1.0:
+                slot, excess = self._settle(step)
+                if excess <= LAG_REJECTION:
+                    break
+                factor = LAG_SAFETY * excess ** (-1.0 / (self._rests.lag.shape[0] + 1.0))
+            else:
+                factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
+            self._counts["steps_rejected"] += 1
+            h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+            rejected = True
+        factor = min(
+            SAFETY * max(error, 1e-12) ** -0.125,
+            LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.lag.shape[0] + 1.0)),
+        )
+        self._accept(step, slot)
+        self._h = h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
+        return None
+
+    def _prepare(self) -> tuple[Division, Array]:
+        """Divide the neurons and fit the rest of the field for the next step."""
+        begin, h = (self._now, 1.0) if self._last is None else (self._last.begin, self._last.h)
+        division, drift = self._divider.divide(self._now, begin, h, self._division)
+        if division is not self._division:
+            self._fit_division(division, division.sources.size)
+            self._counts["divisions"] += 1
+            for slot in self._rests.newest_first():
+                self._rests.subtract(slot, self._partial)
+        self._rests.fit()
+        return division, drift
+
+    def _fit_division(self, division: Division | None, sources: int) -> None:
+        """Allocate what depends on the division: stages of the sources, work space of each thread."""
+        m, D = self._rests.U.shape[1:]
+        self._division = division
+        self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
+        if division is None:
+            return
+        sizes = np.diff(division.cuts)
+        shared = sizes[1:] if sources and sizes.size > 1 else sizes
+        rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
+        self._work = [np.empty(4 * D + R * (18 * D + sources + 18)) for R in rows]
+
+    def _attempt(self, h: float, division: Division, drift: Array) -> Step:
+        at = (self._at + 1) % 3
+        end = State(self._ring[0][at], self._ring[1][at], self._now.F, self._now.growth)
+        with np.errstate(divide="ignore"):
+            pace = np.minimum(1.0, KAPPA / (h * division.rates))
+        return Step(self._time, h, self._now, end, division, pace, drift)
+
+    def _try_rows(self, step: Step) -> float:
+        """Compute the state at the end of a step; return the error in units of the tolerance."""
+        sources = step.division.sources
+        if sources.size > 0:
+            self.run_stages(step, 11, sources_only=True)
+            error = float(self._error[sources].max())
+            # Most steps that fail do so here, before any other row has been touched.
+            if not error <= 1.0:
+                return error
+        self.run_stages(step, 11, sources_only=False)
+        return float(self._error.max())
+
+    def run_stages(
+        self, step: Step, last_stage: int, *, sources_only: bool, dense: tuple[Array, Array] | None = None
+    ) -> None:
+        """Run the fast sources, or all other rows, through the stages of a step."""
+        blocks = 1 if step.division.sources.size > 0 else 0
+        coefficients = (np.empty((0, 0, 0)), np.empty((0, 0))) if dense is None else dense
+
+        def part(first: int, last: int, thread: int) -> None:
+            self.kernels.step_rows(
+                first, last, step.division.cuts, last_stage, sources_only, step.h,
+                step.begin.U, step.begin.log_norm, self._rests.lag, self._rests.lag_growth,
+                self.stage_sources, self.stage_mass, step.pace, step.drift,
+                step.end.U, step.end.log_norm, self._error, self._tolerance, *coefficients,
+                self._work[thread], step.division.plan,
+            )  # fmt: skip
+
+        if sources_only:
+            part(0, blocks, 0)
+        else:
+            self.workers.over_blocks(step.division.cuts, blocks, part)
+        if not sources_only and last_stage == 11:
+            self._counts["partial_evaluations"] += 12
+
+    def _settle(self, step: Step) -> tuple[int, float]:
+        """Evaluate the full field at the end of a step, correct the step by it; return its slot and the lag's error."""
+        rests, h = self._rests, step.h
+        correction = rests.correction(h)
+        slot = rests.free_slot()
+        state = rests.state(slot)
+        state.U[...], state.log_norm[...] = step.end.U, step.end.log_norm
+        self._field(state.U, state.log_norm, state.F, state.growth)
+        self._partial(state, rests.rest[slot], rests.rest_growth[slot])
+
+        def part(begin: int, end: int) -> None:
+            self.kernels.settle_rows(
+                begin, end, h, correction, step.division.plan[1], state.F, state.growth,
+                rests.rest[slot], rests.rest_growth[slot], rests.lag, rests.lag_growth,
+                step.end.U, step.end.log_norm, self._miss,
+            )  # fmt: skip
+
+        self.workers.over_rows(part)
+        share = h / (rests.lag.shape[0] + 1.0)
+        excess = float((share * self._miss.max(axis=0) * (1.0, 4.0) / self._lag_tolerance).max())
+        return slot, excess if np.isfinite(excess) else np.inf
+
+    def _accept(self, step: Step, slot: int) -> None:
+        rests = self._rests
+        self._at = (self._at + 1) % 3
+        end = State(step.end.U, step.end.log_norm, rests.F[slot], rests.growth[slot])
+        self._last = Step(step.time, step.h, step.begin, end, step.division, step.pace, step.drift)
+        self._now = end
+        self._time = step.time + step.h
+        rests.times[slot] = self._time
+        self._counts["steps_accepted"] += 1
+        self._marks = [*self._marks[-STALL_STEPS:], self._time]
+        self._dense = DenseOutput(self, self._last)
+        before, self._events = self._events, self.event_values(end.U, end.log_norm)
+        passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
+        if passed.size > 0:
+            values_at = self._dense.events_at(passed, before)
+            record_crossings(self._event_times, before, self._events, (step.time, self._time), values_at)
+
+    # --- fields ---------------------------------------------------------------------------------------------
+
+    def _field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
+        n = np.exp(log_norm)
+        self._counts["rhs_evaluations"] += 1
+
+        def part(begin: int, end: int) -> None:
+            work = np.empty(64 * (U.shape[0] + self._a.size))
+            self.kernels.field_rows(begin, end, U, n, self._a, self._teacher, F, growth, work)
+
+        self.workers.over_rows(part)
+
+    def _partial(self, state: State, F: Array, growth: Array) -> None:
+        division = self._division
+        assert division is not None
+        sources = np.ascontiguousarray(state.U[division.sources])
+        mass = np.exp(state.log_norm[division.sources])
+        self._counts["partial_evaluations"] += 1
+
+        def part(first: int, last: int, thread: int) -> None:
+            self.kernels.partial_rows(
+                first, last, division.cuts, state.U, state.log_norm, sources, mass, F, growth,
+                self._work[thread], division.plan,
+            )  # fmt: skip
+
+        self.workers.over_blocks(division.cuts, 0, part)

@@ -1,0 +1,63 @@
+"""Threads over rows: compiled passes release the interpreter lock, so plain Python threads use all cores.
+
+Responsible for cutting a pass into parts.  Must not know what a pass does.  Parts never share a row, so that the result
+does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["Workers"]
+
+#: Numbers in the state below which waking a second thread costs more than it saves.
+SMALLEST_STATE = 30_000
+MOST_THREADS = 16
+
+
+class Workers:
+    """Run compiled passes over parts of the rows, in as many threads as the size is worth.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Shape of the state.
+    threads : int, optional
+        Number of threads; by default one per core, and one alone for small states.
+    """
+
+    def __init__(self, rows: int, columns: int, threads: int | None = None) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        wanted = cores if rows * columns >= SMALLEST_STATE else 1
+        self.count = max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
+        self._rows = rows
+        self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
+
+    def over_rows(self, work: Callable[[int, int], None]) -> None:
+        """Call work(begin, end) on consecutive parts that cover all rows."""
+        if self._pool is None:
+            work(0, self._rows)
+            return
+        marks = np.linspace(0, self._rows, self.count + 1).astype(int).tolist()
+        list(self._pool.map(work, marks[:-1], marks[1:]))
+
+    def over_blocks(self, cuts: NDArray[np.int64], first: int, work: Callable[[int, int, int], None]) -> None:
+        """Call work(first block, last block, thread) on parts of the blocks from `first` on, with rows shared evenly."""
+        last = cuts.size - 1
+        if first == last:
+            return
+        if self._pool is None or last - first < self.count:
+            work(first, last, 0)
+            return
+        rows = np.linspace(cuts[first], cuts[last], self.count + 1)
+        marks = np.maximum(np.searchsorted(cuts, rows), first).tolist()
+        list(self._pool.map(work, marks[:-1], marks[1:], range(self.count)))
