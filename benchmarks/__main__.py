@@ -1,0 +1,84 @@
+"""Run the benchmarks: `python -m benchmarks [--quick] [--only PART …] [--fresh] [--large] [--limit SECONDS]`.
+
+Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the table in README.md. Interrupted,
+it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/` instead and leaves the README alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import growth, memory, timed_cases, work_precision
+from benchmarks.journal import FOLDER, ROOT, Journal, machine
+from dynamics import provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PARTS = ("timed-cases", "work-precision", "growth", "memory", "report")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Speed, accuracy and memory, side by side."
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes only, about two minutes; writes no baseline")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="run these parts; the others stay as they are")
+    parser.add_argument("--fresh", action="store_true", help="measure again what an interrupted run already measured")
+    parser.add_argument("--large", action="store_true", help="growth up to m = P = 1024, d = 2048")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
+    parser.add_argument("--sizes", nargs="+", type=int, help="sizes m = P of the work-precision diagrams")
+    return parser.parse_args()
+
+
+def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[], Any]]:
+    """Return what measures each part."""
+    quick = options.quick
+    growth_sizes = growth.QUICK_SIZES if quick else growth.SIZES + (growth.LARGE_SIZES if options.large else ())
+    return {
+        "timed-cases": lambda: timed_cases.run(journal, timed_cases.QUICK_FILES if quick else timed_cases.FILES),
+        "work-precision": lambda: work_precision.run(
+            journal,
+            options.sizes or (work_precision.QUICK_SIZES if quick else work_precision.SIZES),
+            min(options.limit, 5.0) if quick else options.limit,
+        ),
+        "growth": lambda: growth.run(journal, growth_sizes),
+        "memory": lambda: memory.run(journal, memory.QUICK_SIZES if quick else memory.SIZES),
+    }
+
+
+def main() -> None:
+    from benchmarks.figures import draw
+    from benchmarks.report import table, write_table
+
+    options = parse()
+    journal = Journal("quick" if options.quick else "measurements", fresh=options.fresh)
+    folder = FOLDER / "quick" if options.quick else ROOT / "benchmarks"
+    figures = folder if options.quick else ROOT / "docs" / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    target: Path = folder / "baseline.json"
+    baseline: dict[str, Any] = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
+    began = time.perf_counter()
+    for name, measure in parts(options, journal).items():
+        if options.only is None or name in options.only:
+            print(f"{name} (after {time.perf_counter() - began:.0f} s)", flush=True)
+            result = measure()
+            # Measured now, so that the heading speaks of this part too.
+            baseline |= {"date": time.strftime("%Y-%m-%d"), "commit": provenance.git_commit(), "machine": machine()}
+            baseline[name.replace("-", "_")] = result
+            target.write_text(json.dumps(baseline, indent=1) + "\n", encoding="utf-8")
+    for path in draw(baseline, figures):
+        print(f"wrote {path.relative_to(ROOT)}")
+    if options.quick:
+        print(table(baseline))
+    else:
+        write_table(baseline, ROOT / "README.md")
+    print(f"wrote {target.relative_to(ROOT)} in {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

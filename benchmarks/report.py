@@ -1,0 +1,116 @@
+"""From `baseline.json` to the table in README.md, between its two markers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.figures import machine_rate, power
+from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
+RIGHT_HAND_SIDE_SIZES = (32, 128, 512)
+
+
+def write_table(baseline: Mapping[str, Any], readme: Path) -> None:
+    """Replace what is between the markers.
+
+    Raises
+    ------
+    ValueError
+        If the file does not have both markers.
+    """
+    text = readme.read_text(encoding="utf-8")
+    if BEGIN not in text or END not in text:
+        msg = f"File `{readme.name}` must have the lines {BEGIN!r} and {END!r}, but has not."
+        raise ValueError(msg)
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    readme.write_text(f"{before}{BEGIN}\n{table(baseline)}\n{END}{after}", encoding="utf-8")
+
+
+def table(baseline: Mapping[str, Any]) -> str:
+    """Return the section as Markdown."""
+    machine = baseline["machine"]
+    lines = [
+        f"Measured on {machine['cores']} cores of an {machine['processor']}, CPython {machine['python']}, "
+        f"{baseline['date']} (`python -m benchmarks`; all numbers in `benchmarks/baseline.json`):",
+        "",
+        "| what | seconds, median (range) |",
+        "|---|---|",
+    ]
+    cases = baseline.get("timed_cases", [])
+    lines += [f"| `{c['name']}` | {_spread(c['seconds'])} |" for c in cases if c["group"] == "startup"]
+    lines += _right_hand_side(cases)
+    lines += _growth(baseline.get("growth"))
+    if "work_precision" in baseline:
+        lines += ["", *_duels(baseline["work_precision"])]
+    return "\n".join(lines)
+
+
+def _spread(seconds: list[float]) -> str:
+    low, median, high = seconds
+    return f"{median:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _right_hand_side(cases: list[Mapping[str, Any]]) -> Iterator[str]:
+    """One line: seconds of an evaluation, against the bare products, and how much of the peak it reaches."""
+    median = {(c["name"], c["size"]): c["seconds"][1] for c in cases if c["group"] == "right-hand side"}
+    if not median:
+        return
+    sizes = ", ".join(str(size) for size in RIGHT_HAND_SIDE_SIZES)
+    seconds = ", ".join(_short(median["program", size]) for size in RIGHT_HAND_SIDE_SIZES)
+    ratios = ", ".join(f"{median['program', s] / median['three dgemm', s]:.2f}" for s in RIGHT_HAND_SIDE_SIZES)
+    peak = machine_rate(cases, "dgemm peak", "operations")
+    shares = ", ".join(f"{6 * s**3 / median['program', s] / peak:.0%}" for s in RIGHT_HAND_SIDE_SIZES)
+    yield (
+        f"| one right-hand side, m = P = {sizes} | {seconds}: {ratios} times its matrix products alone, {shares} of "
+        f"the {peak / 1e9:.0f} Gflop/s of one core |"
+    )
+
+
+def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
+    if part is None:
+        return
+    done = [p for p in part["directions"] if p["status"] == "done"]
+    seconds = ", ".join(f"{_short(p['seconds'])} ({p['size']})" for p in done)
+    yield f"| method `{part['method']}`, rtol {part['rtol']:g}, by m = P, T = 6 d P | {seconds} |"
+    slopes = {
+        name: power([p[key] for p in part[name]], [p["seconds"] for p in part[name]])
+        for name, key in (("time", "last"), ("dimension", "dimension"))
+        if all(p["status"] == "done" for p in part[name])
+    }
+    if slopes:
+        shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
+        yield f"| its growth at m = P = {part['time'][0]['size']} as a power of | {shown} |"
+
+
+def _duels(part: Mapping[str, Any]) -> Iterator[str]:
+    """Our best method beside the best library solver at equal achieved error."""
+    yield (
+        f"At equal achieved error ({TARGET_LOSS:g} in the loss, {TARGET_TIME:g} in emergence times), same start, run "
+        "in turn; h_4, β = 1, d = 1024, T = 6 d P:"
+    )
+    yield ""
+    yield "| m = P | ours, seconds | best library solver, seconds | ratio (range) |"
+    yield "|---|---|---|---|"
+    for duel in part["duels"]:
+        ours, library = (
+            f"{duel[side]['contender']}: {_short(sorted(duel[side]['seconds'])[len(duel[side]['seconds']) // 2])}"
+            for side in ("ours", "library")
+        )
+        low, high = duel["ratios"][0], duel["ratios"][-1]
+        yield f"| {duel['size']} | {ours} | {library} | {duel['ratio']:.1f} ({low:.1f} to {high:.1f}) |"
+    took_part = sorted({p["contender"] for p in part["points"] if not p["ours"]})
+    yield ""
+    yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](docs/figures/benchmark_work_precision.png)."
+
+
+def _short(seconds: float) -> str:
+    """Return seconds with two significant digits, small ones in ms or µs."""
+    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms")) if seconds * s >= 1.0), (1e6, "µs"))
+    value = seconds * scale
+    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
