@@ -11,7 +11,7 @@ import numpy as np
 from dynamics.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.large_flow.row_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, lag_at
+    from dynamics.large_flow.row_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, add_lag, lag_number
     from dynamics.systems.link_kernels import g0, g1
 
 
@@ -66,26 +66,28 @@ def settle_rows(
     On return `part` and `part_growth` hold the rest of the field, F − part; `miss` (m, 2) the largest component of the
     extrapolation's error and that of the growth.  Rows outside clusters move by `share` times that error.
     """
-    degree = lag.shape[0] - 1
     D = U.shape[1]
+    guess = np.empty(D)
     for i in range(begin, end):
+        for k in range(D):
+            guess[k] = 0.0
+        add_lag(i, h, lag, guess)
         along = 0.0
         for k in range(D):
             rest = F[i, k] - part[i, k]
             part[i, k] = rest
-            along += (rest - lag_at(lag, i, k, degree, h)) * U[i, k]
-        guess = lag_growth[degree, i]
-        for q in range(degree - 1, -1, -1):
-            guess = lag_growth[q, i] + h * guess
+            guess[k] = rest - guess[k]
+            along += guess[k] * U[i, k]
         rest = growth[i] - part_growth[i]
+        off = rest - lag_number(i, h, lag_growth)
         part_growth[i] = rest
         miss[i, 0] = miss[i, 1] = length = 0.0
         if cluster[i] < 0:
-            miss[i, 1] = abs(rest - guess)
-            l[i] += share * 4.0 * (rest - guess)
+            miss[i, 1] = abs(off)
+            l[i] += share * 4.0 * off
             largest = 0.0
             for k in range(D):
-                error = part[i, k] - lag_at(lag, i, k, degree, h) - along * U[i, k]
+                error = guess[k] - along * U[i, k]
                 largest = max(largest, abs(error))
                 U[i, k] += share * error
             miss[i, 0] = largest

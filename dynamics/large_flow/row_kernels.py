@@ -122,12 +122,24 @@ def partial_field(
 
 
 @kernel
+def along(u: FloatVector, v: FloatVector) -> float:
+    """Return (u·v)/(u·u)."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * v[k]
+        length += u[k] * u[k]
+    return product / length
+
+
+@kernel
 def slow_clusters(
     rows: IntVector,
+    u: FloatMatrix,
     l: FloatVector,
     du: FloatMatrix,
     dl: FloatVector,
     mean: FloatVector,
+    shift: FloatVector,
     pace: FloatMatrix,
     drift: FloatMatrix,
     plan: Plan,
@@ -135,6 +147,9 @@ def slow_clusters(
     """Replace the mean velocity of every cluster by θ · mean + (1 − θ) · drift: its only stiff modes.
 
     `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
+    Every row moves tangentially, by T_i x with T_i = 1 − u_i u_iᵀ: with the same shift b for all of them members a
+    distance Δ apart would get radial parts of order hλΔ, and at hλΔ ~ 1 direction and norm excite each other. The x
+    whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in Δ.
     """
     cluster, first, sign = plan[1], plan[3], plan[5]
     D = du.shape[1]
@@ -145,6 +160,10 @@ def slow_clusters(
             x += 1
             continue
         end = x + first[c + 1] - first[c]
+        held, held_norm = 1.0 - pace[c, 0], 1.0 - pace[c, 1]
+        if held <= 0.0 and held_norm <= 0.0:
+            x = end
+            continue
         total = mean_growth = 0.0
         for k in range(D):
             mean[k] = 0.0
@@ -155,12 +174,19 @@ def slow_clusters(
             w = n * sign[rows[z]]
             for k in range(D):
                 mean[k] += w * du[z, k]
-        held, held_norm = 1.0 - pace[c, 0], 1.0 - pace[c, 1]
+        for k in range(D):
+            mean[k] = held * (mean[k] / total - drift[c, k])
+            shift[k] = mean[k]
+        if end - x > 1:
+            for z in range(x, end):
+                w = np.exp(l[z]) / total * along(u[z], mean)
+                for k in range(D):
+                    shift[k] += w * u[z, k]
         for z in range(x, end):
             dl[z] -= held_norm * (mean_growth / total - drift[c, D])
-            w = held * sign[rows[z]]
+            w = along(u[z], shift)
             for k in range(D):
-                du[z, k] -= w * (mean[k] / total - drift[c, k])
+                du[z, k] -= sign[rows[z]] * (shift[k] - w * u[z, k])
         x = end
 
 
@@ -224,39 +250,36 @@ def row_error(
 
 
 @kernel
-def lag_at(lag: FloatCube, i: int, k: int, degree: int, tau: float) -> float:
-    """Return Σ_q lag_q τ^q at one place."""
-    value = lag[degree, i, k]
-    for q in range(degree - 1, -1, -1):
-        value = lag[q, i, k] + tau * value
-    return value
+def add_lag(i: int, tau: float, lag: FloatCube, out: FloatVector) -> None:
+    """Add Σ_q lag_q τ^q of row i: one pass per power, since a loop over powers inside would not be vectorised."""
+    power = 1.0
+    for q in range(lag.shape[0]):
+        for k in range(out.size):
+            out[k] += power * lag[q, i, k]
+        power *= tau
 
 
 @kernel
-def add_lag_and_project(
-    i: int,
-    tau: float,
-    lag: FloatCube,
-    lag_growth: FloatMatrix,
-    u: FloatVector,
-    force: FloatVector,
-    velocity: FloatVector,
-) -> float:
-    """Write u' = F − (F·u)/(u·u) u of row i with the lagged rest of its field, and return the rest of its growth."""
-    degree = lag.shape[0] - 1
+def lag_number(i: int, tau: float, lag_growth: FloatMatrix) -> float:
+    """Return Σ_q lag_q τ^q of the growth of row i."""
+    total = 0.0
+    power = 1.0
+    for q in range(lag_growth.shape[0]):
+        total += power * lag_growth[q, i]
+        power *= tau
+    return total
+
+
+@kernel
+def project(force: FloatVector, u: FloatVector, velocity: FloatVector) -> None:
+    """Write u' = F − (F·u)/(u·u) u."""
     radial = length = 0.0
     for k in range(u.size):
-        total = force[k] + lag_at(lag, i, k, degree, tau)
-        force[k] = total
-        radial += total * u[k]
+        radial += force[k] * u[k]
         length += u[k] * u[k]
     radial /= length
     for k in range(u.size):
         velocity[k] = force[k] - radial * u[k]
-    rest = lag_growth[degree, i]
-    for q in range(degree - 1, -1, -1):
-        rest = lag_growth[q, i] + tau * rest
-    return rest
 
 
 @kernel
@@ -282,7 +305,9 @@ def step_block(
     R, D, S = rows.size, U.shape[1], mass.shape[1]
     u, F, overlap = cube(work, 0, 1, R, D)[0], cube(work, R * D, 1, R, D)[0], cube(work, 2 * R * D, 1, R, S)[0]
     o = 2 * R * D + R * S
-    mean, logs, growth = work[o : o + D], work[o + D : o + D + R], work[o + D + R : o + D + 2 * R]
+    mean, shift = work[o : o + D], work[o + D : o + 2 * D]
+    o += 2 * D
+    logs, growth = work[o : o + R], work[o + R : o + 2 * R]
     for s in range(last_stage + 1):
         for x in range(R):
             i = rows[x]
@@ -295,9 +320,10 @@ def step_block(
                     sources[s, x, k] = u[x, k]
         partial_field(rows, u, logs, sources[s], mass[s], overlap, F, growth, plan)
         for x in range(R):
-            rest = add_lag_and_project(rows[x], h * DOP853_C[s], lag, lag_growth, u[x], F[x], stages[s, x])
-            growth_stages[s, x] = 4.0 * (growth[x] + rest)
-        slow_clusters(rows, logs, stages[s], growth_stages[s], mean, pace, drift, plan)
+            add_lag(rows[x], h * DOP853_C[s], lag, F[x])
+            project(F[x], u[x], stages[s, x])
+            growth_stages[s, x] = 4.0 * (growth[x] + lag_number(rows[x], h * DOP853_C[s], lag_growth))
+        slow_clusters(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan)
 
 
 @kernel

@@ -387,7 +387,7 @@ class LargeFlowStepper:
         sizes = np.diff(division.cuts)
         shared = sizes[1:] if sources and sizes.size > 1 else sizes
         rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
-        self._work = [np.empty(4 * D + R * (18 * D + sources + 18)) for R in rows]
+        self._work = [np.empty(5 * D + R * (18 * D + sources + 18)) for R in rows]
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
         at = (self._at + 1) % 3
