@@ -23,7 +23,6 @@ __all__ = ["DenseOutput"]
 
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
 DECIDES = 0.1
-_LAST_STAGE = 15
 
 
 class DenseOutput:
@@ -34,12 +33,14 @@ class DenseOutput:
     stepper : LargeFlowStepper
         Whose last step it is.
     step : Step
+    ready : bool
+        Whether the coefficients were computed with the step.
     """
 
-    def __init__(self, stepper: LargeFlowStepper, step: Step) -> None:
+    def __init__(self, stepper: LargeFlowStepper, step: Step, *, ready: bool = False) -> None:
         self._stepper = stepper
         self._step = step
-        self._rows_ready = self._sources_ready = False
+        self._rows_ready = self._sources_ready = ready
 
     def at(self, t: float) -> tuple[Array, Array]:
         """Return unit vectors and ln n at a time within the step."""
@@ -48,15 +49,16 @@ class DenseOutput:
             return step.begin.U, step.begin.log_norm
         self._prepare_sources()
         if not self._rows_ready:
-            stepper.run_stages(step, _LAST_STAGE, sources_only=False, dense=stepper.dense)
+            stepper.run_stages(step, sources_only=False, dense=True, again=True)
             self._rows_ready = True
         U, log_norm = np.empty_like(step.begin.U), np.empty_like(step.begin.log_norm)
         x = (t - step.time) / step.h
 
         def part(begin: int, end: int) -> None:
             stepper.kernels.interpolate_rows(
-                begin, end, x, step.begin.U, step.begin.log_norm, *stepper.dense, U, log_norm
-            )
+                begin, end, x, step.begin.U, step.begin.log_norm, step.end.U, step.end.log_norm,
+                *stepper.dense, U, log_norm,
+            )  # fmt: skip
 
         stepper.workers.over_rows(part)
         return U, log_norm
@@ -88,15 +90,15 @@ class DenseOutput:
 
     def _prepare_sources(self) -> None:
         if not self._sources_ready and self._step.division.sources.size > 0:
-            self._stepper.run_stages(self._step, _LAST_STAGE, sources_only=True, dense=self._stepper.dense)
+            self._stepper.run_stages(self._step, sources_only=True, dense=True, again=True)
         self._sources_ready = True
 
     def _source_events(self, p: int, x: float) -> tuple[float, float]:
         """Return the two events of direction p as the fast sources alone make them."""
         step, stepper = self._step, self._stepper
         rows = step.division.sources
-        C = _along(stepper.dense[0][:, rows, p], step.begin.U[rows, p], x)
-        log_norm = _along(stepper.dense[1][:, rows], step.begin.log_norm[rows], x)
+        C = _along(stepper.dense[0][:, rows, p], step.begin.U[rows, p], step.end.U[rows, p], x)
+        log_norm = _along(stepper.dense[1][:, rows], step.begin.log_norm[rows], step.end.log_norm[rows], x)
         size = np.maximum(C, 0.0) if stepper.sign_matters else C
         return float(np.max(size**2, initial=0.0)) - 0.5, stepper.mass(C, log_norm) - 0.5 * stepper.coefficient(p)
 
@@ -116,10 +118,10 @@ class DenseOutput:
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
 
 
-def _along(coefficients: Array, start: Array, x: float) -> Array:
-    """Return the polynomial of the step, row by row."""
+def _along(coefficients: Array, start: Array, end: Array, x: float) -> Array:
+    """Return the polynomial of the step, row by row, as `pause_kernels.interpolate_rows` does."""
     value = coefficients[6]
     for q in range(5, -1, -1):
         value = coefficients[q] + (x if q % 2 == 1 else 1.0 - x) * value
-    result: Array = start + x * value
+    result: Array = start + x * value + x * x * (3.0 - 2.0 * x) * (end - start - coefficients[0])
     return result

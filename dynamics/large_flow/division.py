@@ -91,12 +91,6 @@ class Division:
         signs: Array = self.plan[5]
         return signs
 
-    def same_as(self, other: Division | None) -> bool:
-        """Whether every neuron has the same part in both."""
-        return (
-            other is not None and np.array_equal(self.fast, other.fast) and np.array_equal(self.cluster, other.cluster)
-        )
-
 
 class Divider:
     """Divide neurons, step after step, with hysteresis.
@@ -157,15 +151,14 @@ class Divider:
         square = overlap[1] ** 2
         was_fast = np.zeros(m, dtype=bool) if last is None else last.fast
         fast = (cluster < 0) & ((square > FAST) | (was_fast & (square > 0.5 * FAST)))
-        division = self.assemble(fast, cluster, sign)
-        if last is not None and division.same_as(last):
-            division = last
+        kept = np.ascontiguousarray(drift[passed])
+        if last is not None and np.array_equal(fast, last.fast) and np.array_equal(cluster, last.cluster):
+            return last, kept
         # A mean velocity over a step is one of the members it had then.
-        kept = drift[passed]
-        for c, p in enumerate(division.directions):
-            if last is None or not np.array_equal(division.cluster == p, last.cluster == p):
-                kept[c] = 0.0
-        return division, np.ascontiguousarray(kept)
+        moved = np.ones(m, dtype=bool) if last is None else cluster != last.cluster
+        touched = cluster[moved] if last is None else np.concatenate([cluster[moved], last.cluster[moved]])
+        kept[np.isin(directions[passed], touched)] = 0.0
+        return self.assemble(fast, cluster, sign), kept
 
     def assemble(self, fast: NDArray[np.bool_], cluster: Integers, sign: Array) -> Division:
         """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""

@@ -225,23 +225,29 @@ def mass_of_rest(
         out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))
 
 
-@entry("void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
+@entry(
+    "void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])"
+)
 def interpolate_rows(
     begin: int,
     end: int,
     x: float,
     U: FloatMatrix,
     l: FloatVector,
+    U_end: FloatMatrix,
+    l_end: FloatVector,
     dense: FloatCube,
     dense_growth: FloatMatrix,
     U_out: FloatMatrix,
     l_out: FloatVector,
 ) -> None:
-    """Write rows begin … end − 1 at the fraction x of the step that began at (U, l), normalised.
+    """Write rows begin … end − 1 at the fraction x of the step from (U, l) to (U_end, l_end), normalised.
 
-    With coefficients b_0 … b_6 it is y + x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))).
+    With coefficients b_0 … b_6 it is y + x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))). Where the end was corrected
+    after they were written, the correction comes in as x² (3 − 2 x), without a change of slope at either end.
     """
     D = U.shape[1]
+    late = x * x * (3.0 - 2.0 * x)
     for i in range(begin, end):
         total = dense_growth[6, i]
         for k in range(D):
@@ -251,10 +257,10 @@ def interpolate_rows(
             total = dense_growth[q, i] + factor * total
             for k in range(D):
                 U_out[i, k] = dense[q, i, k] + factor * U_out[i, k]
-        l_out[i] = l[i] + x * total
+        l_out[i] = l[i] + x * total + late * (l_end[i] - l[i] - dense_growth[0, i])
         length = 0.0
         for k in range(D):
-            U_out[i, k] = U[i, k] + x * U_out[i, k]
+            U_out[i, k] = U[i, k] + x * U_out[i, k] + late * (U_end[i, k] - U[i, k] - dense[0, i, k])
             length += U_out[i, k] * U_out[i, k]
         length = 1.0 / np.sqrt(length)
         for k in range(D):

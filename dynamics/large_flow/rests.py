@@ -48,32 +48,33 @@ class Rests:
         self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))
         self.log_norm, self.growth, self.rest_growth = (np.empty((slots, m)) for _ in range(3))
         self.times = np.full(slots, np.nan)
+        #: Slots in use, at most as many as the polynomial needs.
+        self.newest_first = np.empty(0, dtype=np.int64)
         self.lag, self.lag_growth = np.empty((0, m, D)), np.empty((0, m))
         self._storage = np.empty((DEGREE + 1, m, D)), np.empty((DEGREE + 1, m))
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays in which past states are kept."""
-        return {f"past_{name}": getattr(self, name) for name in _KEPT}
+        return {"newest_first": self.newest_first} | {f"past_{name}": getattr(self, name) for name in _KEPT}
 
     def set_arrays(self, given: Mapping[str, Array]) -> None:
         """Take over past states and the polynomial through them."""
-        for name, array in self.arrays().items():
-            array[...] = given[name]
+        for name in _KEPT:
+            getattr(self, name)[...] = given[f"past_{name}"]
+        self.newest_first = given["newest_first"].astype(np.int64)
         count = given["lag"].shape[0]
         self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
         self.lag[...], self.lag_growth[...] = given["lag"], given["lag_growth"]
 
-    def newest_first(self) -> NDArray[np.int64]:
-        """Return the slots in use, newest first, at most as many as the polynomial needs."""
-        used = np.flatnonzero(~np.isnan(self.times))
-        return used[np.argsort(-self.times[used])][: DEGREE + 1]
+    def keep(self, slot: int, time: float) -> None:
+        """Make a slot the newest, with the time of its state."""
+        self.times[slot] = time
+        self.newest_first = np.append(slot, self.newest_first)[: DEGREE + 1]
 
     def free_slot(self) -> int:
-        """Return a slot that the polynomial does not need, emptied."""
-        needed = set(self.newest_first().tolist())
-        slot = next(s for s in range(self.times.size) if s not in needed)
-        self.times[slot] = np.nan
-        return slot
+        """Return a slot that the polynomial does not need."""
+        needed = self.newest_first.tolist()
+        return next(s for s in range(self.times.size) if s not in needed)
 
     def state(self, slot: int) -> State:
         """Return the state of a slot with its field: views."""
@@ -87,7 +88,7 @@ class Rests:
 
     def fit(self) -> None:
         """Make `lag` and `lag_growth` the coefficients of the polynomial through the newest rests."""
-        slots = self.newest_first()
+        slots = self.newest_first
         count = slots.size
         times = self.times[slots] - self.times[slots[0]]
         scale = max(-float(times[-1]), np.finfo(float).tiny) if count > 1 else 1.0
@@ -106,7 +107,7 @@ class Rests:
         The polynomial through one more point, the rest at h, differs from the extrapolated one by the error times
         ω(τ)/ω(h).
         """
-        slots = self.newest_first()
+        slots = self.newest_first
         distances = self.times[slots[0]] - self.times[slots]
         tau = 0.5 * h * (1.0 + _NODES)
         omega = np.prod(tau[:, None] + distances, axis=1)

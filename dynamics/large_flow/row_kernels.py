@@ -353,7 +353,7 @@ def write_dense(
 
 
 @entry(
-    "void(i8, i8, i8[::1], i8, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1],"
+    "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1],"
     " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
@@ -363,6 +363,7 @@ def step_rows(
     cuts: IntVector,
     last_stage: int,
     is_source: bool,
+    again: bool,
     h: float,
     U: FloatMatrix,
     l: FloatVector,
@@ -381,36 +382,39 @@ def step_rows(
     work: FloatVector,
     plan: Plan,
 ) -> None:
-    """Take one step of the blocks order[cuts[b]:cuts[b + 1]]; with last_stage = 15 compute its dense output instead.
+    """Take one step of the blocks order[cuts[b]:cuts[b + 1]]; with last_stage = 15 write its dense output as well.
 
+    With `again` the step has been accepted, and its end is left alone.
     With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others.
     `lag` (q, m, D) and `lag_growth` (q, m) are the coefficients of the rest of the field as a polynomial in the time
     since the start of the step.
     """
     D = U.shape[1]
-    zero, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D]
+    zero, rise, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D], work[3 * D : 4 * D]
     for k in range(D):
         zero[k] = 0.0
     for b in range(first_block, last_block):
         rows = plan[0][cuts[b] : cuts[b + 1]]
         R = rows.size
-        o = 3 * D + 16 * R * D
-        stages, growth_stages = cube(work, 3 * D, 16, R, D), cube(work, o, 1, 16, R)[0]
+        o = 4 * D + 16 * R * D
+        stages, growth_stages = cube(work, 4 * D, 16, R, D), cube(work, o, 1, 16, R)[0]
         step_block(
             rows, last_stage, is_source, h, U, l, lag, lag_growth, sources, mass, pace, drift,
             stages, growth_stages, work[o + 16 * R :], plan,
         )  # fmt: skip
         for x in range(R):
             i = rows[x]
+            combine(U[i], stages, x, DOP853_WEIGHTS[END, :END], h, rise)
+            growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
+            if not again:
+                for k in range(D):
+                    U_new[i, k] = rise[k]
+                l_new[i] = l[i] + growth_rise
+                error[i] = row_error(U[i], rise, stages, growth_stages, x, h, e5, e3, tolerance)
             if last_stage > END:
                 for k in range(D):
-                    e5[k] = U_new[i, k] - U[i, k]
-                rise = l_new[i] - l[i]
-                write_dense(i, x, h, e5, rise, stages, growth_stages, zero, dense, dense_growth)
-            else:
-                combine(U[i], stages, x, DOP853_WEIGHTS[END, :END], h, U_new[i])
-                l_new[i] = l[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
-                error[i] = row_error(U[i], U_new[i], stages, growth_stages, x, h, e5, e3, tolerance)
+                    rise[k] -= U[i, k]
+                write_dense(i, x, h, rise, growth_rise, stages, growth_stages, zero, dense, dense_growth)
 
 
 @entry(

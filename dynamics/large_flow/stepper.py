@@ -196,7 +196,7 @@ class LargeFlowStepper:
         while self._time < target:
             if self._tried() >= last:
                 return Status.MAX_STEPS
-            failure = self._advance_once()
+            failure = self._advance_once(target)
             if failure is not None:
                 return failure
         return Status.REACHED
@@ -280,7 +280,7 @@ class LargeFlowStepper:
         self._event_times, self._events = given["events"]
         self._marks = given["marks"].tolist()
         self._counts = dict(zip(self._counts, given["counts"].tolist(), strict=True))
-        newest = rests.newest_first()
+        newest = rests.newest_first
         self._now = State(given["U"], given["log_norm"], rests.F[newest[0]], rests.growth[newest[0]])
         self._last, self._dense = None, None
         self._fit_division(None, 0)
@@ -322,7 +322,7 @@ class LargeFlowStepper:
     def _begin(self, U: Array, log_norm: Array) -> None:
         """Start at a state: its field, its events, a first step short enough to be linear."""
         slot = self._rests.free_slot()
-        self._rests.times[slot] = self._time
+        self._rests.keep(slot, self._time)
         self._rests.U[slot], self._rests.log_norm[slot] = U, log_norm
         now = self._rests.state(slot)
         self._field(now.U, now.log_norm, now.F, now.growth)
@@ -338,15 +338,16 @@ class LargeFlowStepper:
             self._event_times, self._events, self._events, (self._time, self._time), lambda _: self._events
         )
 
-    def _advance_once(self) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None."""
+    def _advance_once(self, target: float) -> Status | None:
+        """Take one accepted step, with its dense output if `target` is inside; return why not, or None."""
         division, drift = self._prepare()
         h, rejected = self._h, False
         while True:
             if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
             step = self._attempt(h, division, drift)
-            error = self._try_rows(step)
+            dense = self._time < target < self._time + h
+            error = self._try_rows(step, dense=dense)
             if error <= 1.0:
                 slot, excess = self._settle(step)
                 if excess <= LAG_REJECTION:
@@ -361,7 +362,7 @@ class LargeFlowStepper:
             SAFETY * max(error, 1e-12) ** -0.125,
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.lag.shape[0] + 1.0)),
         )
-        self._accept(step, slot)
+        self._accept(step, slot, dense=dense)
         self._h = h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
         return None
 
@@ -372,7 +373,7 @@ class LargeFlowStepper:
         if division is not self._division:
             self._fit_division(division, division.sources.size)
             self._counts["divisions"] += 1
-            for slot in self._rests.newest_first():
+            for slot in self._rests.newest_first:
                 self._rests.subtract(slot, self._partial)
         self._rests.fit()
         return division, drift
@@ -387,7 +388,7 @@ class LargeFlowStepper:
         sizes = np.diff(division.cuts)
         shared = sizes[1:] if sources and sizes.size > 1 else sizes
         rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
-        self._work = [np.empty(5 * D + R * (18 * D + sources + 18)) for R in rows]
+        self._work = [np.empty(6 * D + R * (18 * D + sources + 18)) for R in rows]
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
         at = (self._at + 1) % 3
@@ -396,31 +397,29 @@ class LargeFlowStepper:
             pace = np.minimum(1.0, KAPPA / (h * division.rates))
         return Step(self._time, h, self._now, end, division, pace, drift)
 
-    def _try_rows(self, step: Step) -> float:
+    def _try_rows(self, step: Step, *, dense: bool) -> float:
         """Compute the state at the end of a step; return the error in units of the tolerance."""
         sources = step.division.sources
         if sources.size > 0:
-            self.run_stages(step, 11, sources_only=True)
+            self.run_stages(step, sources_only=True, dense=dense)
             error = float(self._error[sources].max())
             # Most steps that fail do so here, before any other row has been touched.
             if not error <= 1.0:
                 return error
-        self.run_stages(step, 11, sources_only=False)
+        self.run_stages(step, sources_only=False, dense=dense)
         return float(self._error.max())
 
-    def run_stages(
-        self, step: Step, last_stage: int, *, sources_only: bool, dense: tuple[Array, Array] | None = None
-    ) -> None:
-        """Run the fast sources, or all other rows, through the stages of a step."""
+    def run_stages(self, step: Step, *, sources_only: bool, dense: bool, again: bool = False) -> None:
+        """Run the fast sources, or all other rows, through the stages of a step; `again` after it was accepted."""
         blocks = 1 if step.division.sources.size > 0 else 0
-        coefficients = (np.empty((0, 0, 0)), np.empty((0, 0))) if dense is None else dense
+        last_stage = 15 if dense else 11
 
         def part(first: int, last: int, thread: int) -> None:
             self.kernels.step_rows(
-                first, last, step.division.cuts, last_stage, sources_only, step.h,
+                first, last, step.division.cuts, last_stage, sources_only, again, step.h,
                 step.begin.U, step.begin.log_norm, self._rests.lag, self._rests.lag_growth,
                 self.stage_sources, self.stage_mass, step.pace, step.drift,
-                step.end.U, step.end.log_norm, self._error, self._tolerance, *coefficients,
+                step.end.U, step.end.log_norm, self._error, self._tolerance, *self.dense,
                 self._work[thread], step.division.plan,
             )  # fmt: skip
 
@@ -428,8 +427,8 @@ class LargeFlowStepper:
             part(0, blocks, 0)
         else:
             self.workers.over_blocks(step.division.cuts, blocks, part)
-        if not sources_only and last_stage == 11:
-            self._counts["partial_evaluations"] += 12
+        if not (sources_only or again):
+            self._counts["partial_evaluations"] += last_stage + 1
 
     def _settle(self, step: Step) -> tuple[int, float]:
         """Evaluate the full field at the end of a step, correct the step by it; return its slot and the lag's error."""
@@ -453,17 +452,17 @@ class LargeFlowStepper:
         excess = float((share * self._miss.max(axis=0) * (1.0, 4.0) / self._lag_tolerance).max())
         return slot, excess if np.isfinite(excess) else np.inf
 
-    def _accept(self, step: Step, slot: int) -> None:
+    def _accept(self, step: Step, slot: int, *, dense: bool) -> None:
         rests = self._rests
         self._at = (self._at + 1) % 3
         end = State(step.end.U, step.end.log_norm, rests.F[slot], rests.growth[slot])
         self._last = Step(step.time, step.h, step.begin, end, step.division, step.pace, step.drift)
         self._now = end
         self._time = step.time + step.h
-        rests.times[slot] = self._time
+        rests.keep(slot, self._time)
         self._counts["steps_accepted"] += 1
         self._marks = [*self._marks[-STALL_STEPS:], self._time]
-        self._dense = DenseOutput(self, self._last)
+        self._dense = DenseOutput(self, self._last, ready=dense)
         before, self._events = self._events, self.event_values(end.U, end.log_norm)
         passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
         if passed.size > 0:
