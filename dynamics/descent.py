@@ -21,7 +21,7 @@ import numpy as np
 from dynamics.compilation import load, read_piece
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status
-from dynamics.large_flow.workers import Workers
+from dynamics.workers import Workers
 from dynamics.problem import checked_number
 from dynamics.systems.link_kernels import render
 from dynamics.systems.overlaps import learned_mass
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DescentStepper"]
 
-#: Multiplications in one call of `advance` with several threads, about a tenth of a second: what no chunk of the run
-#: loop should exceed, whose first one has 64 steps.
+#: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
+#: should not take longer, but its first one has 64 steps.
 OPERATIONS_PER_CALL = 3e9
 
 
 class DescentStepper:
     """Take steps of population gradient descent, behind the protocol of a stepper.
 
-    Time is η · step.  Between two steps C, G and ln n are interpolated linearly, an error of O(η²) against the flow:
-    such overlaps are realisable, since realisability is convex in (C, G).  Events are located on this interpolant.
+    Time is η · step.  Between two steps C, G and ln n are interpolated linearly, a choice of order η² that keeps them
+    realisable, since realisability is convex in (C, G).  Events are located on this interpolant.
 
     Parameters
     ----------
@@ -145,11 +145,12 @@ class DescentStepper:
             raise ValueError(msg)
         if t in (self.start, self.time):
             return self._overlaps(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
-        share = self._share(t)
         out = self._overlaps(int(self._step[0]), out)
-        out *= share
-        out += (1.0 - share) * self._overlaps(int(self._step[0]) - 1)
-        self._unit_diagonal(out)
+        # In this order the diagonal of G stays exactly 1.
+        back = self._overlaps(int(self._step[0]) - 1)
+        back -= out
+        back *= 1.0 - self._share(t)
+        out += back
         return out
 
     def derivative(self, t: float) -> Array:
@@ -253,10 +254,6 @@ class DescentStepper:
     def _overlaps(self, step: int, out: Array | None = None) -> Array:
         slot = step % 3
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size, out)
-
-    def _unit_diagonal(self, state: Array) -> None:
-        m, P = self._C.shape
-        np.fill_diagonal(state[m * P : m * P + m * m].reshape(m, m), 1.0)
 
     def _record_events(self) -> None:
         """Locate the events that the last step passed, on the interpolated columns of their directions alone."""

@@ -49,6 +49,7 @@ def solve_overlaps(
     method: str = "auto",
     rtol: float = 1e-8,
     atol: float = 1e-10,
+    learning_rate: float | None = None,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -74,12 +75,15 @@ def solve_overlaps(
     method : str
         "explicit" (order 8), "stiff" (order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and
         orthonormal directions; "bdf" otherwise or where that is held up, see the attribute `fallback`), "bdf"
-        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or "auto": "explicit"
+        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "gradient-descent" (fixed steps of size `learning_rate`), "scipy:<name>" as a referee, or "auto": "explicit"
         while that is cheap, else "stiff".
     rtol, atol : float
         Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
         units of 1/√d, the size of a random overlap. Late emergence times can be much less certain than that: see the
         estimates in the dataset.
+    learning_rate : float, optional
+        Step η of method "gradient-descent", which takes the discrete steps w ← w − η ∇ ½E(f − f*)² instead of the flow;
+        time is η · step. It has no tolerance: between two steps states are interpolated linearly.
     trackers : sequence of Tracker
         Watch the run and may stop it.
     progress : bool, optional
@@ -116,11 +120,13 @@ def solve_overlaps(
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
     # === check
+    from dynamics.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
     from dynamics.flow_methods import FLOW_METHODS, FlowMethod, choose_method
     from dynamics.integrators import check_method
 
     check_problem(problem)
     check_method(method, FLOW_METHODS)
+    learning_rate = checked_learning_rate(learning_rate, method)
     _check_choice("keep", keep, ("full", "summary"))
     _check_choice("on_failure", on_failure, ("raise", "return"))
     rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
@@ -133,14 +139,22 @@ def solve_overlaps(
     prediction = predict(problem) if problem.information_exponent > 2 else None
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     _warn_truncation(problem)
+    step: dict[str, Any] = {}
+    if learning_rate is not None:
+        step = {"learning_rate": learning_rate, "learning_rate_limit": descent_limit(problem)}
+        warn_descent_limit(learning_rate, step["learning_rate_limit"])
 
     # === build and run
     from dynamics.systems.overlaps import OverlapSystem
 
     system = OverlapSystem(problem)
     chosen = choose_method(system, float(schedule.times[-1])) if method == "auto" else method
-    flow = FlowMethod(system, chosen, atol)
-    estimated = not chosen.startswith("scipy:") if error_estimate is None else error_estimate
+    flow = FlowMethod(system, chosen, atol, learning_rate)
+    exact = learning_rate is not None
+    estimated = not (exact or chosen.startswith("scipy:")) if error_estimate is None else error_estimate
+    if exact and estimated:
+        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
+        raise ValueError(msg)
     with blas_threads_for(problem.width, flow.name):
         result, errors, attributes = _integrate(flow, schedule, keep, rtol, watchers, estimated=estimated)
 
@@ -152,8 +166,15 @@ def solve_overlaps(
         result,
         errors,
         keep=keep,
-        solver={"answer": "overlaps", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
-        extra={**attributes, "rtol": rtol, "atol": atol},
+        solver={
+            "answer": "overlaps",
+            "keep": keep,
+            "method": method,
+            "rtol": rtol,
+            "atol": atol,
+            "learning_rate": learning_rate,
+        },
+        extra={**attributes, **step, "rtol": rtol, "atol": atol},
     )
     _warn_margin(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)

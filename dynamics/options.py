@@ -25,6 +25,7 @@ METHODS = (
     "scipy:Radau",
     "scipy:BDF",
     "scipy:LSODA",
+    "gradient-descent",
 )
 ESTIMATES = ("auto", "yes", "no")
 KEEPS = ("full", "summary")
@@ -187,6 +188,14 @@ SOLVER_OPTIONS = (
         "auto",
         "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
         choices=ESTIMATES,
+        models=INTEGRATED,
+    ),
+    Option(
+        "learning-rate",
+        positive,
+        None,
+        "step of the method gradient-descent; time is this times the step",
+        "ETA",
         models=INTEGRATED,
     ),
     Option("t-max", positive, None, "last time [2.5 times the last predicted learned time]", "T"),

@@ -192,7 +192,11 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
         problem = build_problem(options)
         if options["model"] == "decoupled":
             check_decouples(problem)
-        elif options["method"] == "sundials":
+        else:
+            from dynamics.descent_limit import checked_learning_rate
+
+            checked_learning_rate(options["learning-rate"], options["method"])
+        if options["method"] == "sundials":
             from dynamics.integrators import check_method
 
             check_method(options["method"])  # says so if the extra is missing
@@ -249,6 +253,7 @@ def _compute(
                     method=options["method"],
                     rtol=options["rtol"],
                     atol=options["atol"],
+                    learning_rate=options["learning-rate"],
                     progress=False if parsed["quiet"] or parsed["no_progress"] else None,
                     max_runtime=options["max-runtime"],
                     error_estimate={"auto": None, "yes": True, "no": False}[options["error-estimate"]],

@@ -225,9 +225,7 @@ def mass_of_rest(
         out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))
 
 
-@entry(
-    "void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])"
-)
+@entry("void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
 def interpolate_rows(
     begin: int,
     end: int,

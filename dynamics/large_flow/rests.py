@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.large_flow.workers import Workers
+    from dynamics.workers import Workers
 
     Array = NDArray[np.float64]
 

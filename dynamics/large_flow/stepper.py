@@ -36,7 +36,7 @@ from dynamics.integrators.stepper import Status
 from dynamics.large_flow.dense import DenseOutput
 from dynamics.large_flow.division import Divider, Division, State
 from dynamics.large_flow.rests import Rests
-from dynamics.large_flow.workers import Workers
+from dynamics.workers import Workers
 from dynamics.systems.link_kernels import render
 from dynamics.systems.unit_vectors import overlap_state, teacher_rows, unit_vectors
 

@@ -32,6 +32,12 @@ CASES = {
     "h4, tilted teacher": {"activation": "he4", "teacher": TILTED},
     "no parity, tilted teacher in a tight space": {"activation": {3: 1.0, 4: 0.4}, "teacher": TILTED, "dimension": 5},
     "h2, wider than the space": {"activation": "he2", "width": 9, "dimension": 4},
+    "given weights in more axes than the overlaps need": {
+        "width": 2,
+        "initial_weights": 0.3 * np.random.default_rng(7).standard_normal((2, 9)),
+        "initial_norm": 1e-2,
+        "seed": 0,
+    },
 }
 
 
@@ -71,7 +77,7 @@ def taken(problem, learning_rate, steps, **options):
 @kernels
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_steps_are_those_of_gradient_descent_in_weight_space(case):
-    """Measured: C, G and ln n differ by at most 1.4e-15 after 40 steps, the loss by 7e-16."""
+    """Measured: C, G and ln n differ by at most 2.5e-15 after 40 steps, the loss by 1.2e-15."""
     problem = problem_of(**case)
     history = descent_by_autograd(problem, 0.05, 40)
     stepper = DescentStepper(problem, 0.05)
@@ -87,7 +93,7 @@ def test_steps_are_those_of_gradient_descent_in_weight_space(case):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_more_rows_than_a_block_and_more_than_one_thread(threads):
-    """Measured: 2e-15."""
+    """Measured: 2.7e-15."""
     problem = problem_of(activation={3: 1.0, 4: 0.4}, width=70, dimension=90, initial_norm=0.2)
     stepper = taken(problem, 0.1, 30, threads=threads)
     expected = state_of(descent_by_autograd(problem, 0.1, 30)[-1], problem)
@@ -102,7 +108,7 @@ def test_number_of_threads_changes_no_event():
 
 
 def test_calls_with_several_threads_give_way_to_the_run_loop():
-    stepper = DescentStepper(problem_of(width=400, dimension=500), 0.01, threads=2)
+    stepper = DescentStepper(problem_of(width=300, dimension=400), 0.01, threads=2)
     assert stepper.advance(1.0, 64) is Status.MAX_STEPS
     assert 0 < stepper.statistics()["steps_accepted"] < 64
 
@@ -118,8 +124,9 @@ def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_on
     for step in (3, 6, 7, 12):
         stepper.advance(0.1 * step, 100)
         assert stepper.statistics()["steps_accepted"] == step
-    stepper.advance(1.3, 100)
-    assert stepper.start < 1.3 <= stepper.time
+    for target in (1.3, np.nextafter(0.1 * 67, np.inf)):
+        stepper.advance(target, 100)
+        assert stepper.start < target <= stepper.time
 
 
 # --- the limit of small steps -----------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ def flow_state(problem, time):
 
 @pytest.mark.parametrize("case", ["h4", "truncated relu, c_0 != 0", "h4, tilted teacher"])
 def test_approaches_the_flow_at_first_order(case):
-    """Measured orders 1.01, 0.97 and 1.00."""
+    """Measured orders 1.006, 0.995 and 0.966."""
     problem = problem_of(**CASES[case])
     expected, _ = flow_state(problem, 2.0)
     counts = np.array([50, 100, 200, 400])
@@ -148,12 +155,12 @@ def test_approaches_the_flow_at_first_order(case):
 
 
 def test_event_times_approach_those_of_the_flow_at_first_order():
-    """Measured order 1.01 to 1.02 for each of the six events."""
+    """Measured order 0.967 to 1.006 for each of the six events."""
     problem = problem_of(width=8, seed=1)
     _, flow = flow_state(problem, 40.0)
     expected = np.concatenate([flow.emergence_time, flow.learned_time])
     assert np.isfinite(expected).all()
-    rates = np.array([0.04, 0.02, 0.01])
+    rates = np.array([0.01, 0.005, 0.0025])
     errors = [np.abs(taken(problem, rate, round(40.0 / rate)).event_times - expected) for rate in rates]
     orders = np.polyfit(np.log(rates), np.log(errors), 1)[0]
     np.testing.assert_allclose(orders, 1.0, atol=0.1)
@@ -161,11 +168,17 @@ def test_event_times_approach_those_of_the_flow_at_first_order():
 
 @kernels
 def test_slope_of_the_first_step_is_the_velocity_of_the_flow_at_small_learning_rates():
-    """Measured 6e-8 at η = 1e-7, where rounding of C/η is 1e-9."""
+    """Measured 2.6e-7 at η = 1e-7: the difference is of order η."""
     problem = problem_of(activation={3: 1.0, 4: 0.4}, teacher=TILTED)
     system = OverlapSystem(problem)
     flow = make_stepper(
-        "explicit", system.pieces, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size)
+        "explicit",
+        system.pieces,
+        system.initial_state,
+        system.parameters,
+        system.sizes,
+        np.empty(system.work_size),
+        num_events=system.num_events,
     )
     stepper = DescentStepper(problem, 1e-7)
     np.testing.assert_allclose(stepper.derivative(0.0), flow.derivative(0.0), rtol=0, atol=1e-6)
@@ -196,6 +209,7 @@ def test_interpolates_linearly_in_the_overlaps_and_stays_realisable():
 @kernels
 @pytest.mark.parametrize("teacher", [THREE, TILTED], ids=["orthonormal", "tilted"])
 def test_events_are_crossings_of_the_interpolant(teacher):
+    """Measured: 1.3e-13."""
     problem = problem_of(teacher=teacher, width=6, initial_norm=0.6, seed=1)
     rate, link = 0.2, problem.activation
     stepper = DescentStepper(problem, rate)
@@ -287,7 +301,10 @@ def deviation(problem, learning_rate, steps):
     [("he3", 2 / 4), ("he4", 2 / 4), ("he6", 2 / 6), ({4: 0.8, 6: 0.6}, 2 / 4.72), ({3: 0.6, 4: 0.8}, 0.5)],
 )
 def test_pair_converges_just_below_the_limit_and_leaves_just_above(link, edge):
-    """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max."""
+    """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max.
+
+    Measured: the growth over 200 steps agrees within 0.5 %, the edge itself within 3e-6.
+    """
     a, start = 0.8, 1e-5
     overlaps = ([[np.sqrt(1 - start**2)]], [[1.0]], [a * (1 + start)])
     problem = dynamics.Problem(
@@ -299,7 +316,14 @@ def test_pair_converges_just_below_the_limit_and_leaves_just_above(link, edge):
     assert deviation(problem, 1.01 * limit, 200) == pytest.approx(start * 1.02**200, rel=0.02)
 
 
-LINKS = {"h1": "he1", "h2": "he2", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
+LINKS = {
+    "h1": "he1",
+    "h2": "he2",
+    "h2 + h4": {2: 1.0, 4: 0.5},
+    "h4": "he4",
+    "relu": RELU,
+    "tanh": TANH,
+}
 
 
 @pytest.mark.parametrize("teacher", [THREE, TILTED], ids=["orthonormal", "tilted"])
@@ -319,6 +343,13 @@ def test_limit_is_two_over_the_largest_eigenvalue_of_the_hessian(link, teacher, 
     expected = 2.0 / float(torch.linalg.eigvalsh(hessian)[-1])
     asked = dynamics.Problem(activation=link, teacher=teacher, width=width, dimension=dimension)
     assert descent_limit(asked) == pytest.approx(expected, rel=1e-9)
+
+
+def test_limit_sees_the_axes_outside_the_teacher():
+    """All neurons move along one free axis: λ = g'(1) − c_1² + P c_1², more than any motion within the teacher's span."""
+    settings = {"activation": {1: 1.0, 40: 1.0}, "teacher": dynamics.Teacher(np.ones(3)), "width": 3}
+    assert descent_limit(dynamics.Problem(**settings, dimension=4)) == pytest.approx(2.0 / 43.0, rel=1e-9)
+    assert descent_limit(dynamics.Problem(**settings, dimension=3)) > 2.0 / 42.5
 
 
 def test_limit_does_not_depend_on_the_width():
