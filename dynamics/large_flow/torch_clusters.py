@@ -176,4 +176,5 @@ class DeviceClusters:
         """Return how many rows each group has, those without a group last."""
         torch = self._torch
         each = torch.ones_like(group) if counted is None else counted.to(torch.int64)
-        return torch.zeros(self._P + 1, dtype=torch.int64, device=group.device).index_add_(0, group, each)
+        counts: Tensor = torch.zeros(self._P + 1, dtype=torch.int64, device=group.device)
+        return counts.index_add_(0, group, each)

@@ -1,7 +1,7 @@
 r"""The field of unit vectors on a device: the equations of `dynamics.systems.field_kernels` as torch operations.
 
 A state is one matrix Y (m, W): unit vectors in the first D columns, ln n in column D, then at least one column of zeros
-up to a multiple of eight, so that rows are aligned and one operation moves directions and norms together.  Its rates are
+up to a multiple of eight, so that rows are aligned and one operation moves directions and norms together.  Its rates:
 
 .. math:: u_i' = F_i - \frac{F_i \cdot u_i}{u_i \cdot u_i} u_i, \qquad (\ln n_i)' = 4\, \text{growth}_i
 

@@ -1,27 +1,28 @@
-r"""Steps of the large-flow solver on a device, in double precision.
+r"""The large-flow solver on a device, in double precision.
 
-The same equations, pair of formulas, slowed clusters and step control as in `dynamics.large_flow.stepper`; but the whole
-field is computed at every stage.  On a graphics processor its two products cost less than the memory traffic that saves
-them, so that there is neither a lagged rest nor a division into fast and slow neurons, and a step is always the same
-sequence of operations.  The state stays on the device; the host sees one number per attempted step and the events.
+The equations, the pair of formulas, the slowed clusters and the step control of `dynamics.large_flow.stepper`; but the
+whole field is computed at every stage.  On a graphics processor its two products cost little more than the memory
+traffic of a step, so that there is neither a lagged rest nor a division into fast and slow neurons, and every step is
+the same sequence of operations.  The state stays on the device; the host sees one number per attempted step, and the
+events.
+
+Responsible for: step control, time, events, and answers about the last step.  Must not know how a step is computed.
 
 References
 ----------
-E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, sections II.5 and II.6.
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, II.4 to II.6.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import Status
 from dynamics.large_flow.stepper import (
     COORDINATE_FLOOR,
-    KAPPA,
     LAG_SAFETY,
     LARGEST_FACTOR,
     SAFETY,
@@ -30,9 +31,8 @@ from dynamics.large_flow.stepper import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.large_flow.torch_clusters import DeviceClusters
-from dynamics.large_flow.torch_device import Replay, load_torch
-from dynamics.large_flow.torch_field import DeviceField, padded
+from dynamics.large_flow.torch_device import load_torch
+from dynamics.large_flow.torch_step import DeviceStep, polynomial
 from dynamics.systems.unit_vectors import unit_vectors
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["TorchFlowStepper"]
-
-_END = 12  # row of the tableau that gives the step, and the stage at its end
-_ERRORS, _DENSE = slice(16, 18), slice(18, 22)
 
 
 class TorchFlowStepper:
@@ -73,6 +70,7 @@ class TorchFlowStepper:
         If there is no such device, or a graph is wanted of the processor.
     """
 
+    #: Nothing is compiled.
     compile_seconds = 0.0
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str, graph: bool = False) -> None:
@@ -80,48 +78,24 @@ class TorchFlowStepper:
         if graph and device == "cpu":
             msg = "Argument `graph` must be False on the device 'cpu', but is True."
             raise ValueError(msg)
-        self._device = torch.device(device)
-        self._problem, self._link = problem, problem.activation
+        self._link = problem.activation
+        self._value = float(self._link.kernel(1.0))
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
-        m, D = self._m, self._D = U.shape
-        W = self._W = padded(D)
-        a = self._on_device(self._a)
-        self._field = DeviceField(
-            torch, self._device, self._link.coefficients, self._a, m, D, sign_matters=self._sign_matters
-        )
-        self._clusters = DeviceClusters(
-            torch, a, float(self._link.kernel(1.0)), float(self._link.kernel_derivative(1.0)), (m, D, W),
-            both_poles=self._link.parity == "even", kappa=KAPPA,
-        )  # fmt: skip
-        root = np.sqrt(problem.dimension)
-        self._tolerance = (max(atol, COORDINATE_FLOOR * rtol) / root, rtol)
-        absolute, relative = np.full(W, self._tolerance[0]), np.full(W, rtol)
-        absolute[D:], relative[D:] = max(atol, rtol), 0.0
-        self._absolute, self._relative = self._on_device(absolute), self._on_device(relative)
-        self._weights = self._on_device(DOP853_WEIGHTS)
-        self._allocate()
-        self._trial: Callable[[], None] = Replay(torch, self._device, self._try) if graph else self._try
-        self._counts = dict.fromkeys(("steps_accepted", "steps_rejected", "rhs_evaluations"), 0)
-        self._time, self._marks = 0.0, list[float]()
-        self._now[:, :D], self._now[:, D] = self._on_device(U), self._on_device(log_norm)
-        self._start()
-
-    def _allocate(self) -> None:
-        """Make the tensors of a step: begin, end and trial state, rates at both ends, stages, errors."""
-        shape, real = (self._m, self._W), {"dtype": self._torch.float64, "device": self._device}
-        zeros: Callable[..., Tensor] = self._torch.zeros
-        self._begin, self._now, self._stage = (zeros(shape, **real) for _ in range(3))
-        self._begin_rates, self._now_rates = zeros(shape, **real), zeros(shape, **real)
-        self._stages = zeros((16, *shape), **real)
-        self._errors, self._scale = zeros((2, *shape), **real), zeros(shape, **real)
-        self._error, self._h_device = zeros((), **real), zeros((), **real)
-        self._scaled_weights = self._weights.clone()
-
-    def _on_device(self, array: Array) -> Tensor:
-        tensor: Tensor = self._torch.from_numpy(np.ascontiguousarray(array)).to(self._device, copy=True)
-        return tensor
+        self._m, self._D = U.shape
+        tolerance = max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
+        self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
+        self._accepted = self._rejected = 0
+        self._time = self._time_last = 0.0
+        self._marks: list[float] = []
+        self._events = self._step.start()
+        self._event_times = np.full(2 * self._a.size, np.nan)
+        record_crossings(self._event_times, self._events, self._events, (0.0, 0.0), lambda _: self._events)
+        # A first step short enough to be linear.
+        speed = self._step.now_rates[:, : self._D].abs().max() * (rtol / tolerance[0])
+        rate = torch.maximum(speed, self._step.now_rates[:, self._D].abs().max())
+        self._h = 1e-2 / max(float(rate), 1e-290)
 
     # --- the stepper's protocol -----------------------------------------------------------------------------
 
@@ -143,9 +117,9 @@ class TorchFlowStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        last = self._tried() + max_steps
+        last = self._accepted + self._rejected + max_steps
         while self._time < target:
-            if self._tried() >= last:
+            if self._accepted + self._rejected >= last:
                 return Status.MAX_STEPS
             failure = self._advance_once()
             if failure is not None:
@@ -164,74 +138,68 @@ class TorchFlowStepper:
         U = Y[:, : self._D]
         G = U @ U.t()
         G.fill_diagonal_(1.0)
-        state = self._torch.cat([U[:, : self._a.size].reshape(-1), G.view(-1), Y[:, self._D]]).cpu().numpy()
-        if out is None:
-            return np.array(state)
-        out[...] = state
-        return out
+        return self._overlaps(Y[:, : self._a.size], G, Y[:, self._D], out)
 
     def vectors(self, t: float) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at a time within the last step, both ends included."""
         Y = self._at(t).cpu().numpy()
         return Y[:, : self._D].copy(), Y[:, self._D].copy()
 
+    def loss(self, t: float) -> float:
+        """Return E(f − f*)² at a time within the last step; a difference of O(1) terms, so rounding below ~1e-12."""
+        field, Y = self._step.field, self._at(t)
+        field.rates(Y, self._torch.empty_like(Y))
+        students, teachers = field.kernel[:, : self._m], field.kernel[:, self._m :]
+        excess = field.n @ (students @ field.n - 2.0 * (teachers @ self._step.tensor(self._a)))
+        return self._value * float(self._a @ self._a) + float(excess)
+
     def summary(self, t: float) -> dict[str, Array | float]:
         """Return what `OverlapSystem.summarise` says of a time within the last step, without moving G to the host."""
-        torch, D, P = self._torch, self._D, self._a.size
-        Y = self._at(t)
-        self._field.rates(Y, torch.empty_like(Y))
-        n, C, kernel = self._field.n, Y[:, :P], self._field.kernel
-        pull = kernel[:, self._m :]
-        size = C.clamp(min=0.0) if self._sign_matters else C.abs()
-        value = float(self._link.kernel(1.0))
-        numbers = torch.cat([size.amax(0), (n @ pull) / value, n]).cpu().numpy()
-        constant = value * float(self._a @ self._a)
-        loss = n @ (kernel[:, : self._m] @ n - 2.0 * (pull @ self._on_device(self._a)))
-        # G − C Cᵀ is the Gram matrix of what the unit vectors have outside the teacher's span.
-        outside = Y[:, P:D]
-        margin = float(torch.linalg.eigvalsh(outside @ outside.t())[0]) if D - P >= self._m else 0.0
-        return {
-            "max_overlap": numbers[:P].copy(),
-            "learned_mass": numbers[P : 2 * P].copy(),
-            "squared_norm": numbers[2 * P :].copy(),
-            "loss": constant + float(loss),
-            "gram_margin": margin,
-        }
+        torch, P, field = self._torch, self._a.size, self._step.field
+        loss, Y = self.loss(t), self._at(t)
+        size = Y[:, :P].clamp(min=0.0) if self._sign_matters else Y[:, :P].abs()
+        learned = (field.n @ field.kernel[:, self._m :]) / self._value
+        largest, mass, n = np.split(torch.cat([size.amax(0), learned, field.n]).cpu().numpy(), [P, 2 * P])
+        # G − C Cᵀ is the Gram matrix of what the unit vectors have outside the span of the directions.
+        outside = Y[:, P : self._D]
+        singular = outside.shape[1] < self._m
+        margin = 0.0 if singular else float(torch.linalg.eigvalsh(outside @ outside.t())[0])
+        return {"max_overlap": largest, "learned_mass": mass, "squared_norm": n, "loss": loss, "gram_margin": margin}
 
     def derivative(self, t: float) -> Array:
         """Return the rates of the overlaps at a time within the last step."""
-        torch, D = self._torch, self._D
         Y = self._at(t)
-        rates = torch.zeros_like(Y)
-        self._field.rates(Y, rates)
-        product = rates[:, :D] @ Y[:, :D].t()
-        parts = [rates[:, : self._a.size].reshape(-1), (product + product.t()).reshape(-1), rates[:, D]]
-        return np.array(torch.cat(parts).cpu().numpy())
+        rates = self._torch.empty_like(Y)
+        self._step.field.rates(Y, rates)
+        product = rates[:, : self._D] @ Y[:, : self._D].t()
+        return self._overlaps(rates[:, : self._a.size], product + product.t(), rates[:, self._D])
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations."""
-        return dict(self._counts)
+        return {
+            "steps_accepted": self._accepted,
+            "steps_rejected": self._rejected,
+            "rhs_evaluations": self._step.evaluations,
+        }
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit on a device of the same kind."""
-        tensors = {"now": self._now}
-        if self._h_last is not None:
-            clusters = self._clusters
+        """Return copies of all arrays from which `restore` continues, bit for bit on the same kind of device."""
+        step, clusters = self._step, self._step.clusters
+        tensors = {"now": step.now}
+        numbers = [self._time, self._h]
+        if step.length is not None:
             tensors |= {
-                "begin": self._begin,
+                "begin": step.begin,
                 "cluster": clusters.cluster,
                 "sign": clusters.sign,
                 "drift": clusters.drift,
             }
-        arrays: dict[str, NDArray[np.generic]] = {
-            name: np.array(tensor.cpu().numpy()) for name, tensor in tensors.items()
-        }
-        lengths = [self._h] if self._h_last is None else [self._h, self._time_last, self._h_last]
-        return arrays | {
-            "time_and_steps": np.array([self._time, *lengths]),
+            numbers += [self._time_last, step.length]
+        return {name: np.array(tensor.cpu().numpy()) for name, tensor in tensors.items()} | {
+            "times_and_steps": np.array(numbers),
             "events": np.stack([self._event_times, self._events]),
             "marks": np.array(self._marks),
-            "counts": np.array(list(self._counts.values())),
+            "counts": np.array([self._accepted, self._rejected, step.evaluations]),
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -242,134 +210,49 @@ class TorchFlowStepper:
         ValueError
             If they are those of another problem.
         """
-        shape = state["now"].shape if "now" in state else None
-        if shape != tuple(self._now.shape):
-            msg = f"Argument `state` must hold `now` of shape {tuple(self._now.shape)}, but has {shape}."
+        step, given = self._step, {name: np.array(array) for name, array in state.items()}
+        shape = given["now"].shape if "now" in given else None
+        if shape != tuple(step.now.shape):
+            msg = f"Argument `state` must hold `now` of shape {tuple(step.now.shape)}, but has {shape}."
             raise ValueError(msg)
-        given = {name: self._torch.from_numpy(np.array(array)).to(self._device) for name, array in state.items()}
-        self._now.copy_(given["now"])
-        self._start()
-        if "begin" in given:
-            self._begin.copy_(given["begin"])
-            self._clusters.reset(given["cluster"], given["sign"], given["drift"])
-            self._field.rates(self._begin, self._begin_rates)
-            _, _, self._time_last, h = given["time_and_steps"].tolist()
-            # The stages of the last step, which its dense output needs.
-            self._h_last = h
-            self._h_device.fill_(h)
-            self._trial()
-            self._settle()
-        self._time, self._h = given["time_and_steps"].tolist()[:2]
-        self._event_times, self._events = (row.copy() for row in given["events"].cpu().numpy())
+        self._time, self._h, *last = given["times_and_steps"].tolist()
+        self._event_times, self._events = given["events"].copy()
         self._marks = given["marks"].tolist()
-        self._counts = dict(zip(self._counts, given["counts"].tolist(), strict=True))
+        step.now.copy_(step.tensor(given["now"]))
+        step.start()
+        if last:
+            self._time_last, length = last
+            step.begin.copy_(step.tensor(given["begin"]))
+            step.clusters.reset(*(step.tensor(given[name]) for name in ("cluster", "sign", "drift")))
+            step.repeat(length)
+        self._accepted, self._rejected, step.evaluations = given["counts"].tolist()
 
     # --- one step -------------------------------------------------------------------------------------------
 
-    def _tried(self) -> int:
-        return self._counts["steps_accepted"] + self._counts["steps_rejected"]
-
-    def _start(self) -> None:
-        """Start at the present state: its rates, its events, a first step short enough to be linear."""
-        D = self._D
-        self._h_last: float | None = None
-        self._time_last = self._time
-        self._dense: Tensor | None = None
-        self._clusters.reset(
-            self._torch.full_like(self._clusters.cluster, self._a.size),
-            self._torch.ones_like(self._clusters.sign),
-            self._torch.zeros_like(self._clusters.drift),
-        )
-        self._events = self._look()
-        speed, growth = self._now_rates[:, :D].abs().max(), self._now_rates[:, D].abs().max()
-        rate = max(float(speed) * self._tolerance[1] / self._tolerance[0], float(growth))
-        self._h = 1e-2 / max(rate, 1e-290)
-        self._event_times = np.full(2 * self._a.size, np.nan)
-        self._begin.copy_(self._now)
-        record_crossings(
-            self._event_times, self._events, self._events, (self._time, self._time), lambda _: self._events
-        )
-
     def _advance_once(self) -> Status | None:
         """Take one accepted step; return why that is impossible, or None."""
-        self._prepare()
-        h, rejected = self._h, False
+        step, h, most = self._step, self._h, LARGEST_FACTOR
+        step.prepare()
         while True:
             if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
+                step.withdraw()
+                self._time_last = self._time
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
-            self._h_device.fill_(h)
-            self._trial()
-            self._counts["rhs_evaluations"] += 11
-            error = float(self._error)
+            error = step.attempt(h)
             if error <= 1.0:
                 break
             factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
-            self._counts["steps_rejected"] += 1
+            self._rejected += 1
             h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
-            rejected = True
-        factor = SAFETY * max(error, 1e-12) ** -0.125
+            most = 1.0
         self._accept(h)
-        self._h = h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
+        self._h = h * min(most, max(SMALLEST_FACTOR, SAFETY * max(error, 1e-12) ** -0.125))
         return None
 
-    def _prepare(self) -> None:
-        """Divide the neurons and make the present state the beginning of a step."""
-        self._h_device.fill_(self._h_last or 1.0)
-        self._clusters.divide(self._now, self._begin, self._now_rates, self._h_device)
-        self._begin.copy_(self._now)
-        self._begin_rates.copy_(self._now_rates)
-
-    def _try(self) -> None:
-        """Compute the stages and the state at the end of a step, and its error in units of the tolerance."""
-        torch, stages = self._torch, self._stages
-        torch.mul(self._weights, self._h_device, out=self._scaled_weights)
-        self._clusters.pace(self._h_device)
-        stages[0].copy_(self._begin_rates)
-        self._clusters.slow(stages[0], torch.exp(self._begin[:, self._D]))
-        for s in range(1, _END):
-            self._evaluate_stage(s)
-        self._combine(_END, self._now)
-        torch.mm(
-            self._weights[_ERRORS, :_END],
-            stages[:_END].view(_END, -1),
-            out=self._errors.view(2, -1),
-        )
-        torch.maximum(self._begin.abs(), self._now.abs(), out=self._scale)
-        self._scale.mul_(self._relative).add_(self._absolute)
-        five, three = self._errors.div_(self._scale).square_().sum(2)
-        total = ((five + 0.01 * three) * (self._D + 1.0)).clamp_(min=1e-300).sqrt_()
-        torch.max(self._h_device * five / total, out=self._error)
-
-    def _evaluate_stage(self, s: int) -> None:
-        self._combine(s, self._stage)
-        self._field.rates(self._stage, self._stages[s])
-        self._clusters.slow(self._stages[s], self._field.n)
-
-    def _combine(self, s: int, out: Tensor) -> None:
-        """Write y_0 + h Σ_j w_sj k_j, with the weights of row s of the tableau."""
-        K = self._stages[:s].view(s, -1)
-        self._torch.addmv(self._begin.view(-1), K.t(), self._scaled_weights[s, :s], out=out.view(-1))
-
-    def _settle(self) -> Array:
-        """Put the rows at the end of a step back on the sphere; return what `_look` does."""
-        U = self._now[:, : self._D]
-        U.div_(U.norm(dim=1, keepdim=True))
-        self._dense = None
-        return self._look()
-
-    def _look(self) -> Array:
-        """Compute the rates at the present state and see who is where; return the values of the events."""
-        field = self._field
-        field.rates(self._now, self._now_rates)
-        self._clusters.look(field.n, field.overlap, field.kernel)
-        self._counts["rhs_evaluations"] += 1
-        return np.array(field.events().cpu().numpy())
-
     def _accept(self, h: float) -> None:
-        before, self._events = self._events, self._settle()
-        self._time_last, self._h_last = self._time, h
-        self._time += h
-        self._counts["steps_accepted"] += 1
+        before, self._events = self._events, self._step.settle()
+        self._time_last, self._time = self._time, self._time + h
+        self._accepted += 1
         self._marks = [*self._marks[-STALL_STEPS:], self._time]
         passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
         if passed.size > 0:
@@ -383,55 +266,31 @@ class TorchFlowStepper:
         if not self._time_last <= t <= self._time:
             msg = f"Argument `t` must be within the last step [{self._time_last}, {self._time}], but is {t}."
             raise ValueError(msg)
-        if t == self._time:
-            return self._now
-        if t == self._time_last:
-            return self._begin
-        Y: Tensor = self._begin + _polynomial(self._coefficients(), (t - self._time_last) / self._last_length())
-        U = Y[:, : self._D]
-        U.div_(U.norm(dim=1, keepdim=True))
-        return Y
+        return self._step.at(1.0 if t == self._time else self._fraction(t))
 
-    def _last_length(self) -> float:
-        assert self._h_last is not None
-        return self._h_last
-
-    def _coefficients(self) -> Tensor:
-        """Return the coefficients b_0 … b_6 of y_0 + x (b_0 + (1−x)(b_1 + x (b_2 + …))), shape (7, m, W)."""
-        if self._dense is None:
-            torch, stages, h = self._torch, self._stages, self._last_length()
-            stages[_END].copy_(self._now_rates)
-            self._clusters.slow(stages[_END], torch.exp(self._now[:, self._D]))
-            for s in range(_END + 1, 16):
-                self._evaluate_stage(s)
-            self._counts["rhs_evaluations"] += 3
-            rise = self._now - self._begin
-            low = torch.stack([rise, h * stages[0] - rise, 2.0 * rise - h * (stages[_END] + stages[0])])
-            high = (self._scaled_weights[_DENSE] @ stages.view(16, -1)).view(4, *rise.shape)
-            self._dense = torch.cat([low, high])
-        return self._dense
+    def _fraction(self, t: float) -> float:
+        assert self._step.length is not None
+        return (t - self._time_last) / self._step.length
 
     def _events_at(self, directions: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
         """Return the function t -> values of all events, of which those of these directions are meant."""
-        columns = self._torch.from_numpy(np.append(directions, self._D)).to(self._device)
-        coefficients = self._coefficients().index_select(2, columns).cpu().numpy()
-        start = self._begin.index_select(1, columns).cpu().numpy()
-        values, P, value = before.copy(), self._a.size, float(self._link.kernel(1.0))
+        start, coefficients = self._step.columns(directions)
+        values, P = before.copy(), self._a.size
 
         def values_at(t: float) -> Array:
-            y = start + _polynomial(coefficients, (t - self._time_last) / self._last_length())
+            y = start + polynomial(coefficients, self._fraction(t))
             C, n = y[:, :-1], np.exp(y[:, -1])
             size = np.maximum(C, 0.0) if self._sign_matters else C
             values[directions] = np.max(size**2, axis=0) - 0.5
-            values[P + directions] = n @ self._link.kernel(C) / value - 0.5 * self._a[directions]
+            values[P + directions] = n @ self._link.kernel(C) / self._value - 0.5 * self._a[directions]
             return values
 
         return values_at
 
-
-def _polynomial(coefficients: Any, x: float) -> Any:
-    """Return x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …))))."""
-    total = coefficients[6]
-    for q in range(5, -1, -1):
-        total = coefficients[q] + (x if q % 2 == 1 else 1.0 - x) * total
-    return x * total
+    def _overlaps(self, C: Tensor, G: Tensor, log_norm: Tensor, out: Array | None = None) -> Array:
+        """Return [C | G | ln n] as one array of the host."""
+        state: Array = self._torch.cat([C.reshape(-1), G.reshape(-1), log_norm]).cpu().numpy()
+        if out is None:
+            return state
+        out[...] = state
+        return out

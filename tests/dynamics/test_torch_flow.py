@@ -1,0 +1,390 @@
+"""The large-flow solver on a device, on the processor: field, slowed clusters, solutions, events, dense output, messages.
+
+Referees: the compiled field, the equations of the overlaps in numpy, and the large-flow solver of the host.
+"""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import dynamics
+from dynamics.compilation import load, read_piece
+from dynamics.integrators import Status
+from dynamics.large_flow import LargeFlowStepper, torch_step, torch_stepper
+from dynamics.large_flow.torch_device import Replay, load_torch
+from dynamics.large_flow.torch_stepper import TorchFlowStepper
+from dynamics.systems.link_kernels import render
+from dynamics.systems.overlaps import OverlapSystem
+
+torch = pytest.importorskip("torch")
+
+MIXED = {3: 0.6, 4: 0.8}
+GAPS = {3: 0.5, 6: 0.7, 7: 0.4}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small products lose more to a second thread than they gain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def problem(link="he4", P=6, m=6, d=64, **options):
+    teacher = dynamics.Teacher.power_law(P, beta=1.0)
+    return dynamics.Problem(activation=link, teacher=teacher, width=m, dimension=d, initial_norm=0.03, **options)
+
+
+def stepper(question, rtol=1e-7, **options):
+    return TorchFlowStepper(question, rtol=rtol, atol=1e-2 * rtol, device="cpu", **options)
+
+
+def reached(flow, *targets):
+    for target in targets:
+        assert flow.advance(target, 10**6) == Status.REACHED
+    return flow
+
+
+def rates_of_overlaps(question, C, G, n):
+    """Return C', G' and (ln n)' by the equations of the overlaps."""
+    a, g, slope = question.teacher.coefficients, question.activation.kernel, question.activation.kernel_derivative
+    A, B = a * slope(C), n * slope(G)
+    X = A @ C.T - B @ G
+    r = np.diag(X)[:, None]
+    return A - B @ C - r * C, X + X.T - r * G - r.T * G, 4 * (g(C) @ a - g(G) @ n)
+
+
+# --- equations --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", ["he4", "he3", MIXED, GAPS, {4: 0.8, 6: 0.6}, {3: 0.6, 8: 0.8}])
+def test_rates_are_those_of_the_compiled_field(link, rng):
+    """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
+    question = problem(link, P=5, m=9, d=40)
+    step = stepper(question)._step
+    m, D, P = 9, 14, 5
+    U = step.now[:, :D].numpy() + 0.1 * rng.standard_normal((m, D))
+    U[3], U[4] = U[2], -U[2]
+    n, a = np.exp(rng.standard_normal(m)), question.teacher.coefficients
+    Y = torch.zeros_like(step.now)
+    Y[:, :D], Y[:, D] = torch.from_numpy(U), torch.from_numpy(np.log(n))
+    rates = torch.full_like(Y, np.nan)
+    step.field.rates(Y, rates)
+    here = Path(dynamics.__file__).parent / "systems" / "field_kernels.py"
+    kernels = load((render(question.activation.coefficients), read_piece(here))).namespace
+    F, growth = np.empty((m, D)), np.empty(m)
+    kernels.field_rows(0, m, U, n, np.array(a), np.empty((0, D)), F, growth, np.empty(64 * (m + P)))
+    velocity = F - (np.sum(F * U, axis=1) / np.sum(U * U, axis=1))[:, None] * U
+    scale = np.abs(F).max()
+    np.testing.assert_allclose(rates[:, :D].numpy(), velocity, rtol=1e-13, atol=1e-13 * scale)
+    np.testing.assert_allclose(rates[:, D].numpy(), 4 * growth, rtol=1e-13, atol=1e-13 * np.abs(growth).max())
+
+
+@pytest.mark.parametrize("link", ["he4", MIXED])
+def test_derivative_obeys_the_equations_of_the_overlaps(link):
+    """C' = A − B C − diag(r) C and so on, in numpy; the largest difference seen is 3e-15."""
+    question = problem(link, P=3, m=5, d=32)
+    flow = reached(stepper(question), 20.0)
+    t = 0.5 * (flow.time + flow._time_last)
+    system = OverlapSystem(question)
+    C, G, n = system.unpack(flow.interpolate(t))
+    expected = rates_of_overlaps(question, C, G, n)
+    found = flow.derivative(t)
+    np.testing.assert_allclose(found, np.concatenate([part.ravel() for part in expected]), rtol=1e-12, atol=1e-14)
+
+
+def test_summary_is_that_of_the_overlaps():
+    for link, m in (("he4", 5), ("he3", 5), ("he3", 40)):
+        question = problem(link, P=3, m=m, d=32)
+        flow = reached(stepper(question), 30.0)
+        system = OverlapSystem(question)
+        for t in (flow._time_last, 0.3 * flow._time_last + 0.7 * flow.time, flow.time):
+            expected = system.summarise(flow.interpolate(t))
+            found = flow.summary(t)
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+# --- slowed clusters ----------------------------------------------------------------------------------------------
+
+
+def test_slowing_changes_the_mean_velocities_of_clusters_and_nothing_else(rng):
+    """Against sums written out in numpy: clusters of two and one neurons at both poles, the rest free."""
+    step = stepper(problem(P=4, m=7, d=64))._step
+    clusters, (m, W), D, P = step.clusters, step.now.shape, 11, 4
+    cluster, sign = np.array([2, P, 0, P, 2, P, P]), np.array([1.0, 1, -1, 1, -1, 1, -1])
+    drift = np.zeros((P, W))
+    drift[:, : D + 1] = rng.standard_normal((P, D + 1))
+    clusters.reset(torch.from_numpy(cluster), torch.from_numpy(sign), torch.from_numpy(drift))
+    h, n = 50.0, np.exp(rng.standard_normal(m))
+    rates = np.zeros((m, W))
+    rates[:, : D + 1] = rng.standard_normal((m, D + 1))
+    slowed = torch.from_numpy(rates.copy())
+    clusters.pace(torch.tensor(h, dtype=torch.float64))
+    clusters.slow(slowed, torch.from_numpy(n))
+    slowed = slowed.numpy()
+    np.testing.assert_array_equal(slowed[cluster == P], rates[cluster == P])
+    np.testing.assert_array_equal(slowed[:, D + 1 :], 0.0)
+    a = dynamics.Teacher.power_law(4, beta=1.0).coefficients
+    for p in (0, 2):
+        rows = np.flatnonzero(cluster == p)
+        share, poles = n[rows] / n[rows].sum(), sign[rows][:, None]
+        for columns, s, rate in ((slice(D), poles, 4 * a[p]), (slice(D, D + 1), 1.0, 4 * a[p])):
+            theta = min(1.0, 4.0 / (rate * h))
+            assert theta < 1.0
+            before, after = s * rates[rows, columns], s * slowed[rows, columns]
+            mean = share @ before
+            np.testing.assert_allclose(share @ after, theta * mean + (1 - theta) * drift[p, columns], atol=1e-14)
+            np.testing.assert_allclose(after - share @ after, before - mean, atol=1e-14)
+
+
+def test_a_learned_direction_becomes_a_cluster_and_a_disturbed_one_is_left():
+    flow = reached(stepper(problem(P=2, m=2, d=32)), 6 * 32 * 2.0)
+    clusters = flow._step.clusters
+    learned = np.isfinite(flow.event_times[2:])
+    assert learned.any()
+    assert set(clusters.cluster.tolist()) - {2} == set(np.flatnonzero(learned).tolist())
+    inside = int(np.flatnonzero(clusters.cluster.numpy() < 2)[0])
+    flow._step.now[inside, flow._D] += 0.2  # a fifth more mass than the direction has
+    flow._step.look()
+    flow._step.prepare()
+    assert clusters.cluster[inside] == 2
+
+
+# --- solutions ----------------------------------------------------------------------------------------------------
+
+CASES = {
+    "h4": (problem("he4", P=6, m=6, d=64), 6 * 64 * 6.0),
+    "h3, odd": (problem("he3", P=6, m=6, d=64), 1000.0),
+    "mixed parity": (problem(MIXED, P=4, m=6, d=64), 2000.0),
+    "clusters of several": (problem("he4", P=2, m=12, d=32), 60 * 32 * 2.0),
+}
+
+
+def solution(flow, question, times):
+    system = OverlapSystem(question)
+    losses = [system.loss(*system.unpack(reached(flow, t).interpolate(t))) for t in times]
+    return np.array(losses), flow.event_times
+
+
+def referee(question, times):
+    """Return losses and event times by scipy's DOP853 on the overlaps."""
+    system, P = OverlapSystem(question), question.num_directions
+    a, g = question.teacher.coefficients, question.activation.kernel
+
+    def rhs(_, y):
+        return np.concatenate([part.ravel() for part in rates_of_overlaps(question, *system.unpack(y))])
+
+    def emerges(p, y):
+        return np.max(np.maximum(system.unpack(y)[0][:, p], 0.0) ** 2) - 0.5
+
+    def learns(p, y):
+        C, _, n = system.unpack(y)
+        return n @ g(C[:, p]) - 0.5 * a[p] * g(1.0)
+
+    events = [lambda _, y, p=p, value=value: value(p, y) for value in (emerges, learns) for p in range(P)]
+    found = solve_ivp(
+        rhs, (0.0, times[-1]), system.initial_state, "DOP853", times, events=events, rtol=1e-11, atol=1e-13
+    )
+    losses = np.array([system.loss(*system.unpack(y)) for y in found.y.T])
+    return losses, np.array([t[0] if t.size else np.nan for t in found.t_events])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_solution_is_that_of_other_solvers(name):
+    """Errors seen are at most 0.4 rtol in the loss and 1.0 rtol in the event times, steps 0.44 of those without clusters.
+
+    The other solver is that of the host at rtol = 1e-11; for mixed parity scipy's, on the overlaps.
+    """
+    question, last = CASES[name]
+    times = np.geomspace(1.0, last, 12)
+    if name == "mixed parity":
+        loss, events = referee(question, times)
+    else:
+        loss, events = solution(LargeFlowStepper(question, rtol=1e-11, atol=1e-13), question, times)
+    happens = np.isfinite(events)
+    assert happens.sum() >= 4
+    for rtol in (1e-6, 1e-9):
+        flow = stepper(question, rtol)
+        found_loss, found_events = solution(flow, question, times)
+        np.testing.assert_array_equal(np.isfinite(found_events), happens)
+        assert np.abs(found_loss - loss).max() < 1.0 * rtol
+        assert np.abs(found_events[happens] / events[happens] - 1.0).max() < 3.0 * rtol
+        # Without its clusters the method is limited by stability, to a step of 6 / (4 a_1).
+        fewest = last * 4 * question.teacher.coefficients[0] / 6
+        assert flow.statistics()["steps_accepted"] < 0.6 * fewest
+
+
+def test_event_times_are_zeros_of_the_events():
+    """The dense output is normalised, the events inside a step are not: they differ by its error, 9e-11 here."""
+    question = problem(P=2, m=3, d=32)
+    flow, seen = stepper(question, 1e-8), 0
+    coefficients, g = question.teacher.coefficients, question.activation.kernel
+    while seen < 3:
+        known = np.isfinite(flow.event_times)
+        assert flow.advance(np.inf, 1) == Status.MAX_STEPS
+        for event in np.flatnonzero(np.isfinite(flow.event_times) & ~known):
+            t, p = flow.event_times[event], event % 2
+            assert flow._time_last <= t <= flow.time
+            C, _, n = OverlapSystem(question).unpack(flow.interpolate(t))
+            value = (C[:, p] ** 2).max() - 0.5 if event < 2 else n @ g(C[:, p]) - 0.5 * coefficients[p]
+            assert abs(value) < 1e-9
+            seen += 1
+
+
+def test_events_at_the_start_have_the_time_of_the_start():
+    C, n = np.diag([0.9, -0.9]), np.array([0.9, 0.1])
+    teacher = dynamics.Teacher(coefficients=[1.0, 0.5])
+    for link, expected in (("he4", [0.0, 0.0, 0.0, np.nan]), ("he3", [0.0, np.nan, 0.0, np.nan])):
+        question = dynamics.Problem(
+            activation=link, teacher=teacher, width=2, dimension=8, initial_overlaps=(C, np.eye(2), n)
+        )
+        np.testing.assert_array_equal(stepper(question).event_times, expected)
+
+
+def test_dense_output_is_the_solution_inside_the_step():
+    """Against a run at a tolerance a thousand times tighter; the largest error seen is 4e-9, the largest jump 1e-10."""
+    question = problem(MIXED, P=2, m=3, d=32)
+    flow, tight = reached(stepper(question, 1e-7), 15.0), stepper(question, 1e-10)
+    for x in (0.1, 0.5, 0.8):
+        t = flow._time_last + x * (flow.time - flow._time_last)
+        np.testing.assert_allclose(flow.interpolate(t), reached(tight, t).interpolate(t), rtol=0, atol=2e-8)
+    for t in (flow._time_last, flow.time):
+        inside = flow.interpolate(t + 1e-9 * (flow._time_last + 0.5 * (flow.time - flow._time_last) - t))
+        np.testing.assert_allclose(flow.interpolate(t), inside, rtol=0, atol=1e-9)
+    U, log_norm = flow.vectors(flow.time)
+    np.testing.assert_allclose(np.sum(U**2, axis=1), 1.0, atol=1e-15)
+    out = np.empty(6 + 9 + 3)
+    assert flow.interpolate(flow.time, out) is out
+    np.testing.assert_array_equal(out[-3:], log_norm)
+    with pytest.raises(ValueError, match="within the last step"):
+        flow.interpolate(1.01 * flow.time)
+
+
+# --- protocol -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [0, 1, 150])
+def test_a_restored_run_continues_bit_for_bit(steps):
+    question = problem(P=2, m=3, d=32)
+    first = stepper(question)
+    assert first.advance(1e9 if steps else 0.0, steps) == (Status.MAX_STEPS if steps else Status.REACHED)
+    second = stepper(question)
+    second.restore(first.state())
+    inside = 0.5 * (first._time_last + first.time)
+    np.testing.assert_array_equal(first.interpolate(inside), second.interpolate(inside))
+    for flow in (first, second):
+        flow.advance(1e9, 60)
+    assert first.time == second.time
+    np.testing.assert_array_equal(first.interpolate(first.time), second.interpolate(first.time))
+    np.testing.assert_array_equal(first.event_times, second.event_times)
+    assert first.statistics() == second.statistics()
+    with pytest.raises(ValueError, match=r"must hold `now` of shape \(4, 8\), but has \(3, 8\)"):
+        stepper(problem(P=2, m=4, d=32)).restore(first.state())
+
+
+def test_a_step_that_cannot_be_taken_leaves_the_last_one(monkeypatch):
+    flow = reached(stepper(problem(P=2, m=3, d=32)), 5.0)
+    time, before = flow.time, flow.interpolate(flow.time)
+    attempt = torch_step.DeviceStep.attempt
+    monkeypatch.setattr(torch_step.DeviceStep, "attempt", lambda step, h: attempt(step, h) * np.nan)
+    assert flow.advance(10.0, 10**6) == Status.STEP_TOO_SMALL
+    assert flow.time == time
+    np.testing.assert_array_equal(flow.interpolate(time), before)
+    monkeypatch.undo()
+    flow._h = np.nan
+    assert flow.advance(10.0, 10**6) == Status.NOT_FINITE
+
+
+def test_a_run_that_gains_no_time_is_stalled(monkeypatch):
+    monkeypatch.setattr(torch_stepper, "STALL_STEPS", 10)
+    flow = stepper(problem(P=2, m=3, d=32))
+    flow.advance(1.0, 8)
+    assert not flow.stalled
+    flow.advance(np.inf, 20)
+    assert not flow.stalled
+    flow._marks[-1] = flow._marks[0]
+    assert flow.stalled
+
+
+# --- devices --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", ""])
+def test_an_unknown_device_is_refused(device):
+    with pytest.raises(ValueError, match=r"`device` must be 'cpu', 'cuda' or 'cuda:<number>', but is '"):
+        load_torch(device)
+
+
+def test_an_absent_device_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert load_torch("cuda:0") is torch
+    with pytest.raises(ValueError, match=r"is 'cuda:1' and torch finds 1 CUDA device.*feature-emergence\[torch\]"):
+        load_torch("cuda:1")
+
+
+def test_missing_torch_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r'pip install "feature-emergence\[torch\]"'):
+        stepper(problem())
+
+
+def test_the_module_is_imported_without_torch():
+    code = "import sys; import dynamics.large_flow.torch_stepper; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_graph_needs_cuda():
+    with pytest.raises(ValueError, match="`graph` must be False on the device 'cpu'"):
+        stepper(problem(), graph=True)
+
+
+def test_operations_are_run_once_and_recorded_once_before_they_are_replayed():
+    """With a recorder in the place of torch, whose calls are written down."""
+    calls = []
+
+    @contextlib.contextmanager
+    def noted(name, *_):
+        calls.append(f"enter {name}")
+        yield
+        calls.append(f"leave {name}")
+
+    class Stream:
+        def wait_stream(self, other):
+            assert other is not self
+            calls.append("wait")
+
+    default = Stream()
+    cuda = SimpleNamespace(
+        device=lambda _: contextlib.nullcontext(),
+        Stream=Stream,
+        current_stream=lambda: default,
+        stream=lambda _: noted("stream"),
+        CUDAGraph=lambda: SimpleNamespace(replay=lambda: calls.append("replay")),
+        graph=lambda _, capture_error_mode: noted(capture_error_mode),
+    )
+    replay = Replay(SimpleNamespace(cuda=cuda), "cuda", lambda: calls.append("work"))
+    replay()
+    replay()
+    warm_up = ["wait", "enter stream", "work", "leave stream", "wait"]
+    assert calls == [*warm_up, "enter thread_local", "work", "leave thread_local", "replay", "replay"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_graphics_processor_gives_the_same_solution(graph):
+    """Up to the rounding of sums in another order, which the step control amplifies."""
+    question = problem(P=4, m=6, d=64)
+    host, device = stepper(question), TorchFlowStepper(question, rtol=1e-7, atol=1e-9, device="cuda", graph=graph)
+    for flow in (host, device):
+        reached(flow, 50.0)
+    assert device.time == pytest.approx(host.time, rel=1e-9)
+    np.testing.assert_allclose(device.interpolate(50.0), host.interpolate(50.0), rtol=0, atol=1e-9)
