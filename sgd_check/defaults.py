@@ -25,6 +25,8 @@ LIMIT_SHARE = 0.1
 LARGEST_DELAY = 0.04
 HORIZON_FACTOR = 2.5
 BURST_STEPS = 300
+BURST_SECONDS = 0.03
+LONGEST_BURST = 256 * BURST_STEPS
 BURST_RATE = 1e-12
 AFFORDABLE_SECONDS = 600.0
 # The sample's scatter is itself uncertain by a fifth at sixteen runs.
@@ -70,7 +72,7 @@ def choose_course(
     steps: int | None = None,
     *,
     batch_size: int = 1,
-    seeds: int = 16,
+    seeds: int = 32,
     false_alarm_rate: float = 0.01,
     directions: int | None = None,
 ) -> Course:
@@ -178,12 +180,16 @@ def _safe_rate(
 
 
 def measured_seconds_per_step(engine: Engine) -> float:
-    """Return the wall-clock seconds of one step of all runs, from a burst of a few hundred; `engine` is spent."""
-    rates = np.full(BURST_STEPS, BURST_RATE)
+    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent."""
     with engine.running():
-        engine.advance(rates[:10])
+        engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)
-        started = clock.perf_counter()
-        engine.advance(rates)
-        engine.measure(student=False)
-        return (clock.perf_counter() - started) / BURST_STEPS
+        steps = BURST_STEPS
+        while True:
+            started = clock.perf_counter()
+            engine.advance(np.full(steps, BURST_RATE))
+            engine.measure(student=False)
+            spent = clock.perf_counter() - started
+            if spent >= BURST_SECONDS or steps >= LONGEST_BURST:
+                return spent / steps
+            steps *= 4

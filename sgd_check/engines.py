@@ -7,7 +7,7 @@ overlaps; it knows nothing of schedules, emergence, files or verdicts. A further
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -33,19 +33,19 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How to sample and compute: what an engine needs beyond the problem."""
+    """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine."""
 
     seeds: tuple[int, ...]
     batch_size: int = 1
     device: str = "auto"
-    dtype: str = "float32"
+    dtype: str = "auto"
 
 
 class Engine(Protocol):
     """A batch of independent SGD runs, one per seed, from one common start."""
 
     attributes: dict[str, str | int | float]
-    """What to write down about the run: device, versions, the link that was simulated."""
+    """What to write down about the run: device, dtype, versions, the link that was simulated."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which `advance` and `measure` are called."""
@@ -64,10 +64,19 @@ class Engine(Protocol):
         ...
 
 
-# Name -> module with a function make_engine(problem, options); modules load when asked for.
-ENGINES: dict[str, str] = {
-    "torch": "sgd_check.online",
+class Maker(NamedTuple):
+    """Where an engine is made: a module with make_engine(problem, options), and the precision it takes by itself."""
+
+    module: str
+    dtype: str
+
+
+# Modules load when asked for.
+ENGINES: dict[str, Maker] = {
+    "projected": Maker("sgd_check.projected", "float64"),
+    "torch": Maker("sgd_check.online", "float32"),
 }
+DEFAULT_ENGINE = "projected"
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
@@ -76,5 +85,8 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
         msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {name!r}."
         near = difflib.get_close_matches(str(name), ENGINES, n=1)
         raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
-    engine: Engine = import_module(ENGINES[name]).make_engine(problem, options)
+    module, dtype = ENGINES[name]
+    if options.dtype == "auto":
+        options = replace(options, dtype=dtype)
+    engine: Engine = import_module(module).make_engine(problem, options)
     return engine

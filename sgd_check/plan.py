@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.teacher import checked_integer
+from sgd_check.schedules import Schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,12 +42,15 @@ class Plan:
         Steps at which the state is kept, increasing.
     looked_at : ndarray of int
         Steps at which emergence is looked for, increasing; includes the recorded ones, 0 and the last.
+    schedule : str
+        What a schedule with a name calls itself, else empty.
     """
 
     steps: int
     table: NDArray[np.float64] | float
     recorded: NDArray[np.int64]
     looked_at: NDArray[np.int64]
+    schedule: str = ""
 
     def rates(self, first: int, last: int) -> NDArray[np.float64]:
         """Return the learning rates of steps first, …, last − 1."""
@@ -54,15 +59,10 @@ class Plan:
         return self.table[first:last]
 
     def times(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the flow times t = Σ η before the given steps."""
+        """Return the flow times t = Σ η before the given steps, which increase."""
         if isinstance(self.table, float):
             return np.asarray(self.table * steps, dtype=np.float64)
-        return np.concatenate([[0.0], np.cumsum(self.table)])[steps]
-
-    @property
-    def end(self) -> float:
-        """Flow time of the last step."""
-        return float(self.times(np.array([self.steps]))[0])
+        return _sums_before(self.table, steps)
 
     @property
     def peak_rate(self) -> float:
@@ -74,7 +74,7 @@ class Plan:
         """Learning rate averaged over flow time, Σ η²/Σ η: the one that sets the delay by the step size."""
         if isinstance(self.table, float):
             return self.table
-        return float(np.sum(self.table**2) / np.sum(self.table))
+        return float(np.dot(self.table, self.table) / np.sum(self.table))
 
 
 def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
@@ -90,13 +90,25 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
         recorded = np.union1d([0], _geometric_steps(first, count, float(np.exp(1 / RECORDS_PER_E_FOLD))))
     else:
         recorded = _steps_of(save_at, table, count)
-    return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]))
+    name = repr(learning_rate) if isinstance(learning_rate, Schedule) else ""
+    return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]), name)
+
+
+def _sums_before(table: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return Σ table[:s] at increasing s without a second table of all steps."""
+    edges = np.union1d([0], steps)
+    pieces = [float(np.sum(table[a:b])) for a, b in pairwise(edges.tolist())]
+    sums: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)]
+    return sums
 
 
 def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float:
     if callable(learning_rate):
         try:
-            table = np.array([float(learning_rate(step)) for step in range(steps)])
+            if isinstance(learning_rate, Schedule):
+                table = learning_rate.table(steps)
+            else:
+                table = np.fromiter((float(learning_rate(step)) for step in range(steps)), np.float64, steps)
         except (TypeError, ValueError):
             msg = "Argument `learning_rate` must return a number for every step, but does not."
             raise TypeError(msg) from None

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
-    "(--learning-rate) or a problem of smaller dimension is faster; --max-runtime bounds it."
+    "(--learning-rate) or a narrower problem is faster; --max-runtime bounds it."
 )
 
 EXAMPLES = """\
 examples:
   python -m sgd_check.run prediction.nc
-      sixteen runs at a safe learning rate; writes prediction-sgd.nc and prediction-sgd.png
-  python -m sgd_check.run prediction.nc --seeds 32 --learning-rate 1e-5 --output check.nc --json
+      32 runs at a safe learning rate; writes prediction-sgd.nc and prediction-sgd.png
+  python -m sgd_check.run prediction.nc --seeds 64 --learning-rate 1e-5 --output check.nc --json
 
 stdout holds the result, stderr everything else. The verdict is part of the result: a disagreement is no failure.
 exit codes: 0 done, 1 the run failed or every run blew up (what was computed is kept and named), 2 usage,
@@ -52,8 +52,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("prediction", metavar="FILE", help="dataset written by `python -m dynamics.solve`")
-    add("--engine", default="torch", metavar="NAME", help="how to simulate: torch [torch]")
-    add("--seeds", type=_number(int), default=16, metavar="N", help="number of runs [16]")
+    add(
+        "--engine",
+        default="projected",
+        metavar="NAME",
+        help="how to simulate: projected (exact in law, its cost does not depend on d) or torch (in R^d) [projected]",
+    )
+    add("--seeds", type=_number(int), default=32, metavar="N", help="number of runs [32]")
     add(
         "--learning-rate",
         type=_number(float),
@@ -68,8 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="choose learning rate and steps for the first N directions to emerge [as many as ten minutes allow]",
     )
     add("--batch-size", type=_number(int), default=1, metavar="B", help="samples per step [1]")
-    add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda [auto]")
-    add("--dtype", default="float32", metavar="NAME", help="float32 or float64 [float32]")
+    add("--device", default="auto", metavar="NAME", help="auto, cpu or, for torch, cuda [auto]")
+    add("--dtype", default="auto", metavar="NAME", help="float32 (torch alone) or float64 [auto: the engine's own]")
     add("--max-runtime", type=_number(float), metavar="SECONDS", help="wall-clock budget of the simulation")
     add("--false-alarm-rate", type=_rate, default=0.01, metavar="RATE", help="of the verdict [0.01]")
     add("--output", metavar="FILE", help="dataset tree to write [beside the prediction, ending in -sgd.nc]")
@@ -164,7 +169,7 @@ def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, fl
         problem = choose_course(prediction, **options, directions=1).problem
         engine = make_engine(parsed.engine, problem, engine_options)
     except (ValueError, ImportError) as error:
-        raise UsageError(_sentence(error)) from None
+        raise UsageError(_sentence(error, parsed.engine)) from None
     per_step = measured_seconds_per_step(engine)
     if parsed.directions is None:
         course = affordable_course(prediction, per_step, **options)
@@ -242,8 +247,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, ImportError):
+def _sentence(error: BaseException, engine: str) -> str:
+    if isinstance(error, ImportError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
     return str(error)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.teacher import checked_integer
-from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
 from sgd_check.plan import make_plan
 from sgd_check.recording import Recorder
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from sgd_check.engines import Engine
     from sgd_check.plan import LearningRate, Plan
 
-# Between two looks the clock, the progress bar and Ctrl-C are served every so many steps.
+# Between two looks the clock, the progress bar and Ctrl-C are served after so many steps at first, and then about this
+# often, in seconds; how a run is cut changes no bit of it.
 TICK_STEPS = 512
+TICK_SECONDS = 0.1
 LARGEST_SEED = 2**32 - 1
 
 
@@ -48,11 +50,11 @@ def simulate(
     learning_rate: LearningRate,
     steps: int,
     seeds: int | Sequence[int],
-    engine: str = "torch",
+    engine: str = DEFAULT_ENGINE,
     save_at: SaveAt | None = None,
     batch_size: int = 1,
     device: str = "auto",
-    dtype: str = "float32",
+    dtype: str = "auto",
     progress: bool | None = None,
     max_runtime: float | None = None,
 ) -> xr.Dataset:
@@ -66,23 +68,28 @@ def simulate(
     problem : Problem
         What is learned; its start is the start of every run.
     learning_rate : float or callable
-        Step size η > 0, or a function of the step (0, 1, …) that is tabulated once. Dimensionless.
+        Step size η > 0, or a function of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or
+        `piecewise` of `sgd_check.schedules`. Dimensionless.
     steps : int
         Number of SGD steps.
     seeds : int or sequence of int
         How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
-        the start. On the processor of one machine a seed gives the same bits alone and beside others.
-    engine : {"torch"}
-        "torch" draws the samples in R^d.
+        the start. On the processor of one machine a seed gives the same bits alone, beside others and on any number of
+        threads.
+    engine : {"projected", "torch"}
+        "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
+        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d.
     save_at : SaveAt, optional
         Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
         steps, twelve records per e-fold.
     batch_size : int, default 1
         Fresh samples per step.
     device : {"auto", "cpu", "cuda"}
-        "auto" takes CUDA where there is one. The samples of a seed differ between devices.
-    dtype : {"float32", "float64"}
-        Precision of weights and samples; records are float64.
+        "projected" runs on the processor. For "torch", "auto" takes CUDA where there is one. The samples of a seed
+        differ between engines and between devices.
+    dtype : {"auto", "float32", "float64"}
+        Precision of weights and samples; "projected" has float64 alone, "torch" float32 by default. Records are
+        float64.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
     max_runtime : float, optional
@@ -115,7 +122,8 @@ def simulate(
     sum to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on.
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series (`attrs["simulated_link"]`).
-    A step costs about fourteen torch calls for all seeds together, O(S m d B) operations.
+    One step of one seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and the
+    cores share the seeds; by "torch" all seeds together cost about fourteen torch calls, O(S m d B) operations.
     """
     # === check
     _check_problem(problem)
@@ -145,6 +153,7 @@ def simulate(
         "engine": engine,
         **chosen.attributes,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+        **({"schedule": plan.schedule} if plan.schedule else {}),
         "effective_learning_rate": plan.effective_rate,
         "learning_rate_limit": limit,
         "above_limit": limit is not None and plan.peak_rate > limit,
@@ -164,15 +173,17 @@ def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress
     from tqdm import tqdm
 
     started = clock.perf_counter()
-    step, reason = 0, "reached_end"
+    step, reason, tick = 0, "reached_end", TICK_STEPS
     hidden = None if progress is None else not progress
     with engine.running(), tqdm(total=plan.steps, file=sys.stderr, disable=hidden, leave=False, unit="step") as bar:
         try:
             for look in plan.looked_at.tolist():
                 at = step
-                while at < look and clock.perf_counter() - started < budget:
-                    ahead = min(at + TICK_STEPS, look)
+                while at < look and (begun := clock.perf_counter()) - started < budget:
+                    ahead = min(at + tick, look)
                     engine.advance(plan.rates(at, ahead))
+                    if ahead - at == tick and clock.perf_counter() - begun < 0.5 * TICK_SECONDS:
+                        tick *= 2
                     bar.update(ahead - at)
                     at = ahead
                 if at < look:
@@ -215,7 +226,7 @@ def _labelled(
             "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
             "seeds": list(options.seeds),
             "batch_size": options.batch_size,
-            "dtype": options.dtype,
+            "dtype": attributes["dtype"],
         },
         attributes=attributes,
         leading=("seed",),

@@ -103,10 +103,10 @@ def escape():
 
 @pytest.fixture(scope="session")
 def escape_runs(escape):
-    """Sixteen runs at learning rate 0.03/d², the one long simulation of this folder."""
+    """Thirty-two runs at learning rate 0.03/d², the one long simulation of this folder."""
     import sgd_check
 
-    return sgd_check.simulate(escape, learning_rate=0.03 / 64**2, steps=125_000, seeds=16, progress=False)
+    return sgd_check.simulate(escape, learning_rate=0.03 / 64**2, steps=125_000, seeds=32, progress=False)
 
 
 @pytest.fixture(scope="session")

@@ -229,4 +229,4 @@ def test_single_precision_has_the_statistics_of_double_precision(tools):
 def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=10_000)
     with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 100000 seeds of 1 neurons .* need \d+\.\d GiB"):
-        OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000))))
+        OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000)), dtype="float32"))

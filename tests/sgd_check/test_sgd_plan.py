@@ -1,11 +1,14 @@
 """Steps, times and looks of a run; crossings located between looks."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from dynamics.schedule import SaveAt
 from sgd_check.crossings import CrossingTracker
 from sgd_check.plan import make_plan
+from sgd_check.schedules import piecewise, power_law_decay
 
 
 def test_default_records_are_step_zero_and_at_least_ten_per_e_fold():
@@ -38,6 +41,46 @@ def test_time_of_a_tabulated_learning_rate_is_its_running_sum():
     assert plan.peak_rate == 1.0
     rates = 1 / np.arange(1, 5)
     assert plan.effective_rate == pytest.approx(np.sum(rates**2) / np.sum(rates))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (power_law_decay(0.2, 0.5, onset=4), [0.2 / (1 + s / 4) ** 0.5 for s in range(9)]),
+        (power_law_decay(0.2, 0), [0.2] * 9),
+        (piecewise([0.3, 0.2, 0.1], [2, 5]), [0.3] * 2 + [0.2] * 3 + [0.1] * 4),
+        (piecewise([0.3], []), [0.3] * 9),
+    ],
+    ids=str,
+)
+def test_schedules_with_a_name_are_tabulated_as_their_values(schedule, expected):
+    plan = make_plan(schedule, 9, None)
+    np.testing.assert_allclose(plan.rates(0, 9), expected, rtol=1e-15)
+    np.testing.assert_allclose([schedule(step) for step in range(9)], expected, rtol=1e-15)
+    np.testing.assert_allclose(plan.times(np.arange(10)), np.concatenate([[0], np.cumsum(expected)]), rtol=1e-14)
+    again = pickle.loads(pickle.dumps(schedule))
+    assert plan.schedule == repr(schedule) == repr(again)
+    np.testing.assert_array_equal(again.table(9), schedule.table(9))
+    assert eval(repr(schedule), {"power_law_decay": power_law_decay, "piecewise": piecewise})(7) == schedule(7)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "sentence"),
+    [
+        (lambda: power_law_decay(0.0, 1.0), ValueError, "Argument `initial` must be finite and positive, but is 0.0."),
+        (lambda: power_law_decay(0.1, -1.0), ValueError, "Argument `exponent` must be finite and at least 0, but is -1.0."),
+        (lambda: power_law_decay(0.1, 1.0, onset=np.inf), ValueError, "Argument `onset` must be finite and positive, but is inf."),
+        (lambda: power_law_decay("x", 1.0), TypeError, "Argument `initial` must be positive, but is 'x'."),
+        (lambda: piecewise([0.1, -0.2], [3]), ValueError, "Argument `rates` must be finite and positive, but is -0.2."),
+        (lambda: piecewise([0.1, 0.2], []), ValueError, "Argument `boundaries` must have one entry fewer than the 2 rates, but has 0."),
+        (lambda: piecewise([0.1, 0.2, 0.3], [5, 5]), ValueError, "Argument `boundaries` must increase, but is [5, 5]."),
+        (lambda: piecewise([0.1, 0.2], [0]), ValueError, "Argument `boundaries` must be at least 1, but is 0."),
+    ],
+)  # fmt: skip
+def test_schedules_refuse_what_is_none(make, kind, sentence):
+    with pytest.raises(kind) as caught:
+        make()
+    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize(

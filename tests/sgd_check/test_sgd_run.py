@@ -9,7 +9,7 @@ import pytest
 
 from dynamics.storage import load, save
 from sgd_check.defaults import affordable_course, choose_course
-from sgd_check.online import OnlineEngine
+from sgd_check.projected import ProjectedEngine
 from sgd_check.run import main
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
     target = prediction.with_name("prediction-sgd.nc")
     target.write_bytes(b"precious")
     with monkeypatch.context() as patch:
-        patch.setattr(OnlineEngine, "advance", lambda *_: pytest.fail("checked before the run"))
+        patch.setattr(ProjectedEngine, "advance", lambda *_: pytest.fail("checked before the run"))
         assert main([str(prediction), *QUICK]) == 2
     assert target.read_bytes() == b"precious"
     assert "allow it with overwrite" in capsys.readouterr().err
@@ -72,8 +72,8 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
         (["--seeds", "0"], "error: argument --seeds: must be a positive integer, but is '0'"),
         (["--steps", "1.5"], "error: argument --steps: must be a positive integer, but is '1.5'"),
         (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
-        (["--engine", "tirch"], "error: Argument `engine` must be one of 'torch', but is 'tirch'. Did you mean 'torch'?"),
-        (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        (["--engine", "tirch"], "error: Argument `engine` must be one of 'projected', 'torch', but is 'tirch'. Did you mean 'torch'?"),
+        (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be 'float64' for engine 'projected', but is 'half'."),
         (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
         (["--plot", "figure"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure'."),
         (["--false-alarm-rate", "1.5"], "error: argument --false-alarm-rate: must lie between 0 and 1, but is '1.5'"),
@@ -83,6 +83,18 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
 def test_usage_errors_are_one_sentence_and_exit_two(prediction, capsys, arguments, sentence):
     assert main([str(prediction), *arguments]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == sentence
+
+
+def test_the_engine_for_few_dimensions_is_named(tools, tmp_path, capsys):
+    problem = tools.problem([[0.65, 0.1], [0.1, 0.2]], dimension=3)
+    path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "narrow.nc")
+    assert main([str(path), *QUICK]) == 2
+    assert capsys.readouterr().err == (
+        "error: Argument `engine` must be 'torch' for a dimension below width + teacher axes = 4, "
+        "but is 'projected' with dimension 3.\n"
+    )
+    assert main([str(path), *QUICK, "--quiet", "--no-plot", "--engine", "torch"]) == 0
+    assert load(path.with_name("narrow-sgd.nc"))["simulation"].attrs["engine"] == "torch"
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".jpg", ".PNG"])
@@ -149,10 +161,10 @@ def test_an_interrupted_run_exits_130_and_keeps_its_file(prediction, capsys, mon
 
     def interrupted(self, rates):
         calls.append(rates.size)
-        if len(calls) > 6:
+        if len(calls) > 12:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(OnlineEngine, "advance", interrupted)
+    monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
     assert main([str(prediction), *QUICK]) == 130
     assert "The run was interrupted; what was computed is in" in capsys.readouterr().err
     assert load(prediction.with_name("prediction-sgd.nc"))["simulation"].attrs["stop_reason"] == "interrupted"
@@ -173,7 +185,7 @@ def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
 
 def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sgd_check.online", None)
-    assert main([str(prediction), *QUICK, "--quiet"]) == 2
+    assert main([str(prediction), *QUICK, "--quiet", "--engine", "torch"]) == 2
     assert "pip install torch" in capsys.readouterr().err
 
 

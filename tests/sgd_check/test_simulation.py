@@ -9,7 +9,8 @@ import pytest
 import sgd_check
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
-from sgd_check.online import OnlineEngine
+from sgd_check.projected import ProjectedEngine
+from sgd_check.schedules import power_law_decay
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,14 @@ def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_va
     assert (delays[0] > 0).any()
 
 
+def test_a_schedule_with_a_name_is_written_down(simulate):
+    schedule = power_law_decay(1e-5, 0.5, onset=10)
+    found, same = simulate(learning_rate=schedule), simulate(learning_rate=lambda step: 1e-5 / (1 + step / 10) ** 0.5)
+    assert found.attrs["schedule"] == "power_law_decay(1e-05, 0.5, onset=10.0)"
+    assert "schedule" not in same.attrs
+    np.testing.assert_array_equal(found["loss"], same["loss"])
+
+
 def test_the_result_gives_back_its_problem(simulate, small):
     assert Problem.from_dataset(simulate()) == small
 
@@ -162,7 +171,7 @@ def test_a_spent_budget_keeps_what_was_recorded(simulate):
 
 
 def test_an_interruption_keeps_what_was_recorded(simulate, monkeypatch):
-    advance = OnlineEngine.advance
+    advance = ProjectedEngine.advance
     steps = []
 
     def interrupted(self, rates):
@@ -171,7 +180,7 @@ def test_an_interruption_keeps_what_was_recorded(simulate, monkeypatch):
         steps.append(rates.size)
         advance(self, rates)
 
-    monkeypatch.setattr(OnlineEngine, "advance", interrupted)
+    monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
     found = simulate()
     assert found.attrs["stop_reason"] == "interrupted"
     assert found.attrs["end_step"] == 20
@@ -196,10 +205,12 @@ def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
 @pytest.mark.parametrize(
     ("changed", "kind", "sentence"),
     [
-        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'torch', but is 'torhc'. Did you mean 'torch'?"),
-        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'torch', but is 3."),
-        ({"dtype": "half"}, ValueError, "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
-        ({"device": "tpu"}, ValueError, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
+        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'projected', 'torch', but is 'torhc'. Did you mean 'torch'?"),
+        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'projected', 'torch', but is 3."),
+        ({"dtype": "half", "engine": "torch"}, ValueError, "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        ({"dtype": "float32"}, ValueError, "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'."),
+        ({"device": "tpu", "engine": "torch"}, ValueError, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
+        ({"device": "cuda"}, ValueError, "Argument `device` must be 'auto' or 'cpu' for engine 'projected', but is 'cuda'."),
         ({"seeds": 0}, ValueError, "Argument `seeds` must be at least 1, but is 0."),
         ({"seeds": []}, ValueError, "Argument `seeds` must name at least one seed, but is empty."),
         ({"seeds": [1, 1]}, ValueError, "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."),
@@ -226,7 +237,7 @@ def test_cuda_is_refused_where_there_is_none(simulate, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="torch finds no CUDA device"):
-        simulate(device="cuda")
+        simulate(device="cuda", engine="torch")
 
 
 @pytest.mark.parametrize(
@@ -289,9 +300,24 @@ def test_the_package_imports_nothing_heavy_and_names_what_it_has():
         "print({'torch', 'xarray', 'numba', 'matplotlib', 'sympy'} & set(sys.modules), dir(sgd_check))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set() ['compare', 'plot_comparison', 'plot_times', 'simulate']"
+    assert found.stdout.strip() == (
+        "set() ['compare', 'piecewise', 'plot_comparison', 'plot_times', 'power_law_decay', 'simulate']"
+    )
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         sgd_check.simulat  # noqa: B018
+
+
+def test_the_default_engine_needs_no_torch():
+    import subprocess
+
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
+        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
+        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == "reached_end", found.stderr
 
 
 def test_the_torch_engine_runs_where_numba_is_missing():
@@ -301,7 +327,7 @@ def test_the_torch_engine_runs_where_numba_is_missing():
         "import sys; sys.modules['numba'] = None\n"
         "import sgd_check; from dynamics.problem import Problem, Teacher\n"
         "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
-        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])"
+        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2, engine='torch').attrs['stop_reason'])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.stdout.strip() == "reached_end", found.stderr

@@ -1,0 +1,307 @@
+"""The projected engine: its step against autograd in R^d, its law against R^d and exact moments, its seeds."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import sgd_check
+from dynamics.one_step import one_step_moments
+from dynamics.problem import Problem, Teacher
+from sgd_check import projected
+from sgd_check.engines import EngineOptions, make_engine
+
+CROOKED = [[1.0, 0.0], [0.6, 0.8]]
+SMOOTH = "tanh(z) + 0.5*he2(z)"
+
+
+def uneven(dimension, directions=None, activation=SMOOTH, label_noise=0.3, norms=(0.9, 0.5, 1.3)):
+    """Neurons of unequal lengths, neither matched nor orthogonal."""
+    weights = np.random.default_rng(5).standard_normal((3, dimension))
+    weights *= np.array(norms)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
+    return Problem(
+        activation=activation,
+        teacher=Teacher([0.8, 0.6], directions=directions),
+        width=3,
+        dimension=dimension,
+        initial_weights=weights,
+        label_noise=label_noise,
+    )
+
+
+def engine(problem, seeds=(0, 1, 2), batch_size=1):
+    return make_engine("projected", problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size))
+
+
+def torch_sigma(z):
+    return torch.tanh(z) + 0.5 * (z**2 - 1) / 2**0.5
+
+
+def sgd_step(weights, x, noise, rate, rows):
+    """The step by autograd of the sample loss, for many independent runs: w (N, m, D), x (N, B, D), noise (N, B)."""
+    w = torch.tensor(weights, requires_grad=True)
+    x, a = torch.tensor(x), torch.tensor([0.8, 0.6], dtype=torch.float64)
+    length = torch.linalg.vector_norm(w, dim=2, keepdim=True)
+    f = torch.sum(length**2 * torch_sigma((w / length) @ x.transpose(1, 2)), dim=1)
+    labels = torch_sigma(x[..., :2] @ torch.tensor(rows).T) @ a + torch.tensor(noise)
+    (gradient,) = torch.autograd.grad(0.5 * torch.sum(torch.mean((f - labels) ** 2, dim=1)), w)
+    return weights - rate * gradient.numpy()
+
+
+def products(weights, rows):
+    """R = WΘᵀ and the upper half of S = WWᵀ, one row per run."""
+    S = weights @ weights.transpose(0, 2, 1)
+    upper = np.triu_indices(S.shape[1])
+    return np.concatenate([(weights[:, :, :2] @ np.transpose(rows)).reshape(len(weights), -1), S[:, *upper]], axis=1)
+
+
+def drawn_samples(run, problem, rate, batch):
+    """The samples of the next step of run 0 in the axes of the moment and new ones, and their label noise."""
+    m, r, s = 3, 2, problem.dimension - 5
+    axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
+    for stream, state in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
+        stream.bit_generator.state = state
+    rows, count = min(batch, m), min(batch, m, s)
+    known = axes.standard_normal((batch, r + m))
+    factor = np.zeros((rows, count))
+    if count:
+        below = [(b, q) for b in range(rows) for q in range(min(b, count))]
+        if batch > 1:
+            factor[*np.array(below, dtype=int).reshape(-1, 2).T] = axes.standard_normal(len(below))
+        np.fill_diagonal(factor, np.sqrt(2 * radii.standard_gamma((s - np.arange(count)) / 2)))
+    noise = problem.label_noise * labels.standard_normal(batch) if problem.label_noise else np.zeros(batch)
+    if batch > m:
+        factor = np.linalg.qr(weights_of_samples(run, problem, known, noise, rate)).Q @ factor
+    return np.concatenate([known, factor], axis=1), noise
+
+
+def weights_of_samples(run, problem, known, noise, rate):
+    """H_bi = η/B e_b |w_i| σ'_ib, of B samples given in the axes of the moment."""
+    w = run.weights()[0]
+    length = np.linalg.norm(w, axis=1)
+    z = known @ (w / length[:, None]).T
+    link, rows = problem.activation, np.eye(2) if problem.teacher.directions is None else problem.teacher.directions
+    e = link.value(z) @ length**2 - link.value(known[:, :2] @ rows.T) @ [0.8, 0.6] - noise
+    return rate / len(e) * e[:, None] * length * link.derivative(z)
+
+
+# d − r − m = 0, fewer than B or m, and many; one sample, few and more than neurons.
+@pytest.mark.kernels
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize(
+    ("dimension", "batch"), [(5, 1), (6, 1), (30, 1), (5, 3), (6, 3), (30, 2), (5, 9), (7, 9), (30, 9)]
+)
+def test_one_step_is_autograds_step_in_the_axes_of_the_moment(dimension, batch, directions):
+    """Three steps in a row, each from the weights and for the samples of the moment; largest error 1.2e-15."""
+    problem = uneven(dimension, directions)
+    rows = np.eye(2) if directions is None else np.array(directions)
+    run = engine(problem, (7,), batch)
+    for _ in range(3):
+        before = run.weights()
+        x, noise = drawn_samples(run, problem, 0.03, batch)
+        run.advance(np.array([0.03]))
+        wide = np.zeros((1, 3, x.shape[1]))
+        wide[:, :, :5] = before
+        expected = sgd_step(wide, x[None], noise[None], 0.03, rows)
+        np.testing.assert_allclose(products(run.weights(), rows), products(expected, rows), rtol=0, atol=1e-13)
+        assert np.abs(products(expected, rows) - products(before, rows)).max() > 1e-3
+        assert (np.triu(run.weights()[0, :, 2:], 1) == 0).all()
+
+
+def repeated_steps(problem, rate, batch, repeats, seed):
+    """R and S after one step from the start, by the projected engine."""
+    run = engine(problem, (seed,), batch)
+    start, found = run._weights.copy(), []
+    for _ in range(repeats):
+        run._weights[:] = start
+        run.advance(np.array([rate]))
+        found.append(run.weights()[0])
+    return np.array(found)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("dimension", "batch", "directions"),
+    [
+        (5, 1, None),
+        (5, 4, CROOKED),
+        (6, 1, None),
+        (7, 4, None),
+        (7, 32, None),
+        (9, 1, CROOKED),
+        (40, 32, CROOKED),
+        (40, 4, None),
+    ],
+)
+def test_first_two_moments_of_a_step_are_those_in_r_d(dimension, batch, directions):
+    """Two-sample z-scores of 12 means and 78 second moments; |z| < 5 is a false-alarm rate below 6e-5 for each case."""
+    problem, repeats = uneven(dimension, directions), 8000
+    rows = np.eye(2) if directions is None else np.array(directions)
+    rng = np.random.default_rng(dimension + batch)
+    x = rng.standard_normal((repeats, batch, dimension))
+    noise = 0.3 * rng.standard_normal((repeats, batch))
+    start = problem.initial_weights[None]
+    direct = products(sgd_step(np.repeat(start, repeats, axis=0), x, noise, 0.2, rows), rows)
+    ours = products(repeated_steps(problem, 0.2, batch, repeats, 3), rows)
+    middle = direct.mean(0)
+    a, b = np.triu_indices(middle.size)
+    samples = [np.concatenate([s, (s - middle)[:, a] * (s - middle)[:, b]], axis=1) for s in (direct, ours)]
+    error = np.sqrt(sum(s.var(0) / repeats for s in samples))
+    z = (samples[0].mean(0) - samples[1].mean(0)) / error
+    assert np.abs(z).max() < 5
+    moved = np.abs(middle - products(start, rows)[0]) / error[: middle.size]
+    assert moved.max() > 20, "the step must have moved for the comparison to see anything"
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("dimension", "batch"), [(10**4, 1), (10**12, 1), (10**12, 2), (10**12, 8)])
+def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
+    """z-scores of E[ΔS] at η = 1/d; |z| < 5 for six entries is a false-alarm rate below 4e-6 for each case."""
+    rng = np.random.default_rng(2)
+    C = rng.uniform(-0.5, 0.5, (3, 2))
+    n = np.array([0.8, 0.25, 1.7])
+    G = C @ C.T + np.diag(1 - np.sum(C**2, axis=1))
+    problem = Problem(
+        activation={1: 0.6, 2: 0.5},
+        teacher=Teacher([0.8, 0.6]),
+        width=3,
+        dimension=dimension,
+        initial_overlaps=(C, G, n),
+        label_noise=0.3,
+    )
+    rate, repeats = batch / dimension, 20_000
+    change = products(repeated_steps(problem, rate, batch, repeats, 4), np.eye(2)) - products(
+        engine(problem, (4,)).weights(), np.eye(2)
+    )
+    exact = one_step_moments(problem, batch_size=batch)
+    upper = np.triu_indices(3)
+    expected = (rate * exact.student_first + rate**2 * exact.student_second)[upper]
+    found = change[:, 6:]
+    error = found.std(0) / np.sqrt(repeats)
+    assert np.abs((found.mean(0) - expected) / error).max() < 5
+    assert np.abs(expected / error).max() > 20, "the step must have moved for the comparison to see anything"
+
+
+@pytest.mark.statistical
+def test_escape_times_have_the_law_of_the_torch_engine(tools):
+    """Kolmogorov-Smirnov of times and of norms, level 1e-3 each: false-alarm rate 3e-3; a stretch by 20 % is seen."""
+    problem = tools.problem([[0.55, 0.05], [0.03, 0.5], [0.02, -0.04]], dimension=16, label_noise=0.2)
+    given = {"learning_rate": 0.05 / 16**2, "steps": 5000, "progress": False}
+    ours = sgd_check.simulate(problem, seeds=200, **given)
+    theirs = sgd_check.simulate(problem, seeds=range(1000, 1200), engine="torch", **given)
+    # Runs that did not emerge, or blew up, count as later and larger than all.
+    for p in range(2):
+        a, b = (runs["emergence_time"].fillna(1e9).values[:, p] for runs in (ours, theirs))
+        assert stats.ks_2samp(a, b).pvalue > 1e-3
+        assert stats.ks_2samp(1.2 * a, b).pvalue < 1e-3
+    norms = [runs["squared_norm"].fillna(1e9).values[:, -1].sum(1) for runs in (ours, theirs)]
+    assert stats.ks_2samp(*norms).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("width", "dimension", "batch"), [(1, 8, 1), (3, 7, 1), (8, 10**12, 1), (5, 64, 4), (2, 9, 6)])
+def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_threads(
+    monkeypatch, width, dimension, batch
+):
+    overlap = np.random.default_rng(0).uniform(-0.3, 0.3, (width, 2))
+    start = (overlap, overlap @ overlap.T + np.diag(1 - np.sum(overlap**2, axis=1)), np.full(width, 0.3))
+    problem = Problem(
+        activation=SMOOTH, teacher=Teacher([0.8, 0.6]), width=width, dimension=dimension, initial_overlaps=start
+    )
+    rates = np.full(400, 1e-2 / dimension)
+    monkeypatch.setattr(projected, "THREADED_OPERATIONS", 0)
+
+    def final(seeds, cores):
+        monkeypatch.setattr(projected, "_cores", lambda: cores)
+        run = engine(problem, seeds, batch)
+        with run.running():
+            run.advance(rates)
+        return run.weights()
+
+    together = final((3, 1, 4, 15, 9), 1)
+    assert np.isfinite(together).all()
+    assert len({w.tobytes() for w in together}) == 5
+    for seeds, cores in (((3, 1, 4, 15, 9), 3), ((4,), 2), ((15, 4), 2), ((9, 4, 2), 2)):
+        np.testing.assert_array_equal(final(seeds, cores)[seeds.index(4)], together[2])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_bits_do_not_depend_on_how_the_run_is_cut_nor_on_a_pause(batch):
+    problem = uneven(20)
+    rates = np.linspace(1e-3, 2e-3, 6000)
+
+    def final(pieces):
+        run = engine(problem, batch_size=batch)
+        for piece in np.split(rates, pieces):
+            state = run.state()
+            run = engine(problem, batch_size=batch)
+            run.restore(state)
+            with run.running():
+                run.advance(piece)
+                run.measure(student=True)
+        return run.weights()
+
+    whole = final([])
+    assert np.isfinite(whole).all()
+    np.testing.assert_array_equal(whole, final([1, 2, 63, 2047, 2048, 5999]))
+
+
+def test_samples_are_not_those_of_the_start():
+    """The start of seed 0 and the samples of seed 0 come from different generators."""
+    problem = Problem(activation="he4", teacher=Teacher([1.0]), width=4, dimension=50, seed=0)
+    streams = engine(problem, (0,))._generators[0]
+    first = {float(stream.standard_normal()) for stream in (*streams, np.random.default_rng(0))}
+    assert len(first) == 4
+
+
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("dimension", [5, 12])
+def test_measured_overlaps_are_those_of_the_start(dimension, directions):
+    problem = uneven(dimension, directions)
+    C, G, n = engine(problem).measure(student=True)
+    for found, wanted in zip((C, G, n), problem.start(), strict=True):
+        np.testing.assert_allclose(found[1], wanted, atol=1e-14)
+    assert engine(problem).measure(student=False).student_overlap is None
+
+
+def test_a_frozen_seed_leaves_the_others_untouched():
+    def final(stopped):
+        run = engine(uneven(12))
+        with run.running():
+            run.freeze(np.array(stopped))
+            run.advance(np.full(30, 1e-3))
+        return run.weights()
+
+    free, frozen = final([False] * 3), final([False, True, False])
+    assert np.isnan(frozen[1]).all()
+    np.testing.assert_array_equal(frozen[[0, 2]], free[[0, 2]])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_run_that_overflows_is_nan_and_stepped_no_more(batch):
+    run = engine(uneven(12), batch_size=batch)
+    with run.running(), np.errstate(all="ignore"):
+        run.advance(np.full(40, 1e200))
+        assert np.isnan(run.weights()).all()
+        assert not run.state()["running"].any()
+        before = run.state()["generators"]
+        run.advance(np.full(5, 1e-3))
+    assert np.isnan(run.measure(student=True).squared_norm).all()
+    assert str(run.state()["generators"]) == str(before)
+
+
+def test_too_few_dimensions_are_refused_and_the_engine_for_them_is_named():
+    with pytest.raises(ValueError, match=r".") as caught:
+        engine(uneven(4))
+    assert str(caught.value) == (
+        "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' "
+        "with dimension 4."
+    )
+
+
+def test_the_result_says_what_was_run(tools):
+    problem = tools.problem([[0.5, 0.1]], dimension=10**3)
+    attrs = sgd_check.simulate(problem, learning_rate=1e-6, steps=5, seeds=2, progress=False).attrs
+    assert (attrs["engine"], attrs["dtype"], attrs["device"]) == ("projected", "float64", "cpu")
+    assert attrs["random_numbers"] == f"SFC64 of numpy {np.__version__}"
+    assert attrs["simulated_link"] == "he4 (polynomial)"
