@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dynamics.analysis import fit_power_law as fit_power_law
     from dynamics.answers import predict_emergence as predict_emergence
     from dynamics.answers import solve_decoupled as solve_decoupled
+    from dynamics.committee import solve_committee as solve_committee
     from dynamics.flow import solve_overlaps as solve_overlaps
     from dynamics.one_step import OneStepMoments as OneStepMoments
     from dynamics.one_step import moments_of_overlaps as moments_of_overlaps
@@ -47,6 +48,7 @@ _HOME = {
     "plot_loss": "dynamics.plotting",
     "predict_emergence": "dynamics.answers",
     "save": "dynamics.storage",
+    "solve_committee": "dynamics.committee",
     "solve_decoupled": "dynamics.answers",
     "solve_overlaps": "dynamics.flow",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "plot_loss",
     "predict_emergence",
     "save",
+    "solve_committee",
     "solve_decoupled",
     "solve_overlaps",
 ]

@@ -1,8 +1,7 @@
 """A-posteriori error of a flow: the same run at a looser tolerance, beside it in a second thread.
 
-Responsible for the estimate and its meaning.  The error of every method here is proportional to its tolerance, so two
-runs at tolerances ρ and 10 ρ differ by about nine times the error of the tighter one; a third of the difference is
-reported, about three times the error, which leaves room for runs whose errors happen to agree.
+Responsible for the estimate and its meaning.  The error of every method here falls with its tolerance, so two runs at
+tolerances ρ and 10 ρ differ by about the error of the looser one, several times that of the tighter one.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from dynamics.run import run
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dynamics.flow_methods import FlowMethod
     from dynamics.run import RunResult
     from dynamics.trackers import RunView
-    from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
@@ -29,8 +29,9 @@ __all__ = ["Companion"]
 
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
-#: Share of the difference that is reported as the error.
-SHARE = 1.0 / 3.0
+#: Share of the difference that is reported as the error. On 196 random problems at rtol 1e-5, 1e-6, 1e-7 the largest
+#: error of the loss was within it in 85, 92, 94 % of the runs, times in 63, 75, 95 %; within thrice it in 92 to 98 %.
+SHARE = 1.0
 
 
 class _Cancelled:

@@ -157,6 +157,13 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
     }
 
 
+def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
+    """Return the same variables where no theory predicts: no matched neuron, times unknown."""
+    names = ("leading_order_time", "predicted_emergence_time", "predicted_learned_time")
+    unknown = np.full(num_directions, np.nan)
+    return {"matched_neuron": np.full(num_directions, -1), **dict.fromkeys(names, unknown)}
+
+
 def plain_attribute(value: Any) -> Any:
     """Return a value that netCDF attributes take: bool as 0/1, mappings as JSON, the rest as it is."""
     if isinstance(value, bool):

@@ -21,11 +21,11 @@ import numpy as np
 from dynamics.compilation import load, read_piece
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status
-from dynamics.workers import Workers
 from dynamics.problem import checked_number
 from dynamics.systems.link_kernels import render
 from dynamics.systems.overlaps import learned_mass
 from dynamics.systems.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -284,5 +284,5 @@ class DescentStepper:
 
 def _compile_passes(problem: Problem) -> CompiledModule:
     here = Path(__file__).parent
-    files = (here / "systems" / "field_kernels.py", here / "descent_kernels.py")
+    files = (here / "systems" / "array_kernels.py", here / "systems" / "field_kernels.py", here / "descent_kernels.py")
     return load((render(problem.activation.coefficients), *map(read_piece, files)))

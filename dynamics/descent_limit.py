@@ -26,7 +26,7 @@ __all__ = ["checked_learning_rate", "descent_limit", "warn_descent_limit"]
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
-    """Return the learning rate of a method, None for the flows.
+    """Return the learning rate of a run, None for the flow.
 
     Parameters
     ----------
@@ -38,20 +38,17 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
     Raises
     ------
     TypeError, ValueError
-        If "gradient-descent" has none or one that is not positive, or another method has one.
+        If it is not positive, or None for "gradient-descent".
 
     Examples
     --------
     >>> checked_learning_rate(0.1, "gradient-descent")
     0.1
     """
-    if method == "gradient-descent":
-        if learning_rate is None:
-            msg = "Argument `learning_rate` must be given for method='gradient-descent', but is None."
-            raise ValueError(msg)
-        return checked_number(learning_rate, "learning_rate", positive=True)
     if learning_rate is not None:
-        msg = f"Argument `learning_rate` must be None unless method='gradient-descent', but is {learning_rate!r}."
+        return checked_number(learning_rate, "learning_rate", positive=True)
+    if method == "gradient-descent":
+        msg = "Argument `learning_rate` must be given for method='gradient-descent', but is None."
         raise ValueError(msg)
     return None
 

@@ -1,7 +1,8 @@
 """The coupled overlap flow as a question: problem → method → run → dataset.
 
-`solve_overlaps` reads top to bottom: check, build, run, return. The equations are in `systems.overlaps`, the choice of
-method in `flow_methods`, the loop in `run`, names and labels in `dataset`.
+`solve_overlaps` reads top to bottom: check, build, run, return. The equations are in `systems.overlaps` and, for finite
+steps, in `systems.finite_step`; what a learning rate asks for in `step_settings`, the choice of method in
+`flow_methods`, the loop in `run`, names and labels in `dataset`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.flow_methods import FlowMethod
+    from dynamics.flow_methods import FlowMethod, FlowSystem
     from dynamics.prediction import EmergencePrediction
     from dynamics.problem import Problem
     from dynamics.run import RunResult
-    from dynamics.systems.overlaps import OverlapSystem
     from dynamics.trackers import Tracker
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
@@ -50,6 +50,9 @@ def solve_overlaps(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     learning_rate: float | None = None,
+    step_theory: Literal["finite-d", "infinite-d"] | None = None,
+    batch_size: int = 1,
+    device: str | None = None,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -75,15 +78,25 @@ def solve_overlaps(
     method : str
         "explicit" (order 8), "stiff" (order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and
         orthonormal directions; "bdf" otherwise or where that is held up, see the attribute `fallback`), "bdf"
-        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "gradient-descent" (fixed steps of size `learning_rate`), "scipy:<name>" as a referee, or "auto": "explicit"
-        while that is cheap, else "stiff".
+        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, "gradient-descent"
+        (fixed steps of size `learning_rate`), or "auto": "explicit" while that is cheap, else "stiff". With a
+        `step_theory` "stiff" means "bdf".
     rtol, atol : float
         Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
         units of 1/√d, the size of a random overlap. Late emergence times can be much less certain than that: see the
         estimates in the dataset.
     learning_rate : float, optional
-        Step η of method "gradient-descent", which takes the discrete steps w ← w − η ∇ ½E(f − f*)² instead of the flow;
-        time is η · step. It has no tolerance: between two steps states are interpolated linearly.
+        Finite step η, dimensionless; time is η · step. With method "gradient-descent" the discrete steps
+        w ← w − η ∇ ½E(f − f*)² instead of the flow, without tolerance: between two steps states are interpolated
+        linearly. With any other method, the equation of online SGD that `step_theory` names.
+    step_theory : {"finite-d", "infinite-d"}, optional
+        "finite-d" (the default with a learning rate): the overlaps move by the exact mean of a step,
+        R' = E[ΔR]/η and S' = E[ΔS]/η for R = WΘᵀ, S = WWᵀ, label noise included. "infinite-d": its limit d → ∞ at
+        fixed η d, taken at the problem's η d. Neither has the scatter of single runs. Needs a polynomial link.
+    batch_size : int
+        Number of samples per step of SGD.
+    device : str, optional
+        "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
     trackers : sequence of Tracker
         Watch the run and may stop it.
     progress : bool, optional
@@ -100,9 +113,9 @@ def solve_overlaps(
     -------
     Dataset
         `loss(time)` and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`, `gram_margin(time)`
-        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error), and per direction the predicted and the measured
-        `emergence_time` and `learned_time`, located on the dense output (NaN if never), with their estimated errors
-        `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
+        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons), and per direction the
+        predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN if never), with
+        their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
         happens). Times after an early stop hold NaN; `stop_reason` says why.
 
     Raises
@@ -111,8 +124,8 @@ def solve_overlaps(
         If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
     SolveInterrupted
         A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-    TypeError, ValueError
-        For bad arguments, before any work.
+    TypeError, ValueError, ImportError
+        For bad arguments or a missing extra, before any work.
 
     Notes
     -----
@@ -120,13 +133,13 @@ def solve_overlaps(
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
     # === check
-    from dynamics.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
     from dynamics.flow_methods import FLOW_METHODS, FlowMethod, choose_method
     from dynamics.integrators import check_method
+    from dynamics.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 
     check_problem(problem)
     check_method(method, FLOW_METHODS)
-    learning_rate = checked_learning_rate(learning_rate, method)
+    step = checked_step(learning_rate, method, step_theory, batch_size)
     _check_choice("keep", keep, ("full", "summary"))
     _check_choice("on_failure", on_failure, ("raise", "return"))
     rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
@@ -139,20 +152,24 @@ def solve_overlaps(
     prediction = predict(problem) if problem.information_exponent > 2 else None
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     _warn_truncation(problem)
-    step: dict[str, Any] = {}
-    if learning_rate is not None:
-        step = {"learning_rate": learning_rate, "learning_rate_limit": descent_limit(problem)}
-        warn_descent_limit(learning_rate, step["learning_rate_limit"])
+    limit = limit_of(problem, step)
+    warn_limit(step, limit)
 
     # === build and run
-    from dynamics.systems.overlaps import OverlapSystem
-
-    system = OverlapSystem(problem)
-    chosen = choose_method(system, float(schedule.times[-1])) if method == "auto" else method
-    flow = FlowMethod(system, chosen, atol, learning_rate)
-    exact = learning_rate is not None
-    estimated = not (exact or chosen.startswith("scipy:")) if error_estimate is None else error_estimate
-    if exact and estimated:
+    system = make_system(problem, step)
+    chosen = method
+    if method == "auto":
+        chosen = "stiff" if device is not None else choose_method(system, float(schedule.times[-1]))
+    flow = FlowMethod(
+        system,
+        chosen,
+        atol,
+        learning_rate=step.learning_rate if step.descends else None,
+        device=device,
+        last_time=float(schedule.times[-1]),
+    )
+    estimated = not (step.descends or chosen.startswith("scipy:")) if error_estimate is None else error_estimate
+    if step.descends and estimated:
         msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
         raise ValueError(msg)
     with blas_threads_for(problem.width, flow.name):
@@ -172,9 +189,12 @@ def solve_overlaps(
             "method": method,
             "rtol": rtol,
             "atol": atol,
-            "learning_rate": learning_rate,
+            "learning_rate": step.learning_rate,
+            "step_theory": step.step_theory,
+            "batch_size": step.batch_size,
         },
-        extra={**attributes, **step, "rtol": rtol, "atol": atol},
+        extra={**attributes, **step_attributes(step, limit), "rtol": rtol, "atol": atol},
+        notes=step_notes(problem, step, limit, prediction),
     )
     _warn_margin(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)
@@ -205,7 +225,7 @@ def _integrate(
 
 
 def _overlap_dataset(
-    system: OverlapSystem,
+    system: FlowSystem,
     prediction: EmergencePrediction | None,
     schedule: SaveAt,
     result: RunResult,
@@ -214,6 +234,7 @@ def _overlap_dataset(
     keep: str,
     solver: Mapping[str, Any],
     extra: Mapping[str, Any],
+    notes: Sequence[str],
 ) -> xr.Dataset:
     problem = system.problem
     m, P = problem.width, problem.num_directions
@@ -233,7 +254,7 @@ def _overlap_dataset(
         **extra,
         **run_attributes(result),
         "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
-        "notes": _NO_GREEDY if prediction is None else joined(prediction.notes),
+        "notes": joined([*notes, *([_NO_GREEDY] if prediction is None else prediction.notes)]),
     }
     coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(m)}
     if keep == "full":
@@ -241,13 +262,17 @@ def _overlap_dataset(
     return make_dataset(
         values,
         problem=problem,
-        title="Coupled overlap flow of the two-homogeneous student",
+        title=_TITLES[system.name],
         coords=coords,
         solver=solver,
         attributes=attributes,
     )
 
 
+_TITLES = {
+    "overlaps": "Coupled overlap flow of the two-homogeneous student",
+    "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
+}
 _NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
 
 

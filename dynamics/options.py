@@ -27,6 +27,7 @@ METHODS = (
     "scipy:LSODA",
     "gradient-descent",
 )
+STEP_THEORIES = ("finite-d", "infinite-d")
 ESTIMATES = ("auto", "yes", "no")
 KEEPS = ("full", "summary")
 
@@ -191,13 +192,31 @@ SOLVER_OPTIONS = (
         models=INTEGRATED,
     ),
     Option(
+        "device",
+        plain,
+        None,
+        "cpu, cuda or cuda:NUMBER: torch carries the stiff method there",
+        "NAME",
+        models=INTEGRATED,
+    ),
+    Option(
         "learning-rate",
         positive,
         None,
-        "step of the method gradient-descent; time is this times the step",
+        "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; time is this times the "
+        "step [none: the flow]",
         "ETA",
         models=INTEGRATED,
     ),
+    Option(
+        "step-theory",
+        plain,
+        None,
+        "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
+        choices=STEP_THEORIES,
+        models=INTEGRATED,
+    ),
+    Option("batch-size", positive_integer, 1, "samples per step of SGD, for --learning-rate", "B", models=INTEGRATED),
     Option("t-max", positive, None, "last time [2.5 times the last predicted learned time]", "T"),
     Option("t-min", positive, None, "first saved time [a tenth of the first predicted emergence]", "T"),
     Option("save", save_schedule, ("geometric", 150), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),

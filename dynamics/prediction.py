@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dynamics.matching import draw_matched_overlaps, match_greedily
+from dynamics.problem import check_problem
 from dynamics.scaling import AsymptoticExponents, asymptotic_exponents
 from dynamics.step_size import EscapeBias, escape_bias, learning_rate_limit
 from dynamics.systems.transit import logit_of_square, transit_table
@@ -118,6 +119,7 @@ def predict(problem: Problem) -> EmergencePrediction:
     >>> predict(problem).predicted_emergence_time.round(6).tolist()
     [0.387327, inf]
     """
+    check_problem(problem)
     check_decouples(problem)
     notes: list[str] = []
     neuron, overlap, squared_norm, drawn = _matched(problem)

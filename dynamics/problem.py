@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynamics.checks import check_choice, checked_number
 from dynamics.start import (
     OverlapStart,
     check_overlaps,
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
     from hermite import HermiteExpansion
 
-__all__ = ["OverlapStart", "Problem", "Teacher"]
+__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem", "checked_number"]
 
-STUDENTS = ("homogeneous",)
+#: Students, each with the function that integrates its overlaps.
+STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,10 +60,11 @@ class Problem:
         `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
-    student : {"homogeneous"}
-        "homogeneous" is the student above, with the second layer tied to |w_i|².
+    student : {"homogeneous", "committee"}
+        "homogeneous" is the student above, with the second layer tied to |w_i|²; "committee" is
+        f(x) = Σ_i σ(w_i·x), second layer fixed to 1 and norms free, for `dynamics.solve_committee`.
     teacher_activation : optional
-        Link of the teacher. The homogeneous student requires it to equal `activation`, so it is checked and not kept.
+        Link of the teacher. Both students require it to equal `activation`, so it is checked and not kept.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
 
@@ -90,7 +93,7 @@ class Problem:
         default=None, repr=False
     )
     label_noise: float = 0.0
-    student: Literal["homogeneous"] = "homogeneous"
+    student: Literal["homogeneous", "committee"] = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
 
@@ -137,9 +140,7 @@ class Problem:
                 f"spans, but is {self.dimension}."
             )
             raise ValueError(msg)
-        if self.student not in STUDENTS:
-            msg = f"Argument `student` must be one of {', '.join(map(repr, STUDENTS))}, but is {self.student!r}."
-            raise ValueError(msg)
+        check_choice("student", self.student, tuple(STUDENTS))
         assign("activation", hermite.expand(self.activation, order=self.order))
         assign("order", self.activation.order)
         self._check_teacher_activation()
@@ -153,7 +154,7 @@ class Problem:
         link = hermite.expand(self.teacher_activation, order=self.order)
         if not np.array_equal(link.coefficients, self.activation.coefficients):
             msg = (
-                "Argument `teacher_activation` must equal `activation` for the homogeneous student, "
+                f"Argument `teacher_activation` must equal `activation` for the {self.student} student, "
                 f"but is {link.name} against {self.activation.name}."
             )
             raise ValueError(msg)
@@ -329,20 +330,14 @@ def _default(name: str) -> object:
     return next(f.default for f in fields(Problem) if f.name == name)
 
 
-def check_problem(problem: object) -> None:
-    """Raise one sentence unless `problem` is a Problem."""
+def check_problem(problem: object, student: str = "homogeneous") -> None:
+    """Raise one sentence unless `problem` is a Problem with the student that a theory is about."""
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-
-
-def checked_number(value: object, name: str, *, positive: bool) -> float:
-    """Return `value` as a finite float, positive or at least 0."""
-    need = "positive" if positive else "at least 0"
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        msg = f"Argument `{name}` must be a real number, but is {value!r}."
-        raise TypeError(msg)
-    if not np.isfinite(value) or value < 0 or (positive and value == 0):
-        msg = f"Argument `{name}` must be finite and {need}, but is {value}."
+    if problem.student != student:
+        msg = (
+            f"Argument `problem` must have the {student} student here, but has the {problem.student} student, "
+            f"whose overlaps `dynamics.{STUDENTS[problem.student]}` integrates."
+        )
         raise ValueError(msg)
-    return float(value)

@@ -22,6 +22,9 @@ __all__ = ["Workers"]
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 30_000
 MOST_THREADS = 16
+#: Rows are shared in groups of this many, the blocks of their matrix products: products of other shapes round
+#: differently.
+GRAIN = 64
 
 
 class Workers:
@@ -43,15 +46,16 @@ class Workers:
         self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
 
     def over_rows(self, work: Callable[[int, int], None]) -> None:
-        """Call work(begin, end) on consecutive parts that cover all rows."""
+        """Call work(begin, end) on consecutive parts that cover all rows, cut at multiples of `GRAIN`."""
         if self._pool is None:
             work(0, self._rows)
             return
-        marks = np.linspace(0, self._rows, self.count + 1).astype(int).tolist()
+        grains = -(-self._rows // GRAIN)
+        marks = (GRAIN * np.linspace(0, grains, self.count + 1).round().astype(int)).clip(max=self._rows).tolist()
         list(self._pool.map(work, marks[:-1], marks[1:]))
 
     def over_blocks(self, cuts: NDArray[np.int64], first: int, work: Callable[[int, int, int], None]) -> None:
-        """Call work(first block, last block, thread) on parts of the blocks from `first` on, with rows shared evenly."""
+        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly."""
         last = cuts.size - 1
         if first == last:
             return

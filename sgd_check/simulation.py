@@ -258,6 +258,9 @@ def _check_problem(problem: object) -> None:
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
+    if problem.student != "homogeneous":
+        msg = f"Argument `problem` must have the homogeneous student, but has the {problem.student} student."
+        raise ValueError(msg)
 
 
 def _checked_seeds(seeds: object) -> tuple[int, ...]:

@@ -102,7 +102,8 @@ def attempt(
         add_stages(vectors, error, vectors[ROW_ZERO], row, h)
         five = three
         three = CAUTION * largest_ratio(error, y, new, atol, rtol)
-    if five == 0.0 or not five + three < np.inf:
+    # Far below, the squares are zero and their ratio is not a number.
+    if five < 1e-100 or not five + three < np.inf:
         return five + three
     return float(five * five / np.sqrt(five * five + 0.01 * three * three))
 

@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-__all__ = ["Division", "Divider", "State"]
+__all__ = ["Divider", "Division", "State"]
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
 GROUP = 0.9
@@ -53,7 +51,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A division of m neurons; `plan` is what compiled passes read (see `row_kernels`).
+    """A division of m neurons; `plan` is what compiled passes read (see `partial_kernels`).
 
     Parameters
     ----------
@@ -97,7 +95,7 @@ class Divider:
 
     Parameters
     ----------
-    kernels : module
+    kernels : namespace
         Namespace of the compiled passes.
     a : ndarray, shape (P,)
         Teacher coefficients.
@@ -107,7 +105,7 @@ class Divider:
         Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
     """
 
-    def __init__(self, kernels: ModuleType, a: Array, value: float, slope: float, *, both_poles: bool) -> None:
+    def __init__(self, kernels: Any, a: Array, value: float, slope: float, *, both_poles: bool) -> None:
         self._kernels = kernels
         self._a = a
         self._value, self._slope = value, slope

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.large_flow.stepper import LargeFlowStepper
+    from dynamics.large_flow.torch_stepper import TorchFlowStepper
 
     Array = NDArray[np.float64]
 
@@ -32,12 +33,12 @@ class FallingBack:
 
     Parameters
     ----------
-    first : LargeFlowStepper
+    first : LargeFlowStepper or TorchFlowStepper
     robust : callable
         (state [C | G | ln n], time) -> Stepper.
     """
 
-    def __init__(self, first: LargeFlowStepper, robust: Callable[[Array, float], Stepper]) -> None:
+    def __init__(self, first: LargeFlowStepper | TorchFlowStepper, robust: Callable[[Array, float], Stepper]) -> None:
         self._first = first
         self._robust = robust
         self._second: Stepper | None = None
@@ -63,20 +64,26 @@ class FallingBack:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
         left = max_steps
         while self._second is None:
+            # What lies within its last step is still its own to interpolate.
+            if self._first.time >= target:
+                return Status.REACHED
+            if self._first.stalled:
+                self._fall_back("stiffness outside its clusters held it up")
+                break
+            if left <= 0:
+                return Status.MAX_STEPS
             status = self._first.advance(target, min(left, LOOK))
             left -= LOOK
             if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
                 self._fall_back("no step of it succeeded")
-            elif self._first.stalled:
-                self._fall_back("stiffness outside its clusters held it up")
-            elif status == Status.REACHED or left <= 0:
-                return status
+        assert self._second is not None
         return self._second.advance(target, max(left, 1))
 
-    def _fall_back(self, reason: str) -> None:
+    def _fall_back(self, reason: str) -> Stepper:
         time = self._first.time
-        self._second = self._robust(self._first.interpolate(time), time)
+        second = self._second = self._robust(self._first.interpolate(time), time)
         self.fallback_time, self.fallback_reason = time, reason
+        return second
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state [C | G | ln n] at a time within the last step."""
@@ -107,9 +114,7 @@ class FallingBack:
         self._first.restore(_part(state, "first_"))
         self._second, self.fallback_time, self.fallback_reason = None, None, None
         if "fallback_time" in state:
-            self._fall_back(str(state["fallback_reason"]))
-            assert self._second is not None
-            self._second.restore(_part(state, "second_"))
+            self._fall_back(str(state["fallback_reason"])).restore(_part(state, "second_"))
             self.fallback_time = float(state["fallback_time"])
 
 

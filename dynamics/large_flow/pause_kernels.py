@@ -1,7 +1,7 @@
-"""Compiled passes of the large-flow solver between steps: lag polynomial, correction, who is where, cluster tests.
+"""Compiled passes of the large-flow solver between steps: partial field, lag, correction, cluster tests, events.
 
 Responsible for: one pass over memory each.  Must not know tolerances, nor what a division into clusters is good for.
-Executed after `row_kernels`.
+Executed after `field_kernels` and `partial_kernels`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +11,45 @@ import numpy as np
 from dynamics.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.large_flow.row_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, add_lag, lag_number
+    from dynamics.large_flow.partial_kernels import Plan, add_lag, lag_number, partial_field
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, cube
     from dynamics.systems.link_kernels import g0, g1
+
+
+@entry(
+    "void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1],"
+    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+)
+def partial_rows(
+    first_block: int,
+    last_block: int,
+    cuts: IntVector,
+    U: FloatMatrix,
+    log_n: FloatVector,
+    sources: FloatMatrix,
+    mass: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    work: FloatVector,
+    plan: Plan,
+) -> None:
+    """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]]."""
+    D, S = U.shape[1], mass.size
+    for b in range(first_block, last_block):
+        rows = plan[0][cuts[b] : cuts[b + 1]]
+        R = rows.size
+        o = 2 * R * D + R * S
+        u, force, overlap = cube(work, 0, 1, R, D)[0], cube(work, R * D, 1, R, D)[0], cube(work, 2 * R * D, 1, R, S)[0]
+        logs, total = work[o : o + R], work[o + R : o + 2 * R]
+        for x in range(R):
+            logs[x] = log_n[rows[x]]
+            for k in range(D):
+                u[x, k] = U[rows[x], k]
+        partial_field(rows, u, logs, sources, mass, overlap, force, total, plan)
+        for x in range(R):
+            growth[rows[x]] = total[x]
+            for k in range(D):
+                F[rows[x], k] = force[x, k]
 
 
 @entry("void(i8, i8, i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1])")
@@ -58,7 +95,7 @@ def settle_rows(
     lag: FloatCube,
     lag_growth: FloatMatrix,
     U: FloatMatrix,
-    l: FloatVector,
+    log_n: FloatVector,
     miss: FloatMatrix,
 ) -> None:
     """Compare the rest of the field at the end of a step with what was extrapolated, correct the state, normalise it.
@@ -84,7 +121,7 @@ def settle_rows(
         miss[i, 0] = miss[i, 1] = length = 0.0
         if cluster[i] < 0:
             miss[i, 1] = abs(off)
-            l[i] += share * 4.0 * off
+            log_n[i] += share * 4.0 * off
             largest = 0.0
             for k in range(D):
                 error = guess[k] - along * U[i, k]
@@ -134,9 +171,9 @@ def weigh_groups(
     a: FloatVector,
     sign: FloatVector,
     U_before: FloatMatrix,
-    l_before: FloatVector,
+    log_before: FloatVector,
     U: FloatMatrix,
-    l: FloatVector,
+    log_n: FloatVector,
     F: FloatMatrix,
     growth: FloatVector,
     drift: FloatMatrix,
@@ -159,7 +196,7 @@ def weigh_groups(
         drift[c, D] = 0.0
         for x in range(first[c], first[c + 1]):
             i = order[x]
-            n = np.exp(l[i])
+            n = np.exp(log_n[i])
             mass += n
             rise += n * 4.0 * growth[i]
             distance += n * n * g0(1.0) - 2.0 * a[p] * n * g0(U[i, p])
@@ -168,7 +205,7 @@ def weigh_groups(
                 s = 0.0
                 for k in range(D):
                     s += U[i, k] * U[j, k]
-                distance += 2.0 * n * np.exp(l[j]) * g0(s)
+                distance += 2.0 * n * np.exp(log_n[j]) * g0(s)
             radial = 0.0
             for k in range(D):
                 radial += F[i, k] * U[i, k]
@@ -176,7 +213,7 @@ def weigh_groups(
             for k in range(D):
                 mean[k] += w * (F[i, k] - radial * U[i, k])
                 drift[c, k] += w * (U[i, k] - U_before[i, k])
-            drift[c, D] += n * (l[i] - l_before[i])
+            drift[c, D] += n * (log_n[i] - log_before[i])
         square = 0.0
         for k in range(D + 1):
             drift[c, k] /= mass * h
@@ -187,14 +224,14 @@ def weigh_groups(
 
 
 @entry("void(f8[:,::1], f8[::1], f8[::1], b1, f8[::1])")
-def events_of_rows(U: FloatMatrix, l: FloatVector, a: FloatVector, sign_matters: bool, out: FloatVector) -> None:
+def events_of_rows(U: FloatMatrix, log_n: FloatVector, a: FloatVector, sign_matters: bool, out: FloatVector) -> None:
     """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     P = a.size
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * a[p]
     for i in range(U.shape[0]):
-        share = np.exp(l[i]) / g0(1.0)
+        share = np.exp(log_n[i]) / g0(1.0)
         for p in range(P):
             c = U[i, p]
             if c > 0.0 or not sign_matters:
@@ -207,7 +244,7 @@ def mass_of_rest(
     rows: IntVector,
     p: int,
     U: FloatMatrix,
-    l: FloatVector,
+    log_n: FloatVector,
     F: FloatMatrix,
     growth: FloatVector,
     out: FloatVector,
@@ -217,7 +254,7 @@ def mass_of_rest(
     for x in range(rows.size):
         i = rows[x]
         c = U[i, p]
-        share = np.exp(l[i]) / g0(1.0)
+        share = np.exp(log_n[i]) / g0(1.0)
         radial = 0.0
         for k in range(U.shape[1]):
             radial += F[i, k] * U[i, k]
@@ -231,15 +268,15 @@ def interpolate_rows(
     end: int,
     x: float,
     U: FloatMatrix,
-    l: FloatVector,
+    log_n: FloatVector,
     U_end: FloatMatrix,
-    l_end: FloatVector,
+    log_end: FloatVector,
     dense: FloatCube,
     dense_growth: FloatMatrix,
     U_out: FloatMatrix,
-    l_out: FloatVector,
+    log_out: FloatVector,
 ) -> None:
-    """Write rows begin … end − 1 at the fraction x of the step from (U, l) to (U_end, l_end), normalised.
+    """Write rows begin … end − 1 at the fraction x of the step from (U, log_n) to (U_end, log_end), normalised.
 
     With coefficients b_0 … b_6 it is y + x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))). Where the end was corrected
     after they were written, the correction comes in as x² (3 − 2 x), without a change of slope at either end.
@@ -255,7 +292,7 @@ def interpolate_rows(
             total = dense_growth[q, i] + factor * total
             for k in range(D):
                 U_out[i, k] = dense[q, i, k] + factor * U_out[i, k]
-        l_out[i] = l[i] + x * total + late * (l_end[i] - l[i] - dense_growth[0, i])
+        log_out[i] = log_n[i] + x * total + late * (log_end[i] - log_n[i] - dense_growth[0, i])
         length = 0.0
         for k in range(D):
             U_out[i, k] = U[i, k] + x * U_out[i, k] + late * (U_end[i, k] - U[i, k] - dense[0, i, k])

@@ -6,7 +6,7 @@ which part is taken out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from dynamics.large_flow.division import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -35,14 +34,14 @@ class Rests:
 
     Parameters
     ----------
-    kernels : module
+    kernels : namespace
         Namespace of the compiled passes.
     workers : Workers
     m, D : int
         Shape of the state.
     """
 
-    def __init__(self, kernels: ModuleType, workers: Workers, m: int, D: int) -> None:
+    def __init__(self, kernels: Any, workers: Workers, m: int, D: int) -> None:
         self._kernels, self._workers = kernels, workers
         slots = DEGREE + 2
         self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))

@@ -1,6 +1,7 @@
 """Compiled field of unit vectors, the coordinates in which large flows and gradient descent are computed.
 
-Executed after the rendered link kernels g0 = g and g1 = g'. Row i is a unit vector u_i in R^D, n_i its squared norm:
+Executed after the rendered link kernels g0 = g and g1 = g' and `array_kernels`. Row i is a unit vector u_i in R^D, n_i
+its squared norm:
 
     F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
 
@@ -11,25 +12,14 @@ products with all neurons, 4 m² D operations; overlaps of a block of rows stay 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compilation import entry, kernel
+from dynamics.compilation import entry
 
 if TYPE_CHECKING:
+    from dynamics.systems.array_kernels import FloatMatrix, FloatVector, cube
     from dynamics.systems.link_kernels import g0, g1
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-FloatCube = NDArray[np.float64]
-IntVector = NDArray[np.int64]
-
 FIELD_BLOCK = 64  # rows whose overlaps stay in cache
-
-
-@kernel
-def cube(flat: FloatVector, start: int, count: int, rows: int, columns: int) -> FloatCube:
-    """Part of a flat array as `count` matrices."""
-    return flat[start : start + count * rows * columns].reshape(count, rows, columns)
 
 
 @entry("void(i8, i8, f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])")
@@ -55,7 +45,9 @@ def field_rows(
         overlap = cube(work, 0, 1, rows, m)[0]
         np.dot(U[first:last], U.T, overlap)
         for x in range(rows):
-            total = 0.0
+            length = overlap[x, first + x]
+            # Its own part is that of a unit vector, also where the row is not quite one yet.
+            total = n[first + x] * (g0(1.0) - g0(length))
             for j in range(m):
                 s = overlap[x, j]
                 total += n[j] * g0(s)

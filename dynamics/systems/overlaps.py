@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
 
+#: Number of neurons up to which realisability is monitored.
+MARGIN_ROWS = 256
 KERNELS = Path(__file__).with_name("overlaps_kernels.py")
 
 
@@ -112,7 +114,12 @@ class OverlapSystem:
         return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
 
     def gram_margin(self, C: NDArray[np.float64], G: NDArray[np.float64]) -> float:
-        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0."""
+        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
+
+        NaN above `MARGIN_ROWS` neurons, where it would cost more than the flow between two saved times.
+        """
+        if C.shape[0] > MARGIN_ROWS:
+            return float("nan")
         projected = C @ C.T if self._inverse_gram is None else C @ self._inverse_gram @ C.T
         return float(np.linalg.eigvalsh(G - projected)[0])
 

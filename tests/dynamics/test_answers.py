@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.flow_methods import choose_method
 from dynamics.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
+from dynamics.flow_methods import choose_method
 from dynamics.systems.overlaps import OverlapSystem
 
 PER_DIRECTION = {

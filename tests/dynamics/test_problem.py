@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import dynamics
+from dynamics.descent_limit import descent_limit
 from dynamics.start import overlaps_from_weights, random_weights, weights_from_overlaps
 
 TEACHER = dynamics.Teacher([1.0, 0.5])
@@ -87,12 +88,17 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (
             lambda: problem(student="spherical"),
             ValueError,
-            "Argument `student` must be one of 'homogeneous', but is 'spherical'.",
+            "Argument `student` must be one of 'homogeneous', 'committee', but is 'spherical'.",
         ),
         (
             lambda: problem(teacher_activation="he3"),
             ValueError,
             "Argument `teacher_activation` must equal `activation` for the homogeneous student, but is he3 against he4.",
+        ),
+        (
+            lambda: problem(student="committee", teacher_activation="he3"),
+            ValueError,
+            "Argument `teacher_activation` must equal `activation` for the committee student, but is he3 against he4.",
         ),
         (
             lambda: problem(initial_weights=np.ones((3, 7))),
@@ -227,6 +233,33 @@ def test_weights_rebuilt_from_overlaps_have_those_overlaps(dimension):
         assert weights.shape[1] <= dimension
         for found, expected in zip(overlaps_from_weights(weights, teacher), given, strict=True):
             np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        dynamics.predict_emergence,
+        dynamics.solve_decoupled,
+        dynamics.solve_overlaps,
+        dynamics.one_step_moments,
+        dynamics.learning_rate_limit,
+        descent_limit,
+    ],
+)
+def test_theories_of_the_homogeneous_student_refuse_a_committee(question):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        question(problem(student="committee"))
+    assert str(caught.value) == (
+        "Argument `problem` must have the homogeneous student here, but has the committee student, whose overlaps "
+        "`dynamics.solve_committee` integrates."
+    )
+
+
+def test_students_are_told_apart():
+    committee = problem(student="committee")
+    assert committee != problem()
+    assert hash(committee) != hash(problem())
+    assert pickle.loads(pickle.dumps(committee)) == committee
 
 
 def test_every_start_gives_reduced_weights_with_its_overlaps():

@@ -1,0 +1,179 @@
+"""Online learning of a committee as a question: problem → method → run → dataset.
+
+`solve_committee` reads top to bottom: check, build, run, return. The equations are in `systems.committee`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from dynamics.checks import check_choice, checked_number
+from dynamics.dataset import make_dataset, no_prediction_values
+from dynamics.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.problem import check_problem
+from dynamics.schedule import SaveAt, checked_schedule
+from dynamics.threads import blas_threads_for
+from dynamics.trackers import MaxRuntime, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.trackers import Tracker
+
+__all__ = ["solve_committee"]
+
+
+def solve_committee(
+    problem: Problem,
+    *,
+    save_at: SaveAt,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    learning_rate: float | None = None,
+    step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+) -> xr.Dataset:
+    r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
+
+    .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
+       S' = -E[\bar e\, (\sigma'_i\, \lambda_j + \sigma'_j\, \lambda_i)]
+       + \eta\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
+
+    with R = WΘᵀ, S = WWᵀ, λ_i = w_i·x, ē = f − f*; the term in η is that of SGD with one sample per step,
+    w_i ← w_i − η e σ'(λ_i) x, and is left out without a learning rate: the gradient flow of ½ E ē².
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="committee"``; link "erf" or a polynomial (for a learning rate: of degree at most 12); any
+        teacher.
+    save_at : SaveAt
+        Saved times, t = η · step.
+    keep : {"full", "summary"}
+        "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
+    method : str
+        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or
+        "auto": "explicit" while that is cheap, else "bdf".
+    rtol, atol : float
+        Wanted accuracy of R and S; `atol` is in units of 1/√d.
+    learning_rate : float, optional
+        η > 0 of SGD. Default: the flow, η → 0, which the label noise does not change.
+    step_theory : {"infinite-d", "finite-d"}
+        Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, or exact.
+    trackers : sequence of Tracker
+        Watch the run and may stop it.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)² without ½; the overlaps chosen by `keep`: R = √n_i C_ip and S = √(n_i n_j) G_ij from
+        `teacher_overlap` C, `student_overlap` G and `squared_norm` n; `gram_margin(time)`; per direction the
+        `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first
+        Σ_i E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2. No theory predicts these times: predicted ones are NaN. All
+        quantities are dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError
+        If the integration fails, as where a large learning rate makes the norms blow up, and `on_failure` is "raise";
+        `error.dataset` holds what was computed.
+    SolveInterrupted
+        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Notes
+    -----
+    The equations close in the mean; as d → ∞ at fixed η d they hold for a single run. One evaluation costs 2 m (m + P)²
+    operations for the flow, m²(m + P)²/2 arcsines more for the step with "erf". The learning rate of Saad & Solla is
+    η d, their time step/d, their generalisation error half the loss.
+
+    References
+    ----------
+    Saad and Solla, Phys. Rev. E 52, 4225 (1995).
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="erf", teacher=Teacher([1.0]), width=1, dimension=100, student="committee")
+    >>> flow = solve_committee(problem, save_at=SaveAt.at([0.0, 300.0]), progress=False)
+    >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
+    (True, True)
+    """
+    # === check
+    from dynamics.integrators import METHODS, check_method
+
+    check_problem(problem, "committee")
+    check_method(method, ("auto", *METHODS))
+    check_choice("keep", keep, ("full", "summary"))
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
+    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    if learning_rate is not None:
+        learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
+    schedule = checked_schedule(save_at, save_at)
+    watchers = [*trackers, Progress(force=bool(progress))] if progress is not False else list(trackers)
+    if max_runtime is not None:
+        watchers.append(MaxRuntime(max_runtime))
+
+    # === build and run
+    from dynamics.flow_methods import FlowMethod, choose_method
+    from dynamics.run import run
+    from dynamics.systems.committee import CommitteeSystem
+
+    system = CommitteeSystem(problem, learning_rate, step_theory)
+    # What methods ask of the overlap flow, every system here has.
+    generic = cast("Any", system)
+    chosen = method
+    if method == "auto":
+        chosen = "explicit" if choose_method(generic, float(schedule.times[-1])) == "explicit" else "bdf"
+    flow = FlowMethod(generic, chosen, atol, last_time=float(schedule.times[-1]))
+    with blas_threads_for(problem.width + problem.num_directions, chosen):
+        stepper = flow.stepper(rtol)
+        result = run(stepper, schedule.times, system.observer(keep), trackers=watchers)
+
+    # === return
+    P = problem.num_directions
+    values: dict[str, Any] = {
+        **stack_records(result.records, len(schedule), system.observer(keep)(system.initial_state)),
+        **no_prediction_values(P),
+        "emergence_time": result.event_times[:P],
+        "learned_time": result.event_times[P:],
+    }
+    step = {"learning_rate": learning_rate, "step_theory": None if learning_rate is None else step_theory}
+    coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(problem.width)}
+    if keep == "full":
+        coords["neuron_2"] = np.arange(problem.width)
+    dataset = make_dataset(
+        values,
+        problem=problem,
+        title="Online learning of a committee with fixed second layer",
+        coords=coords,
+        solver={"answer": "committee", "keep": keep, "method": method, "rtol": rtol, "atol": atol, **step},
+        attributes={
+            "answer": "committee",
+            **flow.attributes(stepper),
+            **run_attributes(result),
+            **step,
+            "rtol": rtol,
+            "atol": atol,
+            "notes": "Committees have no greedy prediction of times.",
+        },
+    )
+    return checked_outcome(dataset, result.stop_reason, on_failure)

@@ -1,0 +1,161 @@
+"""Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
+
+Responsible for: the partial field (fast sources, active teachers, own clusters) and the lagged rest.  Must not know how
+rows are divided.  Executed after the rendered link kernels and `array_kernels`, before the passes that use it.
+
+A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
+F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
+growth_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij).  A neuron's force on itself is radial and therefore never computed.
+
+Integers and numbers that a pass needs travel in `plan`, a tuple of arrays:
+
+    order     (m,)    rows, in the order in which they are visited
+    cluster   (m,)    cluster of each row, −1 for none
+    source    (m,)    place of each row among the fast sources, −1 for none
+    first     (c + 1,) place in `order` at which each cluster begins
+    direction (c,)    direction of each cluster
+    sign      (m,)    +1 or −1: the pole of its direction at which a row of a cluster sits
+    active    (P,)    a_p of the directions without a cluster, 0 for the others
+    coefficient (c,)  a_p of each cluster
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector
+    from dynamics.systems.link_kernels import g0, g1
+
+# Integers, then numbers, as listed above.
+Plan = tuple[
+    "IntVector", "IntVector", "IntVector", "IntVector", "IntVector", "FloatVector", "FloatVector", "FloatVector"
+]
+
+
+@kernel
+def add_cluster(
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    c: int,
+    begin: int,
+    plan: Plan,
+) -> None:
+    """Add the forces inside a cluster, whose rows are consecutive from `begin` in the block: teacher and members."""
+    first, direction, coefficient = plan[3], plan[4], plan[7]
+    p, a = direction[c], coefficient[c]
+    count = first[c + 1] - first[c]
+    D = u.shape[1]
+    for x in range(begin, begin + count):
+        F[x, p] += a * g1(u[x, p])
+        growth[x] += a * g0(u[x, p])
+        for z in range(begin, begin + count):
+            if z != x:
+                s = 0.0
+                for k in range(D):
+                    s += u[x, k] * u[z, k]
+                n = np.exp(log_n[z])
+                growth[x] -= n * g0(s)
+                w = n * g1(s)
+                for k in range(D):
+                    F[x, k] -= w * u[z, k]
+
+
+@kernel
+def add_sources(
+    rows: IntVector,
+    u: FloatMatrix,
+    sources: FloatMatrix,
+    mass: FloatVector,
+    overlap: FloatMatrix,
+    F: FloatMatrix,
+    growth: FloatVector,
+    source: IntVector,
+) -> None:
+    """Write the force of the fast sources and add their growth; a source exerts none on itself."""
+    np.dot(u, sources.T, overlap)
+    for x in range(rows.size):
+        skipped = source[rows[x]]
+        total = 0.0
+        for j in range(mass.size):
+            s = overlap[x, j]
+            total += mass[j] * g0(s)
+            overlap[x, j] = -mass[j] * g1(s)
+        if skipped >= 0:
+            s = 0.0
+            for k in range(u.shape[1]):
+                s += u[x, k] * sources[skipped, k]
+            total -= mass[skipped] * g0(s)
+            overlap[x, skipped] = 0.0
+        growth[x] -= total
+    np.dot(overlap, sources, F)
+
+
+@kernel
+def partial_field(
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    sources: FloatMatrix,
+    mass: FloatVector,
+    overlap: FloatMatrix,
+    F: FloatMatrix,
+    growth: FloatVector,
+    plan: Plan,
+) -> None:
+    """Write the field that fast sources, active teachers and the own cluster exert on a block of rows.
+
+    `growth` is Σ a g − Σ n g without the factor 4; a row's own −n_i g(1) is in it.
+    """
+    cluster, source, first, active = plan[1], plan[2], plan[3], plan[6]
+    R, P, S = rows.size, active.size, mass.size
+    own = g0(1.0)
+    for x in range(R):
+        growth[x] = -np.exp(log_n[x]) * own
+    if S > 0:
+        add_sources(rows, u, sources, mass, overlap, F, growth, source)
+    else:
+        for x in range(R):
+            for k in range(u.shape[1]):
+                F[x, k] = 0.0
+    for x in range(R):
+        total = 0.0
+        for p in range(P):
+            s = u[x, p]
+            F[x, p] += active[p] * g1(s)
+            total += active[p] * g0(s)
+        growth[x] += total
+    x = 0
+    while x < R:
+        c = cluster[rows[x]]
+        if c >= 0:
+            add_cluster(rows, u, log_n, F, growth, c, x, plan)
+            x += first[c + 1] - first[c]
+        else:
+            x += 1
+
+
+@kernel
+def add_lag(i: int, tau: float, lag: FloatCube, out: FloatVector) -> None:
+    """Add Σ_q lag_q τ^q of row i: one pass per power, since a loop over powers inside would not be vectorised."""
+    power = 1.0
+    for q in range(lag.shape[0]):
+        for k in range(out.size):
+            out[k] += power * lag[q, i, k]
+        power *= tau
+
+
+@kernel
+def lag_number(i: int, tau: float, lag_growth: FloatMatrix) -> float:
+    """Return Σ_q lag_q τ^q of the growth of row i."""
+    total = 0.0
+    power = 1.0
+    for q in range(lag_growth.shape[0]):
+        total += power * lag_growth[q, i]
+        power *= tau
+    return total

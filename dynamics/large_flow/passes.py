@@ -1,0 +1,46 @@
+"""The compiled passes over rows for one link, from two files that are compiled beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dynamics.compilation import compiling_beside, load, read_piece
+from dynamics.systems.link_kernels import render
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+
+__all__ = ["Passes", "compile_passes"]
+
+_TABLEAU = Path(__file__).parent.parent / "integrators" / "dop853_tableau.py"
+
+
+class Passes(NamedTuple):
+    """The compiled passes by name, and the wall-clock seconds it took to compile or load them."""
+
+    namespace: Any
+    compile_seconds: float
+
+
+def compile_passes(problem: Problem) -> Passes:
+    """Compile the passes over rows for the link of a problem, or load them from the cache.
+
+    The step is as much work for the compiler as all other passes together, so a second process compiles it.
+    """
+    here = Path(__file__).parent
+    link, arrays = render(problem.activation.coefficients), here.parent / "systems" / "array_kernels.py"
+    step_files = (arrays, here / "partial_kernels.py", _TABLEAU, here / "step_kernels.py")
+    other_files = (
+        arrays,
+        here.parent / "systems" / "field_kernels.py",
+        here / "partial_kernels.py",
+        here / "pause_kernels.py",
+    )
+    step = (link, *map(read_piece, step_files))
+    with compiling_beside(step):
+        others = load((link, *map(read_piece, other_files)))
+    both = load(step)
+    namespace = SimpleNamespace(**{**vars(others.namespace), **vars(both.namespace)})
+    return Passes(namespace, others.compile_seconds + both.compile_seconds)

@@ -1,0 +1,164 @@
+"""The rows of a large flow: what is known of the problem, and the compiled passes over all neurons.
+
+Responsible for arrays that depend on the division of neurons, and for sharing every pass among threads.  Must not know
+when a step is good enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.large_flow.passes import compile_passes
+from dynamics.systems.unit_vectors import teacher_rows
+from dynamics.workers import Workers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.large_flow.division import Division, State
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Rows", "Step"]
+
+_LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step and everything it was made with.
+
+    Parameters
+    ----------
+    time, h : float
+        Start and length.
+    begin, end : State
+        Unit vectors, ln n, field and growth at both ends.
+    division : Division
+    pace : ndarray, shape (clusters, 2)
+        θ of direction and norm.
+    drift : ndarray, shape (clusters, D + 1)
+        Mean velocities over the last step.
+    lag : tuple of ndarray
+        Coefficients of the lagged rest: (q, m, D) of the field, (q, m) of the growth.
+    """
+
+    time: float
+    h: float
+    begin: State
+    end: State
+    division: Division
+    pace: Array
+    drift: Array
+    lag: tuple[Array, Array]
+
+
+class Rows:
+    """Passes over the neurons of one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    columns : int
+        D.
+    tolerance : ndarray, shape (3,)
+        Absolute and relative tolerance of coordinates, absolute tolerance of ln n.
+    threads : int, optional
+    """
+
+    def __init__(self, problem: Problem, columns: int, tolerance: Array, threads: int | None) -> None:
+        m = problem.width
+        self.link = problem.activation
+        self.value, self.slope = float(self.link.kernel(1.0)), float(self.link.kernel_derivative(1.0))
+        self.a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        self.teacher = teacher_rows(problem, columns)
+        self.sign_matters = problem.information_exponent % 2 == 1
+        self.tolerance = tolerance
+        passes = compile_passes(problem)
+        self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
+        self.workers = Workers(m, columns, threads)
+        #: Error of each row in the last attempted step, in units of the tolerance.
+        self.error = np.empty(m)
+        #: Coefficients of the dense output; pages of memory that are never written cost nothing.
+        self.dense = np.empty((7, m, columns)), np.empty((7, m))
+        self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
+
+    def fit(self, division: Division) -> None:
+        """Allocate what depends on the division: stages of the sources, work space of each thread."""
+        D, sources = self.dense[0].shape[2], division.sources.size
+        self._division = division
+        self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
+        sizes = np.diff(division.cuts)
+        shared = sizes[1:] if sources and sizes.size > 1 else sizes
+        rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
+        self._work = [np.empty(6 * D + R * (18 * D + sources + 18)) for R in rows]
+
+    def run_stages(self, step: Step, *, sources_only: bool, dense: bool, again: bool = False) -> None:
+        """Run the fast sources, or all other rows, through the stages of a step; `again` after it was accepted."""
+        blocks = 1 if step.division.sources.size > 0 else 0
+        last_stage = _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE
+
+        def part(first: int, last: int, thread: int) -> None:
+            self.kernels.step_rows(
+                first, last, step.division.cuts, last_stage, sources_only, again, step.h,
+                step.begin.U, step.begin.log_norm, *step.lag,
+                self.stage_sources, self.stage_mass, step.pace, step.drift,
+                step.end.U, step.end.log_norm, self.error, self.tolerance, *self.dense,
+                self._work[thread], step.division.plan,
+            )  # fmt: skip
+
+        if sources_only:
+            part(0, blocks, 0)
+        else:
+            self.workers.over_blocks(step.division.cuts, blocks, part)
+        if not (sources_only or again):
+            self.counts["partial_evaluations"] += last_stage + 1
+
+    def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
+        """Write the full field and growth of a state."""
+        n = np.exp(log_norm)
+        self.counts["rhs_evaluations"] += 1
+
+        def part(begin: int, end: int) -> None:
+            work = np.empty(64 * (U.shape[0] + self.a.size))
+            self.kernels.field_rows(begin, end, U, n, self.a, self.teacher, F, growth, work)
+
+        self.workers.over_rows(part)
+
+    def partial(self, state: State, F: Array, growth: Array) -> None:
+        """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last."""
+        division = self._division
+        sources = np.ascontiguousarray(state.U[division.sources])
+        mass = np.exp(state.log_norm[division.sources])
+        self.counts["partial_evaluations"] += 1
+
+        def part(first: int, last: int, thread: int) -> None:
+            self.kernels.partial_rows(
+                first, last, division.cuts, state.U, state.log_norm, sources, mass, F, growth,
+                self._work[thread], division.plan,
+            )  # fmt: skip
+
+        self.workers.over_blocks(division.cuts, 0, part)
+
+    @property
+    def num_directions(self) -> int:
+        """P."""
+        return self.a.size
+
+    def coefficient(self, p: int) -> float:
+        """Return a_p."""
+        return float(self.a[p])
+
+    def mass(self, C: Array, log_norm: Array) -> float:
+        """Return Σ n g(C)/g(1)."""
+        return float(np.exp(log_norm) @ self.link.kernel(C)) / self.value
+
+    def event_values(self, U: Array, log_norm: Array) -> Array:
+        """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+        values = np.empty(2 * self.a.size)
+        self.kernels.events_of_rows(U, log_norm, self.a, self.sign_matters, values)
+        return values

@@ -1,0 +1,293 @@
+"""Compiled steps of the large-flow solver: a block of rows goes through all stages with what it needs in cache.
+
+Responsible for: one Runge-Kutta step of DOP853 with slowed clusters, its error and its dense output.  Must not know
+when a step is good enough.  Executed after `partial_kernels` and the tableau; compiled apart from the other passes.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compilation import entry, kernel
+
+if TYPE_CHECKING:
+    from dynamics.integrators.dop853_tableau import DOP853_C, DOP853_WEIGHTS
+    from dynamics.large_flow.partial_kernels import Plan, add_lag, lag_number, partial_field
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, cube
+
+END = 12  # row of the tableau that gives the step, and the stage at its end
+
+
+@kernel
+def along(u: FloatVector, v: FloatVector) -> float:
+    """Return (u·v)/(u·u)."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * v[k]
+        length += u[k] * u[k]
+    return product / length
+
+
+@kernel
+def slow_clusters(
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    du: FloatMatrix,
+    dl: FloatVector,
+    mean: FloatVector,
+    shift: FloatVector,
+    pace: FloatMatrix,
+    drift: FloatMatrix,
+    plan: Plan,
+) -> None:
+    """Replace the mean velocity of every cluster by θ · mean + (1 − θ) · drift: its only stiff modes.
+
+    `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
+    Every row moves tangentially, by T_i x with T_i = 1 − u_i u_iᵀ: with the same shift b for all of them members a
+    distance Δ apart would get radial parts of order hλΔ, and at hλΔ ~ 1 direction and norm excite each other. The x
+    whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in Δ.
+    """
+    cluster, first, sign = plan[1], plan[3], plan[5]
+    D = du.shape[1]
+    x = 0
+    while x < rows.size:
+        c = cluster[rows[x]]
+        if c < 0:
+            x += 1
+            continue
+        end = x + first[c + 1] - first[c]
+        held, held_norm = 1.0 - pace[c, 0], 1.0 - pace[c, 1]
+        if held <= 0.0 and held_norm <= 0.0:
+            x = end
+            continue
+        total = mean_growth = 0.0
+        for k in range(D):
+            mean[k] = 0.0
+        for z in range(x, end):
+            n = np.exp(log_n[z])
+            total += n
+            mean_growth += n * dl[z]
+            w = n * sign[rows[z]]
+            for k in range(D):
+                mean[k] += w * du[z, k]
+        for k in range(D):
+            mean[k] = held * (mean[k] / total - drift[c, k])
+            shift[k] = mean[k]
+        if end - x > 1:
+            for z in range(x, end):
+                w = np.exp(log_n[z]) / total * along(u[z], mean)
+                for k in range(D):
+                    shift[k] += w * u[z, k]
+        for z in range(x, end):
+            dl[z] -= held_norm * (mean_growth / total - drift[c, D])
+            w = along(u[z], shift)
+            for k in range(D):
+                du[z, k] -= sign[rows[z]] * (shift[k] - w * u[z, k])
+        x = end
+
+
+@kernel
+def combine(base: FloatVector, stages: FloatCube, x: int, weights: FloatVector, h: float, out: FloatVector) -> None:
+    """Set out = base + h Σ_s w_s k_s for one row."""
+    D = out.size
+    for k in range(D):
+        out[k] = base[k]
+    for s in range(weights.size):
+        w = h * weights[s]
+        if w != 0.0:
+            for k in range(D):
+                out[k] += w * stages[s, x, k]
+
+
+@kernel
+def combine_number(stages: FloatMatrix, x: int, weights: FloatVector, h: float) -> float:
+    """Return h Σ_s w_s k_s for the number of one row."""
+    total = 0.0
+    for s in range(weights.size):
+        if weights[s] != 0.0:
+            total += weights[s] * stages[s, x]
+    return h * total
+
+
+@kernel
+def row_error(
+    y: FloatVector,
+    new: FloatVector,
+    stages: FloatCube,
+    growth_stages: FloatMatrix,
+    x: int,
+    h: float,
+    e5: FloatVector,
+    e3: FloatVector,
+    tolerance: FloatVector,
+) -> float:
+    """Return the error of one row in units of the tolerance: root mean square over its D + 1 numbers."""
+    D = y.size
+    for k in range(D):
+        e5[k] = 0.0
+        e3[k] = 0.0
+    for s in range(END):
+        w5, w3 = DOP853_WEIGHTS[16, s], DOP853_WEIGHTS[17, s]
+        if w5 != 0.0 or w3 != 0.0:
+            for k in range(D):
+                e5[k] += w5 * stages[s, x, k]
+                e3[k] += w3 * stages[s, x, k]
+    atol, rtol, atol_norm = tolerance[0], tolerance[1], tolerance[2]
+    q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[16, :END], 1.0) / atol_norm) ** 2
+    q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[17, :END], 1.0) / atol_norm) ** 2
+    for k in range(D):
+        scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
+        q5 += (e5[k] * scale) ** 2
+        q3 += (e3[k] * scale) ** 2
+    total = q5 + 0.01 * q3
+    if not total < np.inf:
+        return np.inf
+    return abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
+
+
+@kernel
+def project(force: FloatVector, u: FloatVector, velocity: FloatVector) -> None:
+    """Write u' = F − (F·u)/(u·u) u."""
+    radial = length = 0.0
+    for k in range(u.size):
+        radial += force[k] * u[k]
+        length += u[k] * u[k]
+    radial /= length
+    for k in range(u.size):
+        velocity[k] = force[k] - radial * u[k]
+
+
+@kernel
+def step_block(
+    rows: IntVector,
+    last_stage: int,
+    is_source: bool,
+    h: float,
+    U: FloatMatrix,
+    log_n: FloatVector,
+    lag: FloatCube,
+    lag_growth: FloatMatrix,
+    sources: FloatCube,
+    mass: FloatMatrix,
+    pace: FloatMatrix,
+    drift: FloatMatrix,
+    stages: FloatCube,
+    growth_stages: FloatMatrix,
+    work: FloatVector,
+    plan: Plan,
+) -> None:
+    """Fill the stages of a block of rows."""
+    R, D, S = rows.size, U.shape[1], mass.shape[1]
+    u, F, overlap = cube(work, 0, 1, R, D)[0], cube(work, R * D, 1, R, D)[0], cube(work, 2 * R * D, 1, R, S)[0]
+    o = 2 * R * D + R * S
+    mean, shift = work[o : o + D], work[o + D : o + 2 * D]
+    o += 2 * D
+    logs, growth = work[o : o + R], work[o + R : o + 2 * R]
+    for s in range(last_stage + 1):
+        for x in range(R):
+            i = rows[x]
+            combine(U[i], stages, x, DOP853_WEIGHTS[s, :s], h, u[x])
+            logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
+        if is_source:
+            for x in range(R):
+                mass[s, x] = np.exp(logs[x])
+                for k in range(D):
+                    sources[s, x, k] = u[x, k]
+        partial_field(rows, u, logs, sources[s], mass[s], overlap, F, growth, plan)
+        for x in range(R):
+            add_lag(rows[x], h * DOP853_C[s], lag, F[x])
+            project(F[x], u[x], stages[s, x])
+            growth_stages[s, x] = 4.0 * (growth[x] + lag_number(rows[x], h * DOP853_C[s], lag_growth))
+        slow_clusters(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan)
+
+
+@kernel
+def write_dense(
+    i: int,
+    x: int,
+    h: float,
+    rise: FloatVector,
+    growth_rise: float,
+    stages: FloatCube,
+    growth_stages: FloatMatrix,
+    zero: FloatVector,
+    dense: FloatCube,
+    dense_growth: FloatMatrix,
+) -> None:
+    """Write the seven coefficients of the dense output of one row, given how far the step took it."""
+    for k in range(rise.size):
+        dense[0, i, k] = rise[k]
+        dense[1, i, k] = h * stages[0, x, k] - rise[k]
+        dense[2, i, k] = 2.0 * rise[k] - h * (stages[END, x, k] + stages[0, x, k])
+    dense_growth[0, i] = growth_rise
+    dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
+    dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
+    for q in range(4):
+        combine(zero, stages, x, DOP853_WEIGHTS[18 + q], h, dense[3 + q, i])
+        dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
+
+
+@entry(
+    "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1],"
+    " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
+    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+)
+def step_rows(
+    first_block: int,
+    last_block: int,
+    cuts: IntVector,
+    last_stage: int,
+    is_source: bool,
+    again: bool,
+    h: float,
+    U: FloatMatrix,
+    log_n: FloatVector,
+    lag: FloatCube,
+    lag_growth: FloatMatrix,
+    sources: FloatCube,
+    mass: FloatMatrix,
+    pace: FloatMatrix,
+    drift: FloatMatrix,
+    U_new: FloatMatrix,
+    log_new: FloatVector,
+    error: FloatVector,
+    tolerance: FloatVector,
+    dense: FloatCube,
+    dense_growth: FloatMatrix,
+    work: FloatVector,
+    plan: Plan,
+) -> None:
+    """Take one step of the blocks order[cuts[b]:cuts[b + 1]]; with last_stage = 15 write its dense output as well.
+
+    With `again` the step has been accepted, and its end is left alone.
+    With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others.
+    `lag` (q, m, D) and `lag_growth` (q, m) are the coefficients of the rest of the field as a polynomial in the time
+    since the start of the step.
+    """
+    D = U.shape[1]
+    zero, rise, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D], work[3 * D : 4 * D]
+    for k in range(D):
+        zero[k] = 0.0
+    for b in range(first_block, last_block):
+        rows = plan[0][cuts[b] : cuts[b + 1]]
+        R = rows.size
+        o = 4 * D + 16 * R * D
+        stages, growth_stages = cube(work, 4 * D, 16, R, D), cube(work, o, 1, 16, R)[0]
+        step_block(
+            rows, last_stage, is_source, h, U, log_n, lag, lag_growth, sources, mass, pace, drift,
+            stages, growth_stages, work[o + 16 * R :], plan,
+        )  # fmt: skip
+        for x in range(R):
+            i = rows[x]
+            combine(U[i], stages, x, DOP853_WEIGHTS[END, :END], h, rise)
+            growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
+            if not again:
+                for k in range(D):
+                    U_new[i, k] = rise[k]
+                log_new[i] = log_n[i] + growth_rise
+                error[i] = row_error(U[i], rise, stages, growth_stages, x, h, e5, e3, tolerance)
+            if last_stage > END:
+                for k in range(D):
+                    rise[k] -= U[i, k]
+                write_dense(i, x, h, rise, growth_rise, stages, growth_stages, zero, dense, dense_growth)

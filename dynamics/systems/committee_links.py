@@ -1,0 +1,149 @@
+"""Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
+
+Responsible for the choice between them: the kernels, the numbers these take, and the means E σ(λ_a) σ(λ_b) in numpy.
+The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+import hermite
+from hermite.moments import mean_derivatives
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hermite import HermiteExpansion
+
+    Array = NDArray[np.float64]
+
+__all__ = ["CommitteeLink", "committee_link"]
+
+ERF_KERNELS = Path(__file__).with_name("committee_erf_kernels.py")
+POLYNOMIAL_KERNELS = Path(__file__).with_name("committee_polynomial_kernels.py")
+#: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
+LARGEST_STEP_DEGREE = 12
+
+
+class CommitteeLink(Protocol):
+    """A link as the kernels of the committee see it."""
+
+    @property
+    def kernels(self) -> Path:
+        """File that defines `pair_means` and `step_second`."""
+        ...
+
+    @property
+    def numbers(self) -> Array:
+        """Numbers that the kernels take."""
+        ...
+
+    @property
+    def degree(self) -> int:
+        """Degree K of a polynomial, else 0."""
+        ...
+
+    def table_size(self, vectors: int) -> int:
+        """Return the numbers of scratch that the kernels need for M vectors."""
+        ...
+
+    def products(self, gram: Array) -> Array:
+        """Return E σ(λ_a) σ(λ_b), λ ~ N(0, gram), shape (M, M)."""
+        ...
+
+
+@dataclass(frozen=True)
+class ErfLink:
+    """The link erf(z/√2): E σ_a σ_b = (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb)))."""
+
+    kernels: Path = ERF_KERNELS
+    degree: int = 0
+
+    @property
+    def numbers(self) -> Array:
+        """No numbers."""
+        return np.empty(0)
+
+    def table_size(self, vectors: int) -> int:
+        """Return M (M + 2)."""
+        return vectors * (vectors + 2)
+
+    def products(self, gram: Array) -> Array:
+        """Return the closed form; see the class."""
+        width = np.sqrt(1.0 + np.diag(gram))
+        means: Array = 2.0 / math.pi * np.arcsin(gram / np.outer(width, width))
+        return means
+
+
+@dataclass(frozen=True)
+class PolynomialLink:
+    """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a).
+
+    Parameters
+    ----------
+    numbers : ndarray, shape (K + 1,)
+        Mean derivatives F_k at variance 1.
+    """
+
+    numbers: Array
+    kernels: Path = POLYNOMIAL_KERNELS
+
+    @property
+    def degree(self) -> int:
+        """Degree K."""
+        return int(self.numbers.size - 1)
+
+    def table_size(self, vectors: int) -> int:
+        """Return the size of the tables that the kernels' page lists."""
+        K = self.degree
+        rows = (K + 1) * (K + 2) // 2
+        return 2 * vectors * (K + 4) + 2 * K * K + 3 * rows * vectors + (K + 1) * vectors**2
+
+    def products(self, gram: Array) -> Array:
+        """Return the finite sum; see the class."""
+        lack = 0.5 * (np.diag(gram) - 1.0)
+        total, power = np.zeros_like(gram), np.ones_like(gram)
+        for k in range(self.degree + 1):
+            later = self.numbers[k::2]
+            mean = sum(F * lack**j / math.factorial(j) for j, F in enumerate(later))
+            total += power * np.outer(mean, mean)
+            power = power * gram / (k + 1)
+        return total
+
+
+def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
+    """Return the exact means of a link.
+
+    Parameters
+    ----------
+    link : HermiteExpansion
+    for_step : bool
+        Whether the equations of the finite step are wanted.
+
+    Raises
+    ------
+    ValueError
+        If the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
+    """
+    if link == hermite.expand("erf", order=link.order):
+        return ErfLink()
+    if not link.is_polynomial or link.truncation_error > 0.0:
+        msg = (
+            f"Argument `problem` must have a polynomial link or 'erf' for a committee, but has {link.name}; "
+            "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone."
+        )
+        raise ValueError(msg)
+    numbers = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
+    if for_step and numbers.size - 1 > LARGEST_STEP_DEGREE:
+        msg = (
+            f"Argument `problem` must have a link of degree at most {LARGEST_STEP_DEGREE} for a finite learning rate, "
+            f"but has {numbers.size - 1}."
+        )
+        raise ValueError(msg)
+    return PolynomialLink(numbers)

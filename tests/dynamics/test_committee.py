@@ -1,0 +1,464 @@
+"""Committees: reference of Saad and Solla's equations, quadrature over x, weight-space autograd, sampled steps."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+import dynamics
+from dynamics.compilation import Piece, load
+from dynamics.dataset import VARIABLES
+from dynamics.systems.committee import CommitteeSystem
+from hermite import polynomials
+
+# Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the
+# right-hand side of the public code arn4/committe-learning (commit 4cdb74f), checked there against sgoldt/nn2pp.
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
+MIXED = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.5, 4: -0.2}
+LINKS = ["erf", {1: 1.0}, {2: 1.0}, {3: 1.0}, {4: 1.0}, MIXED]
+# One entry point for all kernels: every further one would cost seconds of compiling.
+CALLS = """
+from dynamics.compilation import entry
+
+@entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call(which, y, out, parameters, sizes, work):
+    if which == 0:
+        rhs(0.0, y, out, parameters, sizes, work)
+    elif which == 1:
+        jacobian_diagonal(0.0, y, out, parameters, sizes, work)
+    elif which == 2:
+        event_values(0.0, y, out, parameters, sizes, work)
+    else:
+        normalise(y, parameters, sizes)
+"""
+KERNELS = ("rhs", "diagonal", "events", "normalise")
+
+
+def some_problem(link, m=2, P=2, d=2, *, seed=0, size=1.0, **changes):
+    """A teacher of general Gram matrix within two axes, and weights of different lengths."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((P, 2))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    teacher = dynamics.Teacher(rng.uniform(0.5, 1.5, P), directions=rows)
+    weights = size * rng.standard_normal((m, d)) * rng.uniform(0.4, 0.9, (m, 1))
+    given = {"activation": link, "teacher": teacher, "width": m, "dimension": d, "initial_weights": weights}
+    return dynamics.Problem(student="committee", **(given | changes))
+
+
+def theta_of(problem):
+    theta = np.zeros((problem.num_directions, problem.dimension))
+    rows = problem.teacher.directions
+    theta[:, : problem.teacher.span] = np.eye(problem.num_directions) if rows is None else rows
+    return theta
+
+
+class Kernels:
+    """The kernels of one problem, callable from Python; scratch holds nothing at first."""
+
+    def __init__(self, problem, *step):
+        self.system = CommitteeSystem(problem, *step)
+        self.names = load((*self.system.pieces, Piece("calls", CALLS))).namespace
+        self.state = self.system.initial_state
+
+    def __call__(self, name, size):
+        out, work = np.full(size, np.nan), np.full(self.system.work_size, np.nan)
+        self.names.call(KERNELS.index(name), self.state, out, self.system.parameters, self.system.sizes, work)
+        return out
+
+    def rhs(self):
+        return self.system.unpack(self("rhs", self.state.size))
+
+
+@cache
+def grid(smooth):
+    """Nodes and weights of E over x ~ N(0, I_2): trapezoidal for entire functions, Gauss–Hermite for polynomials."""
+    if smooth:
+        nodes = np.linspace(-9.0, 9.0, 61)
+        weights = np.exp(-(nodes**2) / 2) * (nodes[1] - nodes[0])
+    else:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(12)
+    x = np.stack([axis.ravel() for axis in np.meshgrid(nodes, nodes, indexing="ij")], axis=1)
+    return x, np.multiply.outer(weights, weights).ravel() / (2 * math.pi)
+
+
+def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True):
+    """R' and S' with the term in the learning rate, in R²; and loss and Σ_i E σ_i σ_p / E σ_p²."""
+    x, measure = grid(not problem.activation.is_polynomial)
+    link, theta, a = problem.activation, theta_of(problem), problem.teacher.coefficients
+    weights = problem.initial_weights
+    projections = x @ weights.T
+    value, slope, teacher = link.value(projections), link.derivative(projections), link.value(x @ theta.T)
+    error = value.sum(axis=1) - teacher @ a
+    gradient = np.einsum("x,x,xi,xk->ik", measure, error, slope, x)
+    square = problem.dimension if scaled_by_dimension else np.sum(x**2, axis=1)
+    noisy = measure * (error**2 + problem.label_noise**2) * square
+    first = gradient @ weights.T
+    second = np.einsum("x,xi,xj->ij", noisy, slope, slope)
+    mass = (measure @ (value.sum(axis=1)[:, None] * teacher)) / (measure @ teacher**2)
+    return -gradient @ theta.T, -first - first.T + rate * second, measure @ error**2, mass
+
+
+def assert_same(found, wanted, tolerance):
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize(("m", "P"), [(1, 1), (2, 2), (3, 2)])
+def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
+    problem = some_problem(link, m, P)
+    kernels = Kernels(problem)
+    dR, dS, loss, mass = by_quadrature(problem)
+    found = kernels.rhs()
+    # Measured: at most 8e-15.
+    assert_same(found[0], dR, 1e-13)
+    assert_same(found[1], dS, 1e-13)
+    observed = kernels.system.summarise(kernels.state)
+    assert observed["loss"] == pytest.approx(loss, rel=1e-12)
+    assert_same(observed["learned_mass"], mass, 1e-12)
+    events = kernels("events", 2 * P)
+    C = kernels.system.observe(kernels.state)["teacher_overlap"]
+    size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
+    assert_same(events[:P], (size**2).max(axis=0) - 0.5, 1e-13)
+    assert_same(events[P:], mass - 0.5 * problem.teacher.coefficients, 1e-12)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("link", LINKS, ids=str)
+@pytest.mark.parametrize(("m", "P"), [(1, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("theory", ["infinite-d", "finite-d"])
+def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory):
+    problem = some_problem(link, m, P, label_noise=0.7)
+    _, dS, *_ = by_quadrature(problem, 0.3, scaled_by_dimension=theory == "infinite-d")
+    # Measured: at most 4e-15.
+    assert_same(Kernels(problem, 0.3, theory).rhs()[1], dS, 1e-13)
+    without = Kernels(problem).rhs()[1]
+    assert np.abs(without - dS).max() > 0.05 * np.abs(dS).max()
+
+
+@pytest.mark.parametrize("link", ["erf", {4: 0.5, 3: 0.8}], ids=str)
+def test_the_exact_square_of_x_is_affine_in_the_dimension(link):
+    """Further axes, which no weight sees, add 1 each to |x|²: a fact of the mean, used by neither formula."""
+    small = some_problem(link, 2, 2, 2, label_noise=0.4)
+    padded = np.hstack([small.initial_weights, np.zeros((2, 5))])
+    wide = some_problem(link, 2, 2, 7, label_noise=0.4, initial_weights=padded)
+    change = Kernels(wide, 1.0, "finite-d").rhs()[1] - Kernels(small, 1.0, "finite-d").rhs()[1]
+    limit, flow = Kernels(wide, 1.0, "infinite-d").rhs()[1], Kernels(wide).rhs()[1]
+    # Measured: 6e-16.
+    assert_same(change, 5 / 7 * (limit - flow), 1e-13)
+
+
+@pytest.mark.parametrize("link", ["erf", MIXED], ids=str)
+def test_a_student_equal_to_the_teacher_does_not_move(link):
+    rows = np.array([[1.0, 0.0], [0.6, 0.8]])
+    teacher = dynamics.Teacher([1.0, 1.0], directions=rows)
+    problem = some_problem(link, 2, 2, 2, initial_weights=rows, teacher=teacher)
+    for step in ((), (0.5, "infinite-d"), (0.5, "finite-d")):
+        # Measured: at most 7e-15.
+        assert max(np.abs(part).max() for part in Kernels(problem, *step).rhs()) < 1e-13
+
+
+@pytest.mark.kernels
+def test_normalise_copies_one_half_and_the_diagonal_is_that_of_held_forces():
+    problem = some_problem("erf", 2, 2)
+    kernels = Kernels(problem)
+    diagonal = kernels.system.unpack(kernels("diagonal", kernels.state.size))
+    assert (np.concatenate([part.ravel() for part in diagonal]) < 0).all()
+    own = diagonal[0][:, 0]
+    np.testing.assert_allclose(diagonal[1], own[:, None] + own, rtol=1e-14)
+    kernels.state[5] += 1.0
+    kernels("normalise", 0)
+    S = kernels.system.unpack(kernels.state)[1]
+    assert S[0, 1] == S[1, 0]
+
+
+def reference_problem(case, dimension=1000):
+    Q, R = np.array(case["Q0"]), np.array(case["R0"])
+    length = np.sqrt(np.diag(Q))
+    return dynamics.Problem(
+        activation="erf",
+        teacher=dynamics.Teacher(np.ones(case["M"])),
+        width=case["K"],
+        dimension=dimension,
+        student="committee",
+        label_noise=case["sigma_noise_std"],
+        initial_overlaps=(R / length[:, None], Q / np.outer(length, length), length**2),
+    )
+
+
+def order_parameters(dataset):
+    length = np.sqrt(dataset.squared_norm.values)
+    R = dataset.teacher_overlap.values * length[:, :, None]
+    return R, dataset.student_overlap.values * length[:, :, None] * length[:, None, :]
+
+
+@pytest.mark.parametrize("case", REFERENCE, ids=lambda case: f"K={case['K']}, eta={case['eta']}")
+def test_reference_of_saad_and_solla(case):
+    """Their learning rate is η d, their time step/d, their error half the loss, for weights scaled by √d."""
+    problem = reference_problem(case)
+    save_at = dynamics.SaveAt.at(case["eta"] * np.array(case["alpha"]))
+    rate = case["eta"] / problem.dimension
+    found = dynamics.solve_committee(
+        problem, save_at=save_at, learning_rate=rate, rtol=1e-12, atol=1e-12, progress=False
+    )
+    R, S = order_parameters(found)
+    # Measured: at most 6e-12, and the same with rtol 1e-14: the reference itself is no better.
+    np.testing.assert_allclose(R, case["R"], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(S, case["Q"], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(found.loss.values / 2, case["eg"], rtol=0, atol=2e-11)
+
+
+def i3(C, i, j, k):
+    """E[g'(λ_i) λ_j g(λ_k)], as printed by Saad and Solla."""
+    size = (1 + C[i, i]) * (1 + C[k, k]) - C[i, k] ** 2
+    return 2 / math.pi / math.sqrt(size) * (C[j, k] * (1 + C[i, i]) - C[i, j] * C[i, k]) / (1 + C[i, i])
+
+
+def i4(C, i, j, k, l):  # noqa: E741
+    """E[g'(λ_i) g'(λ_j) g(λ_k) g(λ_l)], as printed by Saad and Solla; two of the four may be the same projection."""
+    first, second = 1 + C[i, i], 1 + C[j, j]
+    size = first * second - C[i, j] ** 2
+    cross = C[i, j] * (C[i, k] * C[j, l] + C[i, l] * C[j, k])
+    top = size * C[k, l] - C[j, k] * C[j, l] * first - C[i, k] * C[i, l] * second + cross
+    left, right = (
+        size * (1 + C[x, x]) - C[j, x] ** 2 * first - C[i, x] ** 2 * second + 2 * C[i, j] * C[i, x] * C[j, x]
+        for x in (k, l)
+    )
+    return 4 / math.pi**2 / math.sqrt(size) * math.asin(top / math.sqrt(left * right))
+
+
+def test_the_equations_are_those_printed_by_saad_and_solla():
+    problem = some_problem("erf", 3, 2, 4, label_noise=0.0, seed=5)
+    system = CommitteeSystem(problem)
+    R, S = system.unpack(system.initial_state)
+    C = np.block([[S, R], [R.T, problem.teacher.gram()]])
+    w, every = np.concatenate([np.ones(3), -problem.teacher.coefficients]), range(5)
+    drift = -np.array([[sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(3)])
+    pairs = [[sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every) for j in range(3)] for i in range(3)]
+    eta = 0.7
+    dR, dS = Kernels(problem, eta / problem.dimension).rhs()
+    # Measured: at most 5e-16.
+    assert_same(dR, drift[:, 3:], 1e-13)
+    assert_same(dS, drift[:, :3] + drift[:, :3].T + eta * np.array(pairs), 1e-13)
+
+
+def test_the_step_tends_to_the_flow():
+    problem = reference_problem(REFERENCE[0])
+    options = {"save_at": dynamics.SaveAt.linear(5.0, 60.0, 8), "rtol": 1e-12, "atol": 1e-12, "progress": False}
+    flow = order_parameters(dynamics.solve_committee(problem, **options))[1]
+    gaps = []
+    for eta in (0.02, 0.01, 0.005):
+        step = dynamics.solve_committee(problem, learning_rate=eta / problem.dimension, **options)
+        gaps.append(order_parameters(step)[1] - flow)
+    # Measured: gaps in S of 8e-4, 4e-4, 2e-4, that is 1.6e-8 when twice extrapolated to η = 0.
+    once = [2 * half - whole for whole, half in pairwise(gaps)]
+    assert np.abs(gaps[0]).max() > 5e-4
+    assert np.abs((4 * once[1] - once[0]) / 3).max() < 1e-7
+
+
+def torch_loss(weights, problem, smooth):
+    """E(f − f*)² by quadrature, differentiable in the weights."""
+    x, measure = (torch.tensor(part) for part in grid(smooth))
+    theta, a = torch.tensor(theta_of(problem)), torch.tensor(np.array(problem.teacher.coefficients))
+    c = problem.activation.coefficients
+
+    def sigma(z):
+        if smooth:
+            return torch.erf(z / math.sqrt(2))
+        previous, current = torch.zeros_like(z), torch.ones_like(z)
+        total = c[0] * current
+        for j in range(1, c.size):
+            previous, current = current, (z * current - math.sqrt(j - 1) * previous) / math.sqrt(j)
+            total = total + c[j] * current
+        return total
+
+    error = sigma(x @ weights.T).sum(dim=1) - sigma(x @ theta.T) @ a
+    return measure @ error**2
+
+
+@pytest.fixture
+def one_thread():
+    """Threads cost tiny tensors more than they bring."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("link", ["erf", {2: 0.3, 3: 0.5}], ids=str)
+def test_flow_equals_the_weight_space_flow_by_autograd(link):
+    problem = some_problem(link, 2, 2, seed=3, size=0.5)
+    smooth = not problem.activation.is_polynomial
+    times = np.array([0.5, 2.0, 4.0])
+
+    def velocity(_t, flat):
+        w = torch.tensor(flat.reshape(2, 2), requires_grad=True)
+        (gradient,) = torch.autograd.grad(0.5 * torch_loss(w, problem, smooth), w)
+        return -gradient.numpy().ravel()
+
+    solution = solve_ivp(
+        velocity, (0.0, 4.0), problem.initial_weights.ravel(), method="DOP853", t_eval=times, rtol=1e-11, atol=1e-13
+    )
+    flow = dynamics.solve_committee(problem, save_at=dynamics.SaveAt.at(times), rtol=1e-11, atol=1e-12, progress=False)
+    R, S = order_parameters(flow)
+    for at, flat in enumerate(solution.y.T):
+        w = flat.reshape(2, 2)
+        # Measured: at most 4e-12.
+        np.testing.assert_allclose(R[at], w @ theta_of(problem).T, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(S[at], w @ w.T, rtol=0, atol=1e-10)
+        assert flow.loss[at] == pytest.approx(float(torch_loss(torch.tensor(w), problem, smooth)), abs=1e-10)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("link", ["erf", {2: 0.8, 1: 0.6}], ids=str)
+def test_sampled_steps_have_the_mean_change_of_the_overlaps(link):
+    """200 000 steps, fixed seed; |z| < 4.5 for three entries of two links: false alarms 4e-5. The limit d → ∞ is rejected."""
+    d, rate = 6, 0.4
+    problem = some_problem(link, 2, 2, d, size=0.5, label_noise=0.3, seed=1)
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((200_000, d))
+    weights, theta, link = problem.initial_weights, theta_of(problem), problem.activation
+    projections = x @ weights.T
+    error = link.value(projections).sum(axis=1) - link.value(x @ theta.T) @ problem.teacher.coefficients
+    error -= 0.3 * rng.standard_normal(error.size)
+    move = -rate * (error[:, None] * link.derivative(projections))[:, :, None] * x[:, None, :]
+    new = weights + move
+    changes = np.einsum("xik,xjk->xij", new, new) - weights @ weights.T
+    spread = changes.std(axis=0) / math.sqrt(error.size)
+    means = changes.mean(axis=0)
+    z = (means - rate * Kernels(problem, rate, "finite-d").rhs()[1]) / spread
+    assert np.abs(z).max() < 4.5
+    limit = (means - rate * Kernels(problem, rate, "infinite-d").rhs()[1]) / spread
+    assert np.abs(limit).max() > 8.0
+
+
+@pytest.fixture(scope="module")
+def specialising():
+    return dynamics.Problem(
+        activation="erf",
+        teacher=dynamics.Teacher([1.0, 1.0]),
+        width=2,
+        dimension=100,
+        student="committee",
+        initial_norm=0.5,
+        seed=2,
+    )
+
+
+SAVE = dynamics.SaveAt.geometric(1.0, 400.0, 12)
+
+
+def test_methods_agree_and_the_dataset_says_what_was_asked(specialising):
+    options = {"save_at": SAVE, "learning_rate": 0.002, "progress": False}
+    full = dynamics.solve_committee(specialising, **options)
+    assert full.attrs["method"] == "explicit"
+    for method in ("bdf", "scipy:DOP853"):
+        other = dynamics.solve_committee(specialising, method=method, **options)
+        # Measured: at most 3e-8 (scipy; bdf 3e-9) in the loss, 5e-8 (scipy; bdf 1e-9) in the times.
+        np.testing.assert_allclose(other.loss, full.loss, rtol=0, atol=2e-7)
+        np.testing.assert_allclose(other.emergence_time, full.emergence_time, rtol=5e-7)
+    summary = dynamics.solve_committee(specialising, keep="summary", **options)
+    np.testing.assert_allclose(
+        summary.max_overlap[-1], np.maximum(full.teacher_overlap[-1], 0).max("neuron"), rtol=1e-12
+    )
+    np.testing.assert_allclose(summary.loss, full.loss, rtol=1e-12)
+    for answer in (full, summary):
+        assert dynamics.Problem.from_dataset(answer) == specialising
+        assert answer.attrs["learning_rate"] == 0.002
+        assert all(variable.dims == VARIABLES[name].dims for name, variable in answer.variables.items())
+    assert "step_theory" not in dynamics.solve_committee(specialising, save_at=SAVE, progress=False).attrs
+
+
+def test_events_are_where_the_history_crosses(specialising):
+    flow = dynamics.solve_committee(specialising, save_at=SAVE, progress=False)
+    assert (flow.emergence_time.values > flow.learned_time.values).all()
+    for p in (0, 1):
+        at = dynamics.SaveAt.at(np.sort([flow.emergence_time.values[p], flow.learned_time.values[p]]))
+        learned, emerged = (
+            dynamics.solve_committee(specialising, save_at=at, keep="summary", progress=False).isel(time=k, direction=p)
+            for k in (0, 1)
+        )
+        # Measured: 4e-9.
+        assert float(learned.learned_mass) == pytest.approx(0.5, abs=1e-7)
+        assert float(emerged.max_overlap) ** 2 == pytest.approx(0.5, abs=1e-7)
+
+
+def test_norms_that_blow_up_end_the_run_with_what_there_is():
+    problem = some_problem({3: 1.0}, 1, 1, 50, initial_weights=np.eye(1, 50))
+    options = {"save_at": SAVE, "learning_rate": 0.01, "progress": False}
+    with pytest.raises(dynamics.SolveError) as caught:
+        dynamics.solve_committee(problem, **options)
+    partial = dynamics.solve_committee(problem, on_failure="return", **options)
+    assert partial.attrs["stop_reason"] in ("step_too_small", "not_finite")
+    assert np.isnan(partial.loss.values[-1])
+    np.testing.assert_array_equal(partial.loss, caught.value.dataset.loss)
+
+
+def test_a_budget_of_time_stops_the_run(specialising):
+    stopped = dynamics.solve_committee(specialising, save_at=SAVE, max_runtime=1e-9, progress=False)
+    assert stopped.attrs["stop_reason"] == "max_runtime"
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "sentence"),
+    [
+        (
+            {"student": "homogeneous"},
+            {},
+            "Argument `problem` must have the committee student here, but has the homogeneous student, whose overlaps "
+            "`dynamics.solve_overlaps` integrates.",
+        ),
+        (
+            {"activation": "tanh"},
+            {},
+            "Argument `problem` must have a polynomial link or 'erf' for a committee, but has tanh; "
+            "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone.",
+        ),
+        (
+            {"activation": "he13"},
+            {"learning_rate": 0.1},
+            "Argument `problem` must have a link of degree at most 12 for a finite learning rate, but has 13.",
+        ),
+        ({}, {"step_theory": "x"}, "Argument `step_theory` must be one of 'infinite-d', 'finite-d', but is 'x'."),
+        ({}, {"keep": "all"}, "Argument `keep` must be one of 'full', 'summary', but is 'all'."),
+        ({}, {"learning_rate": 0}, "Argument `learning_rate` must be finite and positive, but is 0."),
+    ],
+)
+def test_bad_input_gets_one_sentence(changes, options, sentence):
+    problem = dynamics.Problem(
+        **(
+            {
+                "activation": "erf",
+                "teacher": dynamics.Teacher([1.0]),
+                "width": 1,
+                "dimension": 4,
+                "student": "committee",
+            }
+            | changes
+        )
+    )
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        dynamics.solve_committee(problem, save_at=SAVE, progress=False, **options)
+    assert str(caught.value) == sentence
+
+
+def test_means_of_a_polynomial_hold_at_every_degree():
+    """E σ(√v z)² against Gauss–Hermite quadrature for h_13, beyond the degrees of the other tests."""
+    problem = some_problem("he13", 1, 1, size=0.8)
+    system = CommitteeSystem(problem)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    measure = weights / weights.sum()
+    S = system.unpack(system.initial_state)[1]
+    found = system._link.products(np.array([[S[0, 0]]]))[0, 0]
+    values = polynomials.series_value(problem.activation.coefficients, math.sqrt(S[0, 0]) * nodes)
+    # Measured: 3e-13.
+    assert found == pytest.approx(measure @ values**2, rel=1e-10)
