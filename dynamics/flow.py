@@ -115,8 +115,8 @@ def solve_overlaps(
         `loss(time)` and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`, `gram_margin(time)`
         (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons), and per direction the
         predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN if never), with
-        their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
-        happens). Times after an early stop hold NaN; `stop_reason` says why.
+        their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run
+        does not agree that it happens). Times after an early stop hold NaN; `stop_reason` says why.
 
     Raises
     ------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Workers"]
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
-SMALLEST_STATE = 30_000
+SMALLEST_STATE = 50_000
 MOST_THREADS = 16
 #: Rows are shared in groups of this many, the blocks of their matrix products: products of other shapes round
 #: differently.
