@@ -128,10 +128,7 @@ class Divider:
         if last is not None:
             accepted_before[last.directions] = True
         nearest, overlap = self._nearest(state, np.where(accepted_before, 0.0, self._a))
-        members = np.flatnonzero(overlap[0] ** 2 > GROUP)
-        members = members[np.argsort(nearest[0][members], kind="stable")]
-        directions, first = np.unique(nearest[0][members], return_index=True)
-        first = np.append(first, members.size).astype(np.int64)
+        members, directions, first = self._groups(nearest[0], overlap[0])
         sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
         drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
         self._kernels.weigh_groups(
@@ -192,6 +189,14 @@ class Divider:
             state.U, self._both_poles, active, nearest[0], overlap[0], nearest[1], overlap[1]
         )
         return nearest, overlap
+
+    def _groups(self, nearest: Integers, overlap: Array) -> tuple[Integers, Integers, Integers]:
+        """Return the neurons near a direction, direction by direction, the directions, and where each begins."""
+        members, directions, first = (
+            np.empty(size, dtype=np.int64) for size in (nearest.size, self._a.size, self._a.size + 1)
+        )
+        count = self._kernels.group_rows(nearest, overlap, GROUP, members, directions, first)
+        return members[: first[count]], directions[:count], first[: count + 1]
 
     def _passes(self, directions: Integers, result: Array, was_accepted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         a = self._a[directions]

@@ -159,6 +159,41 @@ def nearest_directions(
                 best_active, nearest_active[i], overlap_active[i] = size, p, c
 
 
+@entry("i8(i8[::1], f8[::1], f8, i8[::1], i8[::1], i8[::1])")
+def group_rows(
+    nearest: IntVector,
+    overlap: FloatVector,
+    threshold: float,
+    members: IntVector,
+    directions: IntVector,
+    first: IntVector,
+) -> int:
+    """Group the rows whose squared overlap exceeds `threshold` by direction; return the number of groups.
+
+    Group c is members[first[c]:first[c + 1]], in rising order, near directions[c], in rising order.
+    """
+    P = directions.size
+    place = np.zeros(P + 1, dtype=np.int64)
+    for i in range(nearest.size):
+        if overlap[i] * overlap[i] > threshold:
+            place[nearest[i] + 1] += 1
+    count = 0
+    first[0] = 0
+    for p in range(P):
+        size = place[p + 1]
+        place[p + 1] += place[p]
+        if size > 0:
+            directions[count] = p
+            first[count + 1] = place[p + 1]
+            count += 1
+    for i in range(nearest.size):
+        if overlap[i] * overlap[i] > threshold:
+            p = nearest[i]
+            members[place[p]] = i
+            place[p] += 1
+    return count
+
+
 @entry(
     "void(f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
     " f8[:,::1], f8[:,::1])"

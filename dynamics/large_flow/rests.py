@@ -6,6 +6,7 @@ which part is taken out.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,6 @@ __all__ = ["Rests"]
 #: Degree of the polynomial.
 DEGREE = 2
 _KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 class Rests:
@@ -89,10 +89,7 @@ class Rests:
         """Make `lag` and `lag_growth` the coefficients of the polynomial through the newest rests."""
         slots = self.newest_first
         count = slots.size
-        times = self.times[slots] - self.times[slots[0]]
-        scale = max(-float(times[-1]), np.finfo(float).tiny) if count > 1 else 1.0
-        powers = scale ** -np.arange(count, dtype=np.float64)[:, None]
-        weights = np.ascontiguousarray(np.linalg.inv(np.vander(times / scale, count, increasing=True)) * powers)
+        weights = _lagrange((self.times[slots] - self.times[slots[0]]).tolist())
         self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
 
         def part(begin: int, end: int) -> None:
@@ -107,7 +104,25 @@ class Rests:
         ω(τ)/ω(h).
         """
         slots = self.newest_first
-        distances = self.times[slots[0]] - self.times[slots]
-        tau = 0.5 * h * (1.0 + _NODES)
-        omega = np.prod(tau[:, None] + distances, axis=1)
-        return float(0.5 * h * _WEIGHTS @ omega / np.prod(h + distances))
+        times = (self.times[slots] - self.times[slots[0]]).tolist()
+        integral = sum(c * h ** (q + 1) / (q + 1) for q, c in enumerate(_from_roots(times)))
+        return float(integral / math.prod(h - t for t in times))
+
+
+def _from_roots(roots: list[float]) -> list[float]:
+    """Return the coefficients of Π (τ − root), lowest power first; few and short, so plain numbers are fastest."""
+    coefficients = [1.0]
+    for root in roots:
+        shifted = [0.0, *coefficients]
+        coefficients = [high - root * low for high, low in zip(shifted, [*coefficients, 0.0], strict=True)]
+    return coefficients
+
+
+def _lagrange(times: list[float]) -> Array:
+    """Return w with lag_q = Σ_s w_qs rest_s: the polynomial through values at `times`, by its coefficients."""
+    columns = []
+    for s, time in enumerate(times):
+        others = times[:s] + times[s + 1 :]
+        scale = math.prod(time - other for other in others)
+        columns.append([c / scale for c in _from_roots(others)])
+    return np.ascontiguousarray(np.array(columns).T)
