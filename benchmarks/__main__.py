@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import growth, memory, timed_cases, work_precision
+from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics import provenance
 
@@ -32,6 +33,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="growth up to m = P = 1024, d = 2048")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
     parser.add_argument("--sizes", nargs="+", type=int, help="sizes m = P of the work-precision diagrams")
+    parser.add_argument(
+        "--contenders", nargs="+", choices=tuple(CONTENDERS), help="who takes part in the work-precision diagrams"
+    )
     return parser.parse_args()
 
 
@@ -45,6 +49,7 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
             journal,
             options.sizes or (work_precision.QUICK_SIZES if quick else work_precision.SIZES),
             min(options.limit, 5.0) if quick else options.limit,
+            options.contenders or tuple(CONTENDERS),
         ),
         "growth": lambda: growth.run(journal, growth_sizes),
         "memory": lambda: memory.run(journal, memory.QUICK_SIZES if quick else memory.SIZES),

@@ -43,8 +43,9 @@ def shortfall(point: dict[str, Any]) -> float:
     return float(max(point["loss_error"] / TARGET_LOSS, point["time_error"] / TARGET_TIME))
 
 
-def run(journal: Journal, sizes: Sequence[int], limit: float) -> dict[str, Any]:
-    """Measure every contender at every size; return points, references and duels."""
+def run(journal: Journal, sizes: Sequence[int], limit: float, names: Sequence[str]) -> dict[str, Any]:
+    """Measure the named contenders at every size; return points, references and duels."""
+    contenders = [CONTENDERS[name] for name in names]
     points: list[dict[str, Any]] = []
     references = []
     duels = []
@@ -52,13 +53,13 @@ def run(journal: Journal, sizes: Sequence[int], limit: float) -> dict[str, Any]:
         exact, known = reference(size)
         references.append(known)
         print(f"m = P = {size}: reference good to {known['loss_error']:.1g} (loss), {known['time_error']:.1g} (times)")
-        for contender in CONTENDERS.values():
+        for contender in contenders:
             if size <= contender.largest:
                 points.extend(_curve(journal, contender, size, exact, points, limit))
         if size in DUEL_SIZES or size == sizes[-1]:
             duel = _duel(journal, size, exact, points, limit)
             duels.extend([duel] if duel else [])
-    settings = {name: contender.settings for name, contender in CONTENDERS.items()}
+    settings = {contender.name: contender.settings for contender in contenders}
     return {"points": points, "references": references, "duels": duels, "settings": settings, "limit": limit}
 
 
