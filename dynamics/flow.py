@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.dataset import make_dataset, prediction_values
+from dynamics.checks import check_choice
+from dynamics.dataset import make_dataset, no_prediction_values, prediction_values
 from dynamics.horizon import default_schedule
 from dynamics.outcome import checked_outcome, joined, run_attributes, stack_records
 from dynamics.prediction import predict, sum_formula_loss
@@ -140,8 +141,8 @@ def solve_overlaps(
     check_problem(problem)
     check_method(method, FLOW_METHODS)
     step = checked_step(learning_rate, method, step_theory, batch_size)
-    _check_choice("keep", keep, ("full", "summary"))
-    _check_choice("on_failure", on_failure, ("raise", "return"))
+    check_choice("keep", keep, ("full", "summary"))
+    check_choice("on_failure", on_failure, ("raise", "return"))
     rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
     if not SMALLEST_RTOL <= rtol < 1:
         msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
@@ -244,7 +245,7 @@ def _overlap_dataset(
     values["learned_time"] = result.event_times[P:]
     values |= errors
     if prediction is None:
-        values |= _no_prediction(P, len(schedule))
+        values |= no_prediction_values(P) | {"predicted_loss": np.full(len(schedule), np.nan)}
     else:
         values |= prediction_values(prediction)
         values["predicted_loss"] = sum_formula_loss(problem, prediction, schedule.times)
@@ -276,17 +277,6 @@ _TITLES = {
 _NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
 
 
-def _no_prediction(num_directions: int, num_times: int) -> dict[str, NDArray[Any]]:
-    nothing = np.full(num_directions, np.nan)
-    no_loss = np.full(num_times, np.nan)
-    names = ("leading_order_time", "predicted_emergence_time", "predicted_learned_time")
-    return {
-        "matched_neuron": np.full(num_directions, -1),
-        "predicted_loss": no_loss,
-        **dict.fromkeys(names, nothing),
-    }
-
-
 def _warn_margin(dataset: xr.Dataset) -> None:
     margin = dataset.attrs.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * dataset.attrs["rtol"]:
@@ -305,9 +295,3 @@ def _warn_truncation(problem: Problem) -> None:
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
         warnings.warn(msg, UserWarning, stacklevel=3)
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {value!r}."
-        raise ValueError(msg)
