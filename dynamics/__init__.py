@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from dynamics.analysis import fit_power_law as fit_power_law
     from dynamics.answers import predict_emergence as predict_emergence
     from dynamics.answers import solve_decoupled as solve_decoupled
+    from dynamics.chaos import propagation_of_chaos as propagation_of_chaos
     from dynamics.committee import solve_committee as solve_committee
+    from dynamics.coupling import solve_coupling as solve_coupling
     from dynamics.flow import solve_overlaps as solve_overlaps
+    from dynamics.mean_field import solve_mean_field as solve_mean_field
     from dynamics.one_step import OneStepMoments as OneStepMoments
     from dynamics.one_step import moments_of_overlaps as moments_of_overlaps
     from dynamics.one_step import one_step_moments as one_step_moments
@@ -22,8 +25,12 @@ if TYPE_CHECKING:
     from dynamics.plotting import plot_emergence as plot_emergence
     from dynamics.plotting import plot_emergence_times as plot_emergence_times
     from dynamics.plotting import plot_loss as plot_loss
+    from dynamics.plotting_chaos import plot_chaos as plot_chaos
+    from dynamics.plotting_particles import plot_particles as plot_particles
     from dynamics.problem import Problem as Problem
     from dynamics.schedule import SaveAt as SaveAt
+    from dynamics.spherical import coupled_problem as coupled_problem
+    from dynamics.spherical import solve_spherical as solve_spherical
     from dynamics.step_size import learning_rate_limit as learning_rate_limit
     from dynamics.storage import StorageError as StorageError
     from dynamics.storage import load as load
@@ -38,19 +45,26 @@ _HOME = {
     "SolveInterrupted": "dynamics.outcome",
     "StorageError": "dynamics.storage",
     "Teacher": "dynamics.teacher",
+    "coupled_problem": "dynamics.spherical",
     "fit_power_law": "dynamics.analysis",
     "learning_rate_limit": "dynamics.step_size",
     "load": "dynamics.storage",
     "moments_of_overlaps": "dynamics.one_step",
     "one_step_moments": "dynamics.one_step",
+    "plot_chaos": "dynamics.plotting_chaos",
     "plot_emergence": "dynamics.plotting",
     "plot_emergence_times": "dynamics.plotting",
     "plot_loss": "dynamics.plotting",
+    "plot_particles": "dynamics.plotting_particles",
     "predict_emergence": "dynamics.answers",
+    "propagation_of_chaos": "dynamics.chaos",
     "save": "dynamics.storage",
     "solve_committee": "dynamics.committee",
+    "solve_coupling": "dynamics.coupling",
     "solve_decoupled": "dynamics.answers",
+    "solve_mean_field": "dynamics.mean_field",
     "solve_overlaps": "dynamics.flow",
+    "solve_spherical": "dynamics.spherical",
 }
 
 __all__ = [
@@ -61,19 +75,26 @@ __all__ = [
     "SolveInterrupted",
     "StorageError",
     "Teacher",
+    "coupled_problem",
     "fit_power_law",
     "learning_rate_limit",
     "load",
     "moments_of_overlaps",
     "one_step_moments",
+    "plot_chaos",
     "plot_emergence",
     "plot_emergence_times",
     "plot_loss",
+    "plot_particles",
     "predict_emergence",
+    "propagation_of_chaos",
     "save",
     "solve_committee",
+    "solve_coupling",
     "solve_decoupled",
+    "solve_mean_field",
     "solve_overlaps",
+    "solve_spherical",
 ]
 
 

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MODELS = ("overlaps", "decoupled")
-INTEGRATED = ("overlaps",)
+MODELS = ("overlaps", "decoupled", "mean-field")
+#: Models of the homogeneous student, and those that are integrated in time.
+HOMOGENEOUS = ("overlaps", "decoupled")
+FLOW = ("overlaps",)
+MEAN_FIELD = ("mean-field",)
+INTEGRATED = ("overlaps", "mean-field")
 METHODS = (
     "auto",
     "explicit",
@@ -30,6 +34,7 @@ METHODS = (
 STEP_THEORIES = ("finite-d", "infinite-d")
 ESTIMATES = ("auto", "yes", "no")
 KEEPS = ("full", "summary")
+QUADRATURES = ("auto", "graded", "quantiles", "random")
 
 
 class Option(NamedTuple):
@@ -147,11 +152,24 @@ PROBLEM_OPTIONS = (
         "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",
         "LINK",
     ),
+    Option(
+        "teacher-activation",
+        plain,
+        None,
+        "link of the teacher, if it is not the student's",
+        "LINK",
+        models=MEAN_FIELD,
+    ),
     Option("order", natural_number, None, "order of the Hermite truncation of links that are not polynomials", "N"),
     Option(
-        "beta", non_negative, None, "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]", "BETA"
+        "beta",
+        non_negative,
+        None,
+        "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
+        "BETA",
+        models=HOMOGENEOUS,
     ),
-    Option("directions", positive_integer, None, "number of teacher directions P [16]", "P"),
+    Option("directions", positive_integer, None, "number of teacher directions P [16; mean-field: 1]", "P"),
     Option(
         "coefficients",
         coefficient_list,
@@ -165,9 +183,10 @@ PROBLEM_OPTIONS = (
         None,
         "number of neurons m; every direction is covered from about P ln P on [3 P]",
         "M",
+        models=HOMOGENEOUS,
     ),
-    Option("dimension", positive_integer, None, "input dimension d [max(256, P)]", "D"),
-    Option("initial-norm", positive, 1e-2, "norm of the starting weights, sigma_0", "S0"),
+    Option("dimension", positive_integer, None, "input dimension d [max(256, P); mean-field: 64]", "D"),
+    Option("initial-norm", positive, 1e-2, "norm of the starting weights, sigma_0", "S0", models=HOMOGENEOUS),
     Option("seed", natural_number, 0, "seed of the random start", "SEED"),
 )
 
@@ -189,7 +208,7 @@ SOLVER_OPTIONS = (
         "auto",
         "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
         choices=ESTIMATES,
-        models=INTEGRATED,
+        models=FLOW,
     ),
     Option(
         "device",
@@ -197,7 +216,7 @@ SOLVER_OPTIONS = (
         None,
         "cpu, cuda or cuda:NUMBER: torch carries the stiff method there",
         "NAME",
-        models=INTEGRATED,
+        models=FLOW,
     ),
     Option(
         "learning-rate",
@@ -206,7 +225,7 @@ SOLVER_OPTIONS = (
         "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; time is this times the "
         "step [none: the flow]",
         "ETA",
-        models=INTEGRATED,
+        models=FLOW,
     ),
     Option(
         "step-theory",
@@ -214,10 +233,25 @@ SOLVER_OPTIONS = (
         None,
         "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
         choices=STEP_THEORIES,
-        models=INTEGRATED,
+        models=FLOW,
     ),
-    Option("batch-size", positive_integer, 1, "samples per step of SGD, for --learning-rate", "B", models=INTEGRATED),
-    Option("t-max", positive, None, "last time [2.5 times the last predicted learned time]", "T"),
+    Option("batch-size", positive_integer, 1, "samples per step of SGD, for --learning-rate", "B", models=FLOW),
+    Option("particles", positive_integer, None, "number of particles [4096]", "N", models=MEAN_FIELD),
+    Option(
+        "quadrature",
+        plain,
+        "auto",
+        "how particles stand for the isotropic law; auto: graded for one axis, else random",
+        choices=QUADRATURES,
+        models=MEAN_FIELD,
+    ),
+    Option(
+        "t-max",
+        positive,
+        None,
+        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone]",
+        "T",
+    ),
     Option("t-min", positive, None, "first saved time [a tenth of the first predicted emergence]", "T"),
     Option("save", save_schedule, ("geometric", 150), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
     Option("keep", plain, "full", "what to keep at each time", choices=KEEPS, models=INTEGRATED),

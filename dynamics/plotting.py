@@ -195,16 +195,18 @@ def save_summary(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
         plot_emergence(dataset, panels[0])
     plot_loss(dataset, panels[-2])
     plot_emergence_times(dataset, panels[-1])
-    figure.suptitle(_headline(dataset), fontsize="medium")
+    figure.suptitle(headline(dataset), fontsize="medium")
     figure.savefig(path, dpi=130)
 
 
-def _headline(dataset: xr.Dataset) -> str:
+def headline(dataset: xr.Dataset) -> str:
+    """Return title, link and sizes of a dataset in one line."""
     import json
 
     stored = json.loads(dataset.attrs["parameters"])["problem"]
     spectrum = "" if stored["beta"] is None else f", a ∝ p^−{stored['beta']:g}"
-    sizes = f"P = {stored['num_directions']}, m = {stored['width']}, d = {stored['dimension']}"
+    width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"m = {stored['width']}"
+    sizes = f"P = {stored['num_directions']}, {width}, d = {stored['dimension']}"
     return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
 
 

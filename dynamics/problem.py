@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["OverlapStart", "Problem", "Teacher", "check_problem", "checked_number"]
 
 #: Students, each with the function that integrates its overlaps.
-STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee"}
+STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
+
+#: How far from 1 the squared length of a neuron given to the spherical student may be.
+UNIT_NORM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,14 +60,18 @@ class Problem:
         The start, given as weights w_i in R^d.
     initial_overlaps : tuple (C, G, n), optional
         The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
-        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start.
+        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. The spherical student
+        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
-    student : {"homogeneous", "committee"}
+    student : {"homogeneous", "committee", "spherical"}
         "homogeneous" is the student above, with the second layer tied to |w_i|²; "committee" is
-        f(x) = Σ_i σ(w_i·x), second layer fixed to 1 and norms free, for `dynamics.solve_committee`.
+        f(x) = Σ_i σ(w_i·x), second layer fixed to 1 and norms free, for `dynamics.solve_committee`; "spherical" is the
+        mean f(x) = (1/m) Σ_i σ(w_i·x) with |w_i| = 1, of which a_p are mixture weights, for
+        `dynamics.solve_mean_field`, which does not use `width`, and `dynamics.solve_spherical`, which does.
     teacher_activation : optional
-        Link of the teacher. Both students require it to equal `activation`, so it is checked and not kept.
+        Link of the teacher, by default `activation`. The spherical student may learn another link than its own; the
+        other two require it to equal `activation`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
 
@@ -93,7 +100,7 @@ class Problem:
         default=None, repr=False
     )
     label_noise: float = 0.0
-    student: Literal["homogeneous", "committee"] = "homogeneous"
+    student: Literal["homogeneous", "committee", "spherical"] = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
 
@@ -142,8 +149,9 @@ class Problem:
             raise ValueError(msg)
         check_choice("student", self.student, tuple(STUDENTS))
         assign("activation", hermite.expand(self.activation, order=self.order))
-        assign("order", self.activation.order)
         self._check_teacher_activation()
+        assign("order", self.activation.order)
+        self._check_norm()
         self._check_start()
 
     def _check_teacher_activation(self) -> None:
@@ -151,8 +159,11 @@ class Problem:
 
         if self.teacher_activation is None:
             return
+        is_free = self.student == "spherical"
+        if is_free and isinstance(self.teacher_activation, hermite.HermiteExpansion):
+            return
         link = hermite.expand(self.teacher_activation, order=self.order)
-        if not np.array_equal(link.coefficients, self.activation.coefficients):
+        if not is_free and not np.array_equal(link.coefficients, self.activation.coefficients):
             msg = (
                 f"Argument `teacher_activation` must equal `activation` for the {self.student} student, "
                 f"but is {link.name} against {self.activation.name}."
@@ -160,14 +171,25 @@ class Problem:
             raise ValueError(msg)
         object.__setattr__(self, "teacher_activation", link)
 
+    def _check_norm(self) -> None:
+        if self.student != "spherical":
+            return
+        if self.initial_norm not in (_default("initial_norm"), 1.0):
+            msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {self.initial_norm}."
+            raise ValueError(msg)
+        object.__setattr__(self, "initial_norm", 1.0)
+
     def _check_start(self) -> None:
         given = [name for name in ("initial_weights", "initial_overlaps") if getattr(self, name) is not None]
         if len(given) == 2:
             msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
             raise ValueError(msg)
         if given:
-            for name in ("initial_norm", "seed"):
-                if getattr(self, name) != _default(name):
+            unset = {"initial_norm": _default("initial_norm"), "seed": _default("seed")}
+            if self.student == "spherical":
+                unset["initial_norm"] = 1.0
+            for name, value in unset.items():
+                if getattr(self, name) != value:
                     msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
                     raise ValueError(msg)
         if self.initial_weights is not None:
@@ -182,12 +204,29 @@ class Problem:
             if not (np.isfinite(lengths) & (lengths > 0)).all():
                 msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
                 raise ValueError(msg)
+            self._check_unit("initial_weights", lengths)
             object.__setattr__(self, "initial_weights", weights)
         if self.initial_overlaps is not None:
             checked = check_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
+            self._check_unit("initial_overlaps", checked[2])
             object.__setattr__(self, "initial_overlaps", checked)
 
+    def _check_unit(self, name: str, squared_norms: NDArray[np.float64]) -> None:
+        off = np.abs(squared_norms - 1.0)
+        if self.student == "spherical" and off.max() > UNIT_NORM_TOLERANCE:
+            i = int(np.argmax(off))
+            msg = (
+                f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
+                f"length {np.sqrt(squared_norms[i]):.6g}."
+            )
+            raise ValueError(msg)
+
     # --- derived quantities -------------------------------------------------------------------------------
+
+    @property
+    def teacher_link(self) -> HermiteExpansion:
+        """Link of the teacher: `teacher_activation`, or `activation` where none is given."""
+        return self.activation if self.teacher_activation is None else self.teacher_activation
 
     @property
     def information_exponent(self) -> int:
@@ -227,13 +266,8 @@ class Problem:
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
-        link: dict[str, Any] = {"name": self.activation.name, "order": self.activation.order}
-        if self.activation.text is not None:
-            link["text"] = self.activation.text
-        else:
-            link["coefficients"] = [float(c) for c in self.activation.coefficients]
-        return {
-            "activation": link,
+        parameters = {
+            "activation": _stored_link(self.activation),
             "beta": self.teacher.beta,
             "num_directions": self.num_directions,
             "width": self.width,
@@ -243,6 +277,9 @@ class Problem:
             "label_noise": self.label_noise,
             "student": self.student,
         }
+        if self.student == "spherical" and self.teacher_activation is not None:
+            parameters["teacher_activation"] = _stored_link(self.teacher_activation)
+        return parameters
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
@@ -274,7 +311,7 @@ class Problem:
         """
         try:
             stored = json.loads(dataset.attrs["parameters"])["problem"]
-            link = stored["activation"]
+            activation = _read_link(stored["activation"])
             coefficients = np.asarray(dataset["teacher_coefficient"].values)
         except (KeyError, TypeError, ValueError, AttributeError):
             msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
@@ -287,9 +324,12 @@ class Problem:
             teacher = Teacher.power_law(stored["num_directions"], stored["beta"])
         else:
             teacher = Teacher(coefficients, directions=array("teacher_direction"))
-        activation: object = link.get("text")
-        if activation is None:
-            activation = {j: c for j, c in enumerate(link["coefficients"]) if c != 0.0}
+        teacher_activation = None
+        if "teacher_activation" in stored:
+            import hermite
+
+            link = stored["teacher_activation"]
+            teacher_activation = hermite.expand(_read_link(link), order=link["order"])
         overlaps = tuple(array(f"initial_{name}") for name in ("teacher_overlap", "student_overlap", "squared_norm"))
         return cls(
             activation=activation,
@@ -302,7 +342,8 @@ class Problem:
             initial_overlaps=None if overlaps[0] is None else overlaps,  # type: ignore[arg-type]
             label_noise=stored["label_noise"],
             student=stored["student"],
-            order=link["order"],
+            teacher_activation=teacher_activation,
+            order=stored["activation"]["order"],
         )
 
     def __eq__(self, other: object) -> bool:
@@ -321,9 +362,29 @@ class Problem:
         return hash((self._identity(), self.teacher))
 
     def _identity(self) -> tuple[object, ...]:
-        scalars = {name: value for name, value in self.parameters().items() if name != "activation"}
-        link = self.activation
-        return (json.dumps(scalars, sort_keys=True), link.coefficients.tobytes(), link.is_polynomial)
+        links = ("activation", "teacher_activation")
+        scalars = {name: value for name, value in self.parameters().items() if name not in links}
+        return (
+            json.dumps(scalars, sort_keys=True),
+            *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
+        )
+
+
+def _stored_link(link: HermiteExpansion) -> dict[str, Any]:
+    """Return a link as JSON-ready values: text where it has one, else its series."""
+    stored: dict[str, Any] = {"name": link.name, "order": link.order}
+    if link.text is not None:
+        stored["text"] = link.text
+    else:
+        stored["coefficients"] = [float(c) for c in link.coefficients]
+    return stored
+
+
+def _read_link(stored: dict[str, Any]) -> object:
+    """Return what `hermite.expand` makes the stored link of."""
+    if "text" in stored:
+        return stored["text"]
+    return {j: c for j, c in enumerate(stored["coefficients"]) if c != 0.0}
 
 
 def _default(name: str) -> object:

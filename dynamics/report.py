@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 #: Floating-point operations per second assumed by `--dry-run`, measured on one core for m = P = 64.
 ASSUMED_SPEED = 1.0e10
+#: The same for the particles of a mean field, on whose few products the integrator's own sums weigh.
+MEAN_FIELD_SPEED = 2.0e9
 
 
 def stored_beta(dataset: xr.Dataset) -> float | None:
@@ -58,6 +60,7 @@ def summarise(dataset: xr.Dataset, output: Path | None = None, figure: Path | No
         "final_loss": float(finite[-1]) if finite.size else None,
         "directions": _directions(dataset),
         "exponents": _exponents(dataset),
+        "loss_levels": _loss_levels(dataset),
         "notes": attrs.get("notes", ""),
     }
 
@@ -90,6 +93,7 @@ def as_text(summary: dict[str, Any]) -> str:
     if summary["final_loss"] is not None:
         lines.append(f"loss at the end: {summary['final_loss']:.4g}")
     lines += [f"{law['what']}: {law['text']}" for law in summary["exponents"]]
+    lines += [f"loss below {row['level']:g} E f*^2: t = {_time(row['time'])}" for row in summary["loss_levels"]]
     if summary["stop_reason"] != "reached_end":
         lines.append(f"stopped early: {summary['stop_reason']}. {summary['stop_message']}")
     if summary["notes"]:
@@ -100,8 +104,10 @@ def as_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None) -> str:
+def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, particles: int | None = None) -> str:
     """Return memory and work of a run in one line each, from counted operations, without running it."""
+    if model == "mean-field":
+        return _mean_field_estimate(problem, keep, save_at, particles)
     m, P = problem.width, problem.num_directions
     count = DEFAULT_COUNT if save_at is None else len(save_at)
     if model == "decoupled":
@@ -115,6 +121,35 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None) ->
         f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "
         "evaluations; runs take from a thousand evaluations per learned direction"
     )
+
+
+def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
+    from math import comb
+
+    from dynamics.mean_field import DEFAULT_PARTICLES
+    from dynamics.overlap_law import OVERLAP_BINS, SHARES
+
+    count = DEFAULT_COUNT if save_at is None else len(save_at)
+    N, axes = particles or DEFAULT_PARTICLES, problem.teacher.span
+    degree = max(problem.activation.order, problem.teacher_link.order)
+    products = 10 * degree if axes == 1 else 6 * comb(axes + degree, degree)
+    kept = problem.num_directions * (OVERLAP_BINS + len(SHARES)) + (N * (axes + 4) if keep == "full" else 0)
+    operations = float(N) * (products + 10 * axes)
+    return (
+        f"memory: {8.0 * (30 * N * axes + count * kept) / 1e6:.3g} MB (state {N * axes} numbers, "
+        f"history {count} times)\n"
+        f"time: {operations:.3g} operations an evaluation, about {operations / MEAN_FIELD_SPEED * 1e3:.2g} s per "
+        "thousand evaluations; runs take thousands of evaluations"
+    )
+
+
+def _loss_levels(dataset: xr.Dataset) -> list[dict[str, float]]:
+    """When the loss of a mean field fell below each level; nothing for other answers."""
+    if "loss_level_time" not in dataset:
+        return []
+    times = dataset["loss_level_time"].values.tolist()
+    levels = dataset["loss_level"].values.tolist()
+    return [{"level": level, "time": time} for level, time in zip(levels, times, strict=True)]
 
 
 def _directions(dataset: xr.Dataset) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ examples:
       sixteen directions of a power-law teacher, learned one after the other; writes a dataset and a figure
   python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --width 8 --dimension 16 --output small.nc
       a small problem that `python -m sgd_check.run small.nc` checks in half a minute
+  python -m dynamics.solve --model mean-field --k 4 --dimension 64
+      the law of the neurons of an infinitely wide network on the sphere, flowing to the poles
 
 exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted
 """
@@ -161,6 +163,7 @@ def build_problem(options: dict[str, Any]) -> Problem:
     import hermite
     from dynamics.problem import Problem, Teacher
 
+    spherical = options["model"] == "mean-field"
     link = hermite.expand(options["activation"] or f"he{options['k'] or 4}", order=options["order"])
     if options["k"] is not None and link.information_exponent != options["k"]:
         msg = (
@@ -170,10 +173,23 @@ def build_problem(options: dict[str, Any]) -> Problem:
         raise UsageError(msg)
     if options["coefficients"] is not None:
         teacher = Teacher(options["coefficients"])
+    elif spherical:
+        share = 1.0 / (options["directions"] or 1)
+        teacher = Teacher([share] * (options["directions"] or 1))
     else:
         beta = 1.0 if options["beta"] is None else options["beta"]
         teacher = Teacher.power_law(options["directions"] or 16, beta)
     count = teacher.num_directions
+    if spherical:
+        return Problem(
+            activation=link,
+            teacher=teacher,
+            width=1,  # any: the mean field is that of infinite width
+            dimension=options["dimension"] or max(64, count + 1),
+            seed=options["seed"],
+            student="spherical",
+            teacher_activation=options["teacher-activation"],
+        )
     return Problem(
         activation=link,
         teacher=teacher,
@@ -185,20 +201,11 @@ def build_problem(options: dict[str, Any]) -> Problem:
 
 
 def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
-    from dynamics.prediction import check_decouples
     from dynamics.storage import StorageError, check_target, free_name
 
     try:
         problem = build_problem(options)
-        if options["model"] == "decoupled":
-            check_decouples(problem)
-        else:
-            from dynamics.step_settings import checked_step, make_system
-
-            settings = [options[name] for name in ("learning-rate", "method", "step-theory", "batch-size")]
-            step = checked_step(*settings)
-            if step.step_theory is not None:
-                make_system(problem, step)  # says so if the link has no exact moments
+        _check_model(problem, options)
         if options["method"] == "sundials":  # both say so if the extra is missing
             from dynamics.integrators import check_method
 
@@ -220,7 +227,7 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
     if parsed["dry_run"]:
         from dynamics.report import estimate
 
-        print(estimate(problem, options["model"], options["keep"], save_at))  # noqa: T201
+        print(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))  # noqa: T201
         return EXIT_DONE
     if figure is not None:
         # Compiled steps release the interpreter, which loads the plotting library meanwhile.
@@ -239,11 +246,33 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
     return code
 
 
+def _check_model(problem: Problem, options: dict[str, Any]) -> None:
+    """Raise what the model has against the problem or the method."""
+    if options["model"] == "decoupled":
+        from dynamics.prediction import check_decouples
+
+        check_decouples(problem)
+    elif options["model"] == "mean-field":
+        from dynamics.mean_field import MEAN_FIELD_METHODS
+
+        menu = ("auto", *MEAN_FIELD_METHODS)
+        if options["method"] not in menu:
+            msg = f"Option --method must be one of {', '.join(menu)} for mean-field, but is {options['method']!r}."
+            raise UsageError(msg)
+    else:
+        from dynamics.step_settings import checked_step, make_system
+
+        settings = [options[name] for name in ("learning-rate", "method", "step-theory", "batch-size")]
+        step = checked_step(*settings)
+        if step.step_theory is not None:
+            make_system(problem, step)  # says so if the link has no exact moments
+
+
 def _compute(
     parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path
 ) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
-    from dynamics import answers, flow
+    from dynamics import answers, flow, mean_field
     from dynamics.outcome import SolveError, SolveInterrupted
 
     code = EXIT_DONE
@@ -252,6 +281,19 @@ def _compute(
         try:
             if options["model"] == "decoupled":
                 dataset = answers.solve_decoupled(problem, save_at=save_at)
+            elif options["model"] == "mean-field":
+                dataset = mean_field.solve_mean_field(
+                    problem,
+                    particles=options["particles"],
+                    quadrature=options["quadrature"],
+                    save_at=save_at,
+                    keep=options["keep"],
+                    method="explicit" if options["method"] == "auto" else options["method"],
+                    rtol=options["rtol"],
+                    atol=options["atol"],
+                    progress=False if parsed["quiet"] or parsed["no_progress"] else None,
+                    max_runtime=options["max-runtime"],
+                )
             else:
                 dataset = flow.solve_overlaps(
                     problem,
@@ -286,9 +328,11 @@ def _write(dataset: xr.Dataset, output: Path, figure: Path | None, *, overwrite:
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         saved = writer.submit(save, dataset, output, overwrite=overwrite)
         if figure is not None:
-            from dynamics.plotting import save_summary
-
-            save_summary(dataset, figure)
+            if dataset.attrs["answer"] == "mean-field":
+                from dynamics.plotting_particles import save_particles as save_figure
+            else:
+                from dynamics.plotting import save_summary as save_figure
+            save_figure(dataset, figure)
         saved.result()
 
 
@@ -306,7 +350,12 @@ def _schedule(problem: Problem, options: dict[str, Any]) -> Any:
     kind, count = options["save"]
     if options["t-max"] is None and options["t-min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
         return None
-    default = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    if options["model"] == "mean-field":
+        from dynamics.mean_field import default_mean_field_schedule
+
+        default = default_mean_field_schedule(problem)
+    else:
+        default = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
     last = options["t-max"] or float(default.times[-1])
     if kind == "linear":
         return SaveAt.linear(options["t-min"] or 0.0, last, count)
@@ -323,7 +372,8 @@ def _stem(problem: Problem, options: dict[str, Any]) -> str:
     digest = hashlib.sha256(everything.encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
-    sizes = f"P{problem.num_directions}-m{problem.width}-d{problem.dimension}"
+    width = "" if options["model"] == "mean-field" else f"-m{problem.width}"
+    sizes = f"P{problem.num_directions}{width}-d{problem.dimension}"
     return f"{options['model']}-{link}{beta}-{sizes}-{digest}"
 
 

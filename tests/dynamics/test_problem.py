@@ -86,9 +86,9 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             "Argument `label_noise` must be finite and at least 0, but is -1.0.",
         ),
         (
-            lambda: problem(student="spherical"),
+            lambda: problem(student="planar"),
             ValueError,
-            "Argument `student` must be one of 'homogeneous', 'committee', but is 'spherical'.",
+            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', but is 'planar'.",
         ),
         (
             lambda: problem(teacher_activation="he3"),
