@@ -15,7 +15,7 @@ from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.threads import blas_threads_for
-from dynamics.trackers import MaxRuntime, Progress
+from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,9 +128,7 @@ def solve_committee(
     if learning_rate is not None:
         learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
     schedule = checked_schedule(save_at, save_at)
-    watchers = [*trackers, Progress(force=bool(progress))] if progress is not False else list(trackers)
-    if max_runtime is not None:
-        watchers.append(MaxRuntime(max_runtime))
+    watchers = all_trackers(trackers, progress, max_runtime)
 
     # === build and run
     from dynamics.flow_methods import FlowMethod, choose_method

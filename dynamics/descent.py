@@ -25,6 +25,7 @@ from dynamics.problem import checked_number
 from dynamics.systems.link_kernels import render
 from dynamics.systems.overlaps import learned_mass
 from dynamics.systems.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.unit_field import UnitField
 from dynamics.workers import Workers
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class DescentStepper:
         self._F, self._growth = np.empty((m, D)), np.empty(m)
         self._C = np.empty((m, self._a.size))
         self._workers = Workers(m, D, threads)
-        self._work = np.empty(64 * (m + self._a.size))
+        self._unit_field = UnitField(self._kernels, self._workers, self._a, self._teacher, m)
+        self._work = np.empty(self._unit_field.work_size)
         self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
         self._events = np.full((3, 2 * self._a.size), np.nan)
         self._kernels.watch(
@@ -226,7 +228,7 @@ class DescentStepper:
             self._events, self._C,
         )  # fmt: skip
         if self._workers.count == 1:
-            return int(self._kernels.descend(count, self._step, *move, self._work))
+            return int(self._kernels.descend(count, self._step, *move, self._unit_field.pairs, self._work))
         for _ in range(count):
             self._field()
             status = int(self._kernels.finish_step(int(self._step[0]), *move))
@@ -239,12 +241,7 @@ class DescentStepper:
 
     def _field(self) -> None:
         U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]
-
-        def part(begin: int, end: int) -> None:
-            work = self._work if self._workers.count == 1 else np.empty_like(self._work)
-            self._kernels.field_rows(begin, end, U, n, self._a, self._teacher, self._F, self._growth, work)
-
-        self._workers.over_rows(part)
+        self._unit_field.write(U, n, self._F, self._growth)
 
     # --- between steps --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dynamics.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.systems.field_kernels import field_rows
+    from dynamics.systems.field_kernels import FIELD_BLOCK, field_rows, pair_products
     from dynamics.systems.link_kernels import g0
 
 FloatVector = NDArray[np.float64]
@@ -120,7 +120,7 @@ def finish_step(
 
 @entry(
     "i8(i8, i8[::1], f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1],"
-    " f8[::1])"
+    " f8[::1], f8[::1])"
 )
 def descend(
     count: int,
@@ -135,12 +135,15 @@ def descend(
     sign_matters: bool,
     events: FloatMatrix,
     C: FloatMatrix,
+    pairs: FloatVector,
     work: FloatVector,
 ) -> int:
     """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event."""
+    halves = ((F.shape[0] + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
     for _ in range(count):
         now = step[0] % 3
-        field_rows(0, F.shape[0], units[now], norms[now], a, teacher, F, growth, work)
+        pair_products(0, halves, units[now], pairs)
+        field_rows(0, F.shape[0], units[now], norms[now], a, teacher, pairs, F, growth, work)
         status = finish_step(step[0], eta, units, norms, F, growth, a, teacher, sign_matters, events, C)
         if status == BLOWN_UP:
             return BLOWN_UP

@@ -20,7 +20,7 @@ from dynamics.prediction import predict, sum_formula_loss
 from dynamics.problem import check_problem, checked_number
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.threads import blas_threads_for
-from dynamics.trackers import MaxRuntime, Progress
+from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,10 +114,11 @@ def solve_overlaps(
     -------
     Dataset
         `loss(time)` and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`, `gram_margin(time)`
-        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons), and per direction the
-        predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN if never), with
-        their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run
-        does not agree that it happens). Times after an early stop hold NaN; `stop_reason` says why.
+        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and where the method
+        carries vectors, as "stiff", "bdf" and "gradient-descent" do, so that overlaps are those of vectors), and per
+        direction the predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN
+        if never), with their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if
+        the looser run does not agree that it happens). Times after an early stop hold NaN; `stop_reason` says why.
 
     Raises
     ------
@@ -147,9 +148,7 @@ def solve_overlaps(
     if not SMALLEST_RTOL <= rtol < 1:
         msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
         raise ValueError(msg)
-    watchers = [*trackers, Progress(force=bool(progress))] if progress is not False else list(trackers)
-    if max_runtime is not None:
-        watchers.append(MaxRuntime(max_runtime))
+    watchers = all_trackers(trackers, progress, max_runtime)
     prediction = predict(problem) if problem.information_exponent > 2 else None
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     _warn_truncation(problem)
@@ -217,7 +216,8 @@ def _integrate(
     stepper = flow.stepper(rtol)
     companion = Companion(flow, rtol, schedule.times) if estimated else None
     try:
-        result = run(stepper, schedule.times, flow.system.observer(keep), trackers=trackers)
+        observer = flow.system.observer(keep, lambda: not flow.carries_vectors(stepper))
+        result = run(stepper, schedule.times, observer, trackers=trackers)
         errors = {} if companion is None else companion.errors(result)
     finally:
         if companion is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dynamics.integrators import METHODS, load_method, make_stepper
+from dynamics.vector_flow import VectorStepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +101,8 @@ class FlowSystem(Protocol):
         """Return C, G and n of a state."""
         ...
 
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Any]]:
-        """Return the function that gives the named observables of one state."""
+    def observer(self, keep: str, monitored: Callable[[], bool] = ...) -> Callable[[Array], dict[str, Any]]:
+        """Return the function that gives the named observables of one state; whether realisability is among them."""
         ...
 
     def loss(self, C: Array, G: Array, n: Array) -> float:
@@ -174,7 +175,7 @@ class FlowMethod:
             self.compile_seconds = descent.compile_seconds
             return descent
         if self.name != "stiff":
-            return self._generic(self.name, self.system.initial_state, 0.0, rtol)
+            return self._generic(self.name, rtol)
         from dynamics.large_flow import FallingBack, LargeFlowStepper
 
         first: LargeFlowStepper | TorchFlowStepper
@@ -185,7 +186,11 @@ class FlowMethod:
             from dynamics.large_flow.torch_stepper import TorchFlowStepper
 
             first = TorchFlowStepper(self.system.problem, rtol=rtol, atol=self.atol, device=self.device)
-        return FallingBack(first, lambda state, time: self._generic("bdf", state, time, rtol))
+        return FallingBack(first, lambda vectors, time: self._generic("bdf", rtol, vectors, time), self.last_time)
+
+    def carries_vectors(self, stepper: Stepper) -> bool:
+        """Return whether vectors are what is integrated, so that they exist by construction."""
+        return self.name in ("stiff", "gradient-descent") or isinstance(stepper, VectorStepper)
 
     def attributes(self, stepper: Stepper) -> dict[str, Any]:
         """Return what a dataset says about the method that ran."""
@@ -206,12 +211,18 @@ class FlowMethod:
         reach = EXPLICIT_REACH / self.system.stiffness()
         return reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf
 
-    def _generic(self, name: str, state: Array, time: float, rtol: float) -> Stepper:
-        system = self.system
+    def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
+        """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
+        # Imported here because a menu needs no linear algebra.
+        from dynamics.systems.vectors import VectorSystem
+
+        vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.name == "overlaps" else None
+        system = self.system if vectors is None else vectors
+        state = system.initial_state if vectors is None or start is None else vectors.pack(*start)
         factor = LOCAL_TOLERANCE.get(name, 1.0)
         compiled = load_method(name, system.pieces)
         self.compile_seconds += compiled.compile_seconds
-        return make_stepper(
+        stepper = make_stepper(
             name,
             compiled,
             state,
@@ -224,3 +235,4 @@ class FlowMethod:
             t0=time,
             largest_step=self._largest_step() if name == "explicit" else np.inf,
         )
+        return stepper if vectors is None else VectorStepper(stepper, vectors)

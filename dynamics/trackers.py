@@ -16,7 +16,7 @@ import numpy as np
 from dynamics.problem import checked_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -194,3 +194,19 @@ class Callback:
 
     def finish(self, view: RunView) -> None:
         """Do nothing."""
+
+
+def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
+    """Return the caller's trackers with the bar and the budget of every public `solve_*`.
+
+    Parameters
+    ----------
+    trackers : sequence of Tracker
+    progress : bool or None
+        Whether to show a progress bar on stderr; None: if stderr is a terminal.
+    max_runtime : float or None
+        Wall-clock budget in seconds.
+    """
+    bar = [] if progress is False else [Progress(force=bool(progress))]
+    budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
+    return [*trackers, *bar, *budget]

@@ -50,8 +50,14 @@ class Workers:
         if self._pool is None:
             work(0, self._rows)
             return
-        grains = -(-self._rows // GRAIN)
-        marks = (GRAIN * np.linspace(0, grains, self.count + 1).round().astype(int)).clip(max=self._rows).tolist()
+        self.over_parts(-(-self._rows // GRAIN), lambda first, last: work(GRAIN * first, min(GRAIN * last, self._rows)))
+
+    def over_parts(self, count: int, work: Callable[[int, int], None]) -> None:
+        """Call work(begin, end) on consecutive parts of range(count) of about equal length."""
+        if self._pool is None:
+            work(0, count)
+            return
+        marks = np.linspace(0, count, self.count + 1).round().astype(int).tolist()
         list(self._pool.map(work, marks[:-1], marks[1:]))
 
     def over_blocks(self, cuts: NDArray[np.int64], first: int, work: Callable[[int, int, int], None]) -> None:

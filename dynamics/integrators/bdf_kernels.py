@@ -1,12 +1,7 @@
 """Stiff stepper: backward differentiation of order 1 to 5 with variable step, without matrices.
 
-Responsible for: one step, its nonlinear equation, and the polynomial inside it.  Must not know the system, which it
-reaches through `system_calls`.  Executed after `nordsieck_kernels`.
-
-References
-----------
-P. N. Brown and A. C. Hindmarsh, Reduced storage matrix methods in stiff ODE systems, J. Appl. Math. Comput. 31 (1989)
-40: inexact Newton iteration with GMRES, and its tolerances.
+Responsible for: one step, whether it is accepted, and the polynomial inside it.  Must not know the system, which it
+reaches through `system_calls`.  Executed after `newton_kernels`.
 """
 
 from typing import TYPE_CHECKING
@@ -17,36 +12,30 @@ from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.krylov_kernels import (
-        MAX_KRYLOV,
-        ROW_DIAGONAL,
-        ROW_RESIDUAL,
         ROW_SLOPE,
-        ROW_SOLUTION,
         ROW_WEIGHT,
-        set_filter,
-        solve_linear,
         weighted_norm,
     )
+    from dynamics.integrators.newton_kernels import NOISE_WEIGHT, PRECONDITIONER_AGE, solve_step
     from dynamics.integrators.nordsieck_kernels import (
         AGE,
         BIAS_SAME,
         CONSTANT,
-        DIAGONALS,
         FAILED_ITERATIONS,
         FIXED_ORDER,
         GROWTH,
-        HESSENBERG,
-        ITERATIONS,
         MAX_ORDER,
         NEXT_ORDER,
         ORDER,
         PAST_STEPS,
+        PENDING,
         POLYNOMIAL,
-        PRODUCTS,
         RATE,
         ROW_CORRECTION,
+        ROW_NOISE,
         ROW_NORDSIECK,
         SCALE,
+        UNRESOLVED,
         WAIT,
         add_scaled,
         choose_next,
@@ -63,7 +52,6 @@ if TYPE_CHECKING:
         REJECTED,
         ROW_START,
         ROW_STATE,
-        ROW_TRIAL,
         RTOL,
         SMALLEST_STEP,
         SMALLEST_STEP_AT_ZERO,
@@ -83,69 +71,13 @@ if TYPE_CHECKING:
         FloatVector,
         IntVector,
         System,
-        jacobian_diagonal,
         normalise,
         rhs,
     )
 
-# Bounds of the nonlinear iteration, as in CVODE.
-MAX_ITERATIONS, NONLINEAR_FACTOR, LINEAR_FACTOR, DIVERGENCE = 4, 0.1, 0.05, 2.0
-# Steps after which the preconditioner is made anew.
-PRECONDITIONER_AGE = 10
-# Smallest relative length of a difference of the right-hand side, well above rounding.
-SMALLEST_DIFFERENCE = 1e-9
-
-
-@kernel
-def solve_step(
-    t: float,
-    h: float,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    system: System,
-) -> bool:
-    """Solve y = y_p + e, e = γ f(y) − z_1/l_1 by inexact Newton iteration; return whether it converged."""
-    n = vectors.shape[1]
-    y, e, f = vectors[ROW_TRIAL], vectors[ROW_CORRECTION], vectors[ROW_SLOPE]
-    weight, step, residual = vectors[ROW_WEIGHT], vectors[ROW_SOLUTION], vectors[ROW_RESIDUAL]
-    inverse = 1.0 / scalars[POLYNOMIAL + 1]
-    gamma = h * inverse
-    goal = NONLINEAR_FACTOR / scalars[CONSTANT]
-    hessenberg = scalars[HESSENBERG:].reshape(MAX_KRYLOV + 1, MAX_KRYLOV + 3)
-    for i in range(n):
-        e[i] = 0.0
-        y[i] = vectors[ROW_NORDSIECK, i]
-    if counters[AGE] >= PRECONDITIONER_AGE:
-        jacobian_diagonal(t, y, vectors[ROW_DIAGONAL], system)
-        counters[DIAGONALS] += 1
-        counters[AGE] = 0
-        scalars[RATE] = 1.0
-    counters[AGE] += 1
-    set_filter(vectors, gamma)
-    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
-    previous = 0.0
-    for iteration in range(MAX_ITERATIONS):
-        rhs(t, y, f, system)
-        counters[EVALUATIONS] += 1
-        counters[ITERATIONS] += 1
-        for i in range(n):
-            residual[i] = gamma * f[i] - inverse * vectors[ROW_NORDSIECK + 1, i] - e[i]
-        products = solve_linear(t, y, gamma, LINEAR_FACTOR * goal, reach, vectors, hessenberg, system)
-        counters[PRODUCTS] += products
-        counters[EVALUATIONS] += products
-        size = weighted_norm(step, weight)
-        for i in range(n):
-            e[i] += step[i]
-            y[i] = vectors[ROW_NORDSIECK, i] + e[i]
-        if iteration > 0:
-            scalars[RATE] = max(0.3 * scalars[RATE], size / previous)
-        if size * min(1.0, scalars[RATE]) <= goal:
-            return True
-        if not size < np.inf or (iteration > 0 and size > DIVERGENCE * previous):
-            return False
-        previous = size
-    return False
+# Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up
+# to some thousand steps; those of a solution that is infinite at a finite time never end.
+MOST_FAILURES, MOST_UNRESOLVED = 50, 50_000
 
 
 @kernel
@@ -195,6 +127,22 @@ def reject(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, erro
         counters[AGE] = PRECONDITIONER_AGE
     scalars[STEP] = scalars[SCALE] * factor
     scalars[GROWTH] = 1.0
+
+
+@kernel
+def pass_time(h: float, scalars: FloatVector, counters: IntVector) -> None:
+    """Move the time on by an accepted step.
+
+    Steps below the resolution of the time are collected until their sum is not: after a wait of 1e13 a neuron escapes
+    within a time of order 1.
+    """
+    scalars[TIME_START] = scalars[TIME]
+    scalars[PENDING] += h
+    counters[UNRESOLVED] += 1
+    if scalars[PENDING] > SMALLEST_STEP * abs(scalars[TIME]):
+        scalars[TIME] += scalars[PENDING]
+        scalars[PENDING] = 0.0
+        counters[UNRESOLVED] = 0
 
 
 @kernel
@@ -257,15 +205,18 @@ def advance(
         tried += 1
         h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
         for i in range(y.size):
-            vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]))
+            noise = NOISE_WEIGHT * h * vectors[ROW_NOISE, i]
+            vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]) + noise)
         predict(vectors, scalars, counters, h)
         error = np.inf
         if solve_step(t + h, h, vectors, scalars, counters, system):
             error = weighted_norm(vectors[ROW_CORRECTION], vectors[ROW_WEIGHT]) * scalars[CONSTANT]
         if error <= 1.0 or (fixed > 0.0 and error < np.inf):
             accept(h, vectors, scalars, counters, system)
-            scalars[TIME_START], scalars[TIME] = t, t + h
-            t += h
+            pass_time(h, scalars, counters)
+            t = scalars[TIME]
+            if counters[UNRESOLVED] >= MOST_UNRESOLVED:
+                status = STATUS_STEP_TOO_SMALL
             choose_next(vectors, scalars, counters, error)
             counters[FAILURES] = 0
             if events_passed(t, y, events, system):
@@ -273,7 +224,8 @@ def advance(
         else:
             finite = bool(np.isfinite(weighted_norm(vectors[ROW_SLOPE], vectors[ROW_WEIGHT])))
             reject(vectors, scalars, counters, error)
-            if fixed > 0.0 or scalars[STEP] <= SMALLEST_STEP * abs(t) + SMALLEST_STEP_AT_ZERO:
+            unresolved = scalars[STEP] <= SMALLEST_STEP * abs(t) and counters[FAILURES] >= MOST_FAILURES
+            if fixed > 0.0 or unresolved or scalars[STEP] <= SMALLEST_STEP_AT_ZERO:
                 status = STATUS_STEP_TOO_SMALL if finite else STATUS_NOT_FINITE
     return status
 
@@ -288,7 +240,8 @@ def interpolate(
     system: System,
 ) -> None:
     """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
-    x = (t - scalars[TIME]) / scalars[SCALE]
+    # The time may have moved by several short steps at once, of which this is the last.
+    x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
     for i in range(out.size):
         value = vectors[ROW_NORDSIECK + q, i]

@@ -4,7 +4,9 @@ Responsible for: one linear solve.  Must not know the step it serves.  Executed 
 `nordsieck_kernels`.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
-analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs.
+analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
+unless the step exceeds the fastest relaxation by a factor of 1e5 or more: what is slow is then lost in the rounding of
+what is fast, and the product of the system is taken instead, if it has one.
 
 References
 ----------
@@ -20,7 +22,7 @@ import numpy as np
 from dynamics.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, rhs
+    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, jacobian_product, rhs
 
 # Rows of `vectors` used here: residual b, solution x, diagonal of J, error weights, weighted inverse of the
 # preconditioner, f(y), J z, z, and the Krylov basis.
@@ -59,11 +61,17 @@ def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
 
 
 @kernel
-def set_filter(vectors: FloatMatrix, gamma: float) -> None:
-    """Set 1 / (weight_i (1 − γ J_ii)); growing components are left alone, so that the divisor is never below 1."""
+def set_filter(vectors: FloatMatrix, gamma: float) -> float:
+    """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
+
+    Growing components are left alone, so that the divisor is never below 1.
+    """
+    largest = 1.0
     for i in range(vectors.shape[1]):
         divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
+        largest = max(largest, divisor)
         vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
+    return largest
 
 
 @kernel
@@ -72,7 +80,8 @@ def multiply(
 ) -> None:
     """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
 
-    J z is the difference of f over a vector along z whose weighted 2-norm is `reach`.
+    J z is the difference of f over a vector along z whose weighted 2-norm is `reach`, or the system's product if
+    `reach` is 0.
     """
     n = vectors.shape[1]
     direction, product, filtered = vectors[ROW_DIRECTION], vectors[ROW_PRODUCT], vectors[ROW_KRYLOV + k + 1]
@@ -85,6 +94,11 @@ def multiply(
     total = 0.0
     for i in range(n):
         filtered[i] = factor[i] * source[i]
+    if reach == 0.0:
+        jacobian_product(t, y, filtered, product, system)
+        for i in range(n):
+            filtered[i] = weight[i] * (filtered[i] - gamma * product[i])
+        return
     for i in range(n):
         total += (weight[i] * filtered[i]) ** 2
     sigma = reach / np.sqrt(total) if total > 0.0 else 1.0

@@ -15,7 +15,14 @@ import numpy as np
 
 from dynamics.compilation import CompiledModule, compiling_beside, load, read_piece
 from dynamics.integrators.explicit_stepper import ExplicitStepper
-from dynamics.integrators.stepper import CompiledStepper, Layout, Stepper, Tolerances, check_vector
+from dynamics.integrators.stepper import (
+    EVENT_VALUES,
+    CompiledStepper,
+    Layout,
+    Stepper,
+    Tolerances,
+    check_vector,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.compilation import Piece
+    from dynamics.integrators.stepper import BoundSystem
 
 __all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
 
@@ -31,11 +39,20 @@ METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_ME
 
 _FILES = {
     "explicit": ("system_calls.py", "shared_kernels.py", "dop853_tableau.py", "explicit_kernels.py"),
-    "bdf": ("system_calls.py", "shared_kernels.py", "krylov_kernels.py", "nordsieck_kernels.py", "bdf_kernels.py"),
+    "bdf": (
+        "system_calls.py",
+        "shared_kernels.py",
+        "krylov_kernels.py",
+        "nordsieck_kernels.py",
+        "newton_kernels.py",
+        "bdf_kernels.py",
+    ),
     "sundials": ("system_calls.py", "sundials_kernels.py"),
     "scipy": ("system_calls.py",),
 }
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
+# Stands for an event value that was not written.
+_UNTOUCHED = -1.2345678e300
 # In the order of `system_calls`; a method family needs the first few only.
 _SIGNATURES = {
     "rhs": _EVALUATION,
@@ -44,7 +61,7 @@ _SIGNATURES = {
     "jacobian_diagonal": _EVALUATION,
     "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
-_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 4, "sundials": 5}
+_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 5, "sundials": 5}
 _LAYOUTS = {
     "explicit": Layout(
         rows=28,
@@ -58,9 +75,9 @@ _LAYOUTS = {
         },
     ),
     "bdf": Layout(
-        rows=30,
-        scalars=30 + 11 * 13,
-        counters=15,
+        rows=31,
+        scalars=31 + 11 * 13,
+        counters=16,
         statistics={
             "steps_accepted": 2,
             "steps_rejected": 3,
@@ -165,7 +182,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
         One of `METHODS`.
     system_pieces : sequence of Piece
         Source of the system, which defines the functions declared in `dynamics.systems.interface`; the diagonal
-        of the Jacobian is needed by ``"bdf"`` and ``"sundials"`` only, products with it are used by ``"sundials"``.
+        of the Jacobian is needed by ``"bdf"`` and ``"sundials"`` only, which use products with it where they exist.
 
     Returns
     -------
@@ -181,11 +198,29 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     folder = Path(__file__).parent
     needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
-        needed = needed[: _NUM_FUNCTIONS["bdf"]]
+        needed = needed[: len(_SIGNATURES) - 1]
     kernels = [read_piece(folder / name) for name in _FILES[family]]
     with compiling_beside(kernels):
         system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
     return CompiledMethod(method, load(kernels), system)
+
+
+def _check_events(
+    compiled: CompiledMethod, state: NDArray[np.float64], bound: BoundSystem, num_events: int, t0: float
+) -> None:
+    """Refuse fewer events than the system writes, which would end outside of the steppers' arrays.
+
+    They are counted by letting the system write them once; there is room for two per component of the state.
+    """
+    if num_events < 0:
+        msg = f"Argument `num_events` must be at least 0, but is {num_events}."
+        raise ValueError(msg)
+    values = np.full(num_events + 2 * state.size + 64, _UNTOUCHED)
+    compiled.kernels.namespace.evaluate(EVENT_VALUES, t0, state.copy(), values, bound)
+    written = np.flatnonzero(values != _UNTOUCHED)
+    if written.size > 0 and written[-1] >= num_events:
+        msg = f"Argument `num_events` must be at least {written[-1] + 1}, as the system has, but is {num_events}."
+        raise ValueError(msg)
 
 
 def make_stepper(
@@ -257,6 +292,7 @@ def make_stepper(
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
     bound = (compiled.functions(), numbers, integers, work)
+    _check_events(compiled, state, bound, num_events, t0)
     if method.startswith("scipy:"):
         # Imported here because scipy.integrate is heavy and a referee is rare.
         from dynamics.integrators.scipy_referee import ScipyStepper

@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from dynamics.integrators.system_calls import FloatMatrix, FloatVector, IntVector
 
 MAX_ORDER = 5
-# Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, and
-# the Nordsieck array.
-ROW_CORRECTION, ROW_SAVED, ROW_NORDSIECK = ROW_STIFF, ROW_STIFF + 1, ROW_STIFF + 2
+# Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, what
+# rounding does to the solution of a step per unit of its length, and the Nordsieck array.
+ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = ROW_STIFF, ROW_STIFF + 1, ROW_STIFF + 2, ROW_STIFF + 3
 # Slots of `scalars` after the common ones: step length in the Nordsieck array, rate of convergence, error constant
 # of the saved correction, error constants (lower order, this order, higher order, saved correction), largest growth,
-# past step lengths, coefficients of the correction polynomial, and the Hessenberg matrix.
+# past step lengths, coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`,
+# and the Hessenberg matrix.
 SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = 6, 7, 8, 9, 10, 11, 12, 13
-PAST_STEPS, POLYNOMIAL, HESSENBERG = 14, 22, 30
+PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
 # Slots of `counters` after the common ones.
 ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS = 6, 7, 8, 9, 10
-FAILED_ITERATIONS, DIAGONALS, AGE, FIXED_ORDER = 11, 12, 13, 14
+# UNRESOLVED counts accepted steps since the time last moved.
+FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = 11, 12, 13, 14, 15
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0

@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FallingBack"]
 
-#: Steps between two looks at whether the run is held up.
+#: Steps between two looks at whether the run is held up. Counted over the whole run, so that its answer does not depend
+#: on how many steps a caller asks for at once.
 LOOK = 100
+#: A run is held up if it passed no event and gained less than this factor of time within three looks, or one per ten
+#: neurons, and would need this many more steps at that pace. With one neuron at rest outside every cluster, and a
+#: horizon of 1e9 relaxations, that is so after 700 steps.
+QUIET_LOOKS, NEURONS_PER_LOOK, QUIET_GAIN, QUIET_STEPS = 3, 10, 1.5, 1e4
+HELD_UP = "stiffness outside its clusters held it up"
 
 
 class FallingBack:
@@ -35,12 +41,25 @@ class FallingBack:
     ----------
     first : LargeFlowStepper or TorchFlowStepper
     robust : callable
-        (state [C | G | ln n], time) -> Stepper.
+        ((unit vectors, ln n), time) -> Stepper.
+    last_time : float
+        End of the run, dimensionless.
     """
 
-    def __init__(self, first: LargeFlowStepper | TorchFlowStepper, robust: Callable[[Array, float], Stepper]) -> None:
+    def __init__(
+        self,
+        first: LargeFlowStepper | TorchFlowStepper,
+        robust: Callable[[tuple[Array, Array], float], Stepper],
+        last_time: float,
+    ) -> None:
         self._first = first
         self._robust = robust
+        self._last_time = last_time
+        self._window = max(QUIET_LOOKS, first.vectors(first.time)[1].size // NEURONS_PER_LOOK)
+        # Time and number of events passed at each of the last looks.
+        self._looks: list[tuple[float, float]] = []
+        self._next_look = LOOK
+        self._held = False
         self._second: Stepper | None = None
         self.fallback_time: float | None = None
         self.fallback_reason: str | None = None
@@ -67,21 +86,38 @@ class FallingBack:
             # What lies within its last step is still its own to interpolate.
             if self._first.time >= target:
                 return Status.REACHED
-            if self._first.stalled:
-                self._fall_back("stiffness outside its clusters held it up")
+            if self._held:
+                self._fall_back(HELD_UP)
                 break
             if left <= 0:
                 return Status.MAX_STEPS
-            status = self._first.advance(target, min(left, LOOK))
-            left -= LOOK
+            tried = self._tried()
+            status = self._first.advance(target, min(left, self._next_look - tried))
+            left -= self._tried() - tried
             if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
                 self._fall_back("no step of it succeeded")
+            elif self._tried() >= self._next_look:
+                self._look()
         assert self._second is not None
         return self._second.advance(target, max(left, 1))
 
+    def _tried(self) -> int:
+        counts = self._first.statistics()
+        return counts["steps_accepted"] + counts["steps_rejected"]
+
+    def _look(self) -> None:
+        """Find out whether the run is held up."""
+        self._next_look = LOOK * (self._tried() // LOOK + 1)
+        time, passed = float(self._first.time), float(np.isfinite(self._first.event_times).sum())
+        self._looks = [*self._looks[-self._window :], (time, passed)]
+        begin, passed_before = self._looks[0]
+        long = (self._last_time - time) * self._window * LOOK > QUIET_STEPS * (time - begin)
+        quiet = len(self._looks) > self._window and passed == passed_before
+        self._held = self._first.stalled or (quiet and long and time < QUIET_GAIN * begin)
+
     def _fall_back(self, reason: str) -> Stepper:
         time = self._first.time
-        second = self._second = self._robust(self._first.interpolate(time), time)
+        second = self._second = self._robust(self._first.vectors(time), time)
         self.fallback_time, self.fallback_reason = time, reason
         return second
 
@@ -103,6 +139,8 @@ class FallingBack:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit."""
         arrays = {f"first_{name}": array for name, array in self._first.state().items()}
+        arrays["looks"] = np.array(self._looks).reshape(-1, 2)
+        arrays["next_look"] = np.array([self._next_look, self._held])
         if self._second is not None:
             arrays |= {f"second_{name}": array for name, array in self._second.state().items()}
             arrays["fallback_time"] = np.array(self.fallback_time)
@@ -112,6 +150,9 @@ class FallingBack:
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
         self._first.restore(_part(state, "first_"))
+        self._looks = [(time, passed) for time, passed in state["looks"].tolist()]
+        next_look, held = state["next_look"].tolist()
+        self._next_look, self._held = next_look, bool(held)
         self._second, self.fallback_time, self.fallback_reason = None, None, None
         if "fallback_time" in state:
             self._fall_back(str(state["fallback_reason"])).restore(_part(state, "second_"))

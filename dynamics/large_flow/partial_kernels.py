@@ -130,7 +130,7 @@ def partial_field(
             F[x, p] += active[p] * g1(s)
             total += active[p] * g0(s)
         growth[x] += total
-    x = 0
+    x = min(0, R)  # 0, but no literal, for which a second copy of `add_cluster` would be compiled
     while x < R:
         c = cluster[rows[x]]
         if c >= 0:
@@ -141,21 +141,18 @@ def partial_field(
 
 
 @kernel
-def add_lag(i: int, tau: float, lag: FloatCube, out: FloatVector) -> None:
-    """Add Σ_q lag_q τ^q of row i: one pass per power, since a loop over powers inside would not be vectorised."""
-    power = 1.0
-    for q in range(lag.shape[0]):
+def add_rest(i: int, weights: FloatVector, slots: IntVector, rest: FloatCube, out: FloatVector) -> None:
+    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
+    for q in range(slots.size):
+        w, slot = weights[q], slots[q]
         for k in range(out.size):
-            out[k] += power * lag[q, i, k]
-        power *= tau
+            out[k] += w * rest[slot, i, k]
 
 
 @kernel
-def lag_number(i: int, tau: float, lag_growth: FloatMatrix) -> float:
-    """Return Σ_q lag_q τ^q of the growth of row i."""
+def rest_number(i: int, weights: FloatVector, slots: IntVector, rest_growth: FloatMatrix) -> float:
+    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
     total = 0.0
-    power = 1.0
-    for q in range(lag_growth.shape[0]):
-        total += power * lag_growth[q, i]
-        power *= tau
+    for q in range(slots.size):
+        total += weights[q] * rest_growth[slots[q], i]
     return total

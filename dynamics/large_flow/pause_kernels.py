@@ -1,4 +1,4 @@
-"""Compiled passes of the large-flow solver between steps: partial field, lag, correction, cluster tests, events.
+"""Compiled passes of the large-flow solver between steps: partial field, correction, cluster tests, events.
 
 Responsible for: one pass over memory each.  Must not know tolerances, nor what a division into clusters is good for.
 Executed after `field_kernels` and `partial_kernels`.
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compilation import entry
+from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.large_flow.partial_kernels import Plan, add_lag, lag_number, partial_field
-    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, cube
+    from dynamics.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, matrix
     from dynamics.systems.link_kernels import g0, g1
 
 
@@ -39,7 +39,7 @@ def partial_rows(
         rows = plan[0][cuts[b] : cuts[b + 1]]
         R = rows.size
         o = 2 * R * D + R * S
-        u, force, overlap = cube(work, 0, 1, R, D)[0], cube(work, R * D, 1, R, D)[0], cube(work, 2 * R * D, 1, R, S)[0]
+        u, force, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
         logs, total = work[o : o + R], work[o + R : o + 2 * R]
         for x in range(R):
             logs[x] = log_n[rows[x]]
@@ -52,72 +52,48 @@ def partial_rows(
                 F[rows[x], k] = force[x, k]
 
 
-@entry("void(i8, i8, i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1])")
-def fit_lag(
-    begin: int,
-    end: int,
-    slots: IntVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    weights: FloatMatrix,
-    lag: FloatCube,
-    lag_growth: FloatMatrix,
-) -> None:
-    """Set lag_q = Σ_s w_qs rest[slots_s] on rows begin … end − 1: coefficients of the polynomial through past rests."""
-    count = weights.shape[0]
-    for i in range(begin, end):
-        for q in range(count):
-            total = 0.0
-            for k in range(lag.shape[2]):
-                lag[q, i, k] = 0.0
-            for s in range(count):
-                w = weights[q, s]
-                total += w * rest_growth[slots[s], i]
-                for k in range(lag.shape[2]):
-                    lag[q, i, k] += w * rest[slots[s], i, k]
-            lag_growth[q, i] = total
-
-
 @entry(
-    "void(i8, i8, f8, f8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1],"
+    "void(i8, i8, f8, i8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, f8[:,::1], f8[::1],"
     " f8[:,::1])"
 )
 def settle_rows(
     begin: int,
     end: int,
-    h: float,
     share: float,
     cluster: IntVector,
     F: FloatMatrix,
     growth: FloatVector,
-    part: FloatMatrix,
-    part_growth: FloatVector,
-    lag: FloatCube,
-    lag_growth: FloatMatrix,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatVector,
+    now: int,
     U: FloatMatrix,
     log_n: FloatVector,
     miss: FloatMatrix,
 ) -> None:
     """Compare the rest of the field at the end of a step with what was extrapolated, correct the state, normalise it.
 
-    On return `part` and `part_growth` hold the rest of the field, F − part; `miss` (m, 2) the largest component of the
-    extrapolation's error and that of the growth.  Rows outside clusters move by `share` times that error.
+    Slot `now` of `rest` and `rest_growth` holds the partial field, and on return the rest of it, F − partial; the
+    extrapolated one is Σ_q weights_q rest[slots_q]. `miss` (m, 2) is the largest component of the extrapolation's error
+    and that of the growth.  Rows outside clusters move by `share` times that error.
     """
     D = U.shape[1]
+    part, part_growth = rest[now], rest_growth[now]
     guess = np.empty(D)
     for i in range(begin, end):
         for k in range(D):
             guess[k] = 0.0
-        add_lag(i, h, lag, guess)
+        add_rest(i, weights, slots, rest, guess)
         along = 0.0
         for k in range(D):
-            rest = F[i, k] - part[i, k]
-            part[i, k] = rest
-            guess[k] = rest - guess[k]
+            left = F[i, k] - part[i, k]
+            part[i, k] = left
+            guess[k] = left - guess[k]
             along += guess[k] * U[i, k]
-        rest = growth[i] - part_growth[i]
-        off = rest - lag_number(i, h, lag_growth)
-        part_growth[i] = rest
+        left = growth[i] - part_growth[i]
+        off = left - rest_number(i, weights, slots, rest_growth)
+        part_growth[i] = left
         miss[i, 0] = miss[i, 1] = length = 0.0
         if cluster[i] < 0:
             miss[i, 1] = abs(off)
@@ -295,6 +271,41 @@ def mass_of_rest(
             radial += F[i, k] * U[i, k]
         out[0] += share * g0(c)
         out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))
+
+
+@kernel
+def inside(dense: FloatVector, x: float, start: float, end: float) -> float:
+    """Return the polynomial of a step at its fraction x, given its seven coefficients; see `interpolate_rows`."""
+    value = dense[6]
+    for q in range(5, -1, -1):
+        value = dense[q] + (x if q % 2 == 1 else 1.0 - x) * value
+    y: float = start + x * value + x * x * (3.0 - 2.0 * x) * (end - start - dense[0])
+    return y
+
+
+@entry("void(i8[::1], i8, f8, b1, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1])")
+def events_inside(
+    rows: IntVector,
+    p: int,
+    x: float,
+    sign_matters: bool,
+    U: FloatMatrix,
+    log_n: FloatVector,
+    U_end: FloatMatrix,
+    log_end: FloatVector,
+    dense: FloatCube,
+    dense_growth: FloatMatrix,
+    out: FloatVector,
+) -> None:
+    """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
+    out[0] = out[1] = 0.0
+    for z in range(rows.size):
+        i = rows[z]
+        c = inside(dense[:, i, p], x, U[i, p], U_end[i, p])
+        n = np.exp(inside(dense_growth[:, i], x, log_n[i], log_end[i]))
+        if c > 0.0 or not sign_matters:
+            out[0] = max(out[0], c * c)
+        out[1] += n * g0(c) / g0(1.0)
 
 
 @entry("void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")

@@ -1,16 +1,17 @@
 """The rest of the field: what is left when fast sources, active teachers and own clusters are taken out.
 
-Responsible for its past values and for the polynomial through them that a step extrapolates.  Must not know who decides
+Responsible for its past values and for the weights with which a step extrapolates them.  Must not know who decides
 which part is taken out.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.integrators.dop853_tableau import DOP853_C
 from dynamics.large_flow.division import State
 
 if TYPE_CHECKING:
@@ -18,52 +19,52 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.workers import Workers
-
     Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
 
-__all__ = ["Rests"]
+__all__ = ["Extrapolation", "Rests"]
 
 #: Degree of the polynomial.
 DEGREE = 2
+_POWERS = np.vander(DOP853_C, DEGREE + 1, increasing=True)
 _KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
 
 
+class Extrapolation(NamedTuple):
+    """The rest of the field inside a step: at stage s it is Σ_q weights[s, q] rest[slots_q]; stage 12 is at its end."""
+
+    rest: Array
+    growth: Array
+    slots: Integers
+    weights: Array
+
+
 class Rests:
-    """Past states with their fields and rests, and the polynomial in the time since the newest of them.
+    """Past states with their fields and rests.
 
     Parameters
     ----------
-    kernels : namespace
-        Namespace of the compiled passes.
-    workers : Workers
     m, D : int
         Shape of the state.
     """
 
-    def __init__(self, kernels: Any, workers: Workers, m: int, D: int) -> None:
-        self._kernels, self._workers = kernels, workers
+    def __init__(self, m: int, D: int) -> None:
         slots = DEGREE + 2
         self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))
         self.log_norm, self.growth, self.rest_growth = (np.empty((slots, m)) for _ in range(3))
         self.times = np.full(slots, np.nan)
         #: Slots in use, at most as many as the polynomial needs.
         self.newest_first = np.empty(0, dtype=np.int64)
-        self.lag, self.lag_growth = np.empty((0, m, D)), np.empty((0, m))
-        self._storage = np.empty((DEGREE + 1, m, D)), np.empty((DEGREE + 1, m))
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays in which past states are kept."""
         return {"newest_first": self.newest_first} | {f"past_{name}": getattr(self, name) for name in _KEPT}
 
     def set_arrays(self, given: Mapping[str, Array]) -> None:
-        """Take over past states and the polynomial through them."""
+        """Take over past states."""
         for name in _KEPT:
             getattr(self, name)[...] = given[f"past_{name}"]
         self.newest_first = given["newest_first"].astype(np.int64)
-        count = given["lag"].shape[0]
-        self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
-        self.lag[...], self.lag_growth[...] = given["lag"], given["lag_growth"]
 
     def keep(self, slot: int, time: float) -> None:
         """Make a slot the newest, with the time of its state."""
@@ -85,17 +86,11 @@ class Rests:
         np.subtract(self.F[slot], self.rest[slot], out=self.rest[slot])
         np.subtract(self.growth[slot], self.rest_growth[slot], out=self.rest_growth[slot])
 
-    def fit(self) -> None:
-        """Make `lag` and `lag_growth` the coefficients of the polynomial through the newest rests."""
-        slots = self.newest_first
-        count = slots.size
-        weights = _lagrange((self.times[slots] - self.times[slots[0]]).tolist())
-        self.lag, self.lag_growth = self._storage[0][:count], self._storage[1][:count]
-
-        def part(begin: int, end: int) -> None:
-            self._kernels.fit_lag(begin, end, slots, self.rest, self.rest_growth, weights, self.lag, self.lag_growth)
-
-        self._workers.over_rows(part)
+    def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
+        """Return the polynomial through the newest rests, or those in `slots`, at the stages of a step of length h."""
+        slots = self.newest_first if slots is None else slots
+        weights = _POWERS[:, : slots.size] @ _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
+        return Extrapolation(self.rest, self.rest_growth, slots, weights)
 
     def correction(self, h: float) -> float:
         """Return ∫_0^h ω(τ) dτ / ω(h), ω(τ) = Π (τ + distance): what an error at h is worth over the whole step.
@@ -119,7 +114,7 @@ def _from_roots(roots: list[float]) -> list[float]:
 
 
 def _lagrange(times: list[float]) -> Array:
-    """Return w with lag_q = Σ_s w_qs rest_s: the polynomial through values at `times`, by its coefficients."""
+    """Return w, the polynomial through values r_s at `times` being Σ_q (Σ_s w_qs r_s) τ^q."""
     columns = []
     for s, time in enumerate(times):
         others = times[:s] + times[s + 1 :]

@@ -13,15 +13,18 @@ import numpy as np
 
 from dynamics.large_flow.passes import compile_passes
 from dynamics.systems.unit_vectors import teacher_rows
+from dynamics.unit_field import UnitField
 from dynamics.workers import Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.large_flow.division import Division, State
+    from dynamics.large_flow.rests import Extrapolation
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
 
 __all__ = ["Rows", "Step"]
 
@@ -43,8 +46,9 @@ class Step:
         θ of direction and norm.
     drift : ndarray, shape (clusters, D + 1)
         Mean velocities over the last step.
-    lag : tuple of ndarray
-        Coefficients of the lagged rest: (q, m, D) of the field, (q, m) of the growth.
+    rests : Extrapolation
+    leading : ndarray of int, shape (m,)
+        Direction whose overlap counts for itself in the error of each row, −1 for none.
     """
 
     time: float
@@ -54,7 +58,8 @@ class Step:
     division: Division
     pace: Array
     drift: Array
-    lag: tuple[Array, Array]
+    rests: Extrapolation
+    leading: Integers
 
 
 class Rows:
@@ -81,6 +86,7 @@ class Rows:
         passes = compile_passes(problem)
         self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
         self.workers = Workers(m, columns, threads)
+        self._field = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Coefficients of the dense output; pages of memory that are never written cost nothing.
@@ -97,37 +103,50 @@ class Rows:
         rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
         self._work = [np.empty(6 * D + R * (18 * D + sources + 18)) for R in rows]
 
-    def run_stages(self, step: Step, *, sources_only: bool, dense: bool, again: bool = False) -> None:
-        """Run the fast sources, or all other rows, through the stages of a step; `again` after it was accepted."""
+    def run_stages(self, step: Step, *, sources_only: bool, dense: bool) -> None:
+        """Run the fast sources, or all other rows, through the stages of a step."""
         blocks = 1 if step.division.sources.size > 0 else 0
-        last_stage = _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE
 
         def part(first: int, last: int, thread: int) -> None:
-            self.kernels.step_rows(
-                first, last, step.division.cuts, last_stage, sources_only, again, step.h,
-                step.begin.U, step.begin.log_norm, *step.lag,
-                self.stage_sources, self.stage_mass, step.pace, step.drift,
-                step.end.U, step.end.log_norm, self.error, self.tolerance, *self.dense,
-                self._work[thread], step.division.plan,
-            )  # fmt: skip
+            self._run(step, first, last, thread, sources_only=sources_only, dense=dense, again=False)
 
         if sources_only:
             part(0, blocks, 0)
         else:
             self.workers.over_blocks(step.division.cuts, blocks, part)
-        if not (sources_only or again):
-            self.counts["partial_evaluations"] += last_stage + 1
+            self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
+
+    def write_dense(self, step: Step, blocks: Integers) -> None:
+        """Write the dense output of an accepted step for some blocks, ascending: the sources must come first."""
+        sources = 1 if step.division.sources.size > 0 else 0
+        for b in blocks[blocks < sources].tolist():
+            self._run(step, b, b + 1, 0, sources_only=True, dense=True, again=True)
+        others = blocks[blocks >= sources]
+        if others.size == step.division.cuts.size - 1 - sources:
+
+            def part(first: int, last: int, thread: int) -> None:
+                self._run(step, first, last, thread, sources_only=False, dense=True, again=True)
+
+            self.workers.over_blocks(step.division.cuts, sources, part)
+        else:
+            for b in others.tolist():
+                self._run(step, b, b + 1, 0, sources_only=False, dense=True, again=True)
+
+    def _run(
+        self, step: Step, first: int, last: int, thread: int, *, sources_only: bool, dense: bool, again: bool
+    ) -> None:
+        self.kernels.step_rows(
+            first, last, step.division.cuts, _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE, sources_only, again,
+            step.h, step.begin.U, step.begin.log_norm, *step.rests,
+            self.stage_sources, self.stage_mass, step.pace, step.drift,
+            step.end.U, step.end.log_norm, self.error, self.tolerance, step.leading, *self.dense,
+            self._work[thread], step.division.plan,
+        )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
         """Write the full field and growth of a state."""
-        n = np.exp(log_norm)
         self.counts["rhs_evaluations"] += 1
-
-        def part(begin: int, end: int) -> None:
-            work = np.empty(64 * (U.shape[0] + self.a.size))
-            self.kernels.field_rows(begin, end, U, n, self.a, self.teacher, F, growth, work)
-
-        self.workers.over_rows(part)
+        self._field.write(U, np.exp(log_norm), F, growth)
 
     def partial(self, state: State, F: Array, growth: Array) -> None:
         """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last."""
@@ -143,19 +162,6 @@ class Rows:
             )  # fmt: skip
 
         self.workers.over_blocks(division.cuts, 0, part)
-
-    @property
-    def num_directions(self) -> int:
-        """P."""
-        return self.a.size
-
-    def coefficient(self, p: int) -> float:
-        """Return a_p."""
-        return float(self.a[p])
-
-    def mass(self, C: Array, log_norm: Array) -> float:
-        """Return Σ n g(C)/g(1)."""
-        return float(np.exp(log_norm) @ self.link.kernel(C)) / self.value
 
     def event_values(self, U: Array, log_norm: Array) -> Array:
         """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""

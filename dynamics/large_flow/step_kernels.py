@@ -11,9 +11,9 @@ import numpy as np
 from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-    from dynamics.large_flow.partial_kernels import Plan, add_lag, lag_number, partial_field
-    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, cube
+    from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
+    from dynamics.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, matrix
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
 
@@ -26,6 +26,18 @@ def along(u: FloatVector, v: FloatVector) -> float:
         product += u[k] * v[k]
         length += u[k] * u[k]
     return product / length
+
+
+@kernel
+def slow_alone(u: FloatVector, du: FloatVector, sign: float, held: float, drift: FloatVector) -> None:
+    """Slow the direction of the only neuron of a cluster, as `slow_clusters` does for several."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * (sign * du[k] - drift[k])
+        length += u[k] * u[k]
+    radial = product / length
+    for k in range(u.size):
+        du[k] -= sign * held * (sign * du[k] - drift[k] - radial * u[k])
 
 
 @kernel
@@ -61,6 +73,11 @@ def slow_clusters(
         if held <= 0.0 and held_norm <= 0.0:
             x = end
             continue
+        if end == x + 1:
+            slow_alone(u[x], du[x], sign[rows[x]], held, drift[c])
+            dl[x] -= held_norm * (dl[x] - drift[c, D])
+            x = end
+            continue
         total = mean_growth = 0.0
         for k in range(D):
             mean[k] = 0.0
@@ -74,11 +91,10 @@ def slow_clusters(
         for k in range(D):
             mean[k] = held * (mean[k] / total - drift[c, k])
             shift[k] = mean[k]
-        if end - x > 1:
-            for z in range(x, end):
-                w = np.exp(log_n[z]) / total * along(u[z], mean)
-                for k in range(D):
-                    shift[k] += w * u[z, k]
+        for z in range(x, end):
+            w = np.exp(log_n[z]) / total * along(u[z], mean)
+            for k in range(D):
+                shift[k] += w * u[z, k]
         for z in range(x, end):
             dl[z] -= held_norm * (mean_growth / total - drift[c, D])
             w = along(u[z], shift)
@@ -93,11 +109,19 @@ def combine(base: FloatVector, stages: FloatCube, x: int, weights: FloatVector, 
     D = out.size
     for k in range(D):
         out[k] = base[k]
-    for s in range(weights.size):
+    # Four stages at a time, so that `out` is read and written a quarter as often.
+    last = weights.size - 1
+    for s in range(0, weights.size, 4):
+        one, two, three = min(s + 1, last), min(s + 2, last), min(s + 3, last)
         w = h * weights[s]
-        if w != 0.0:
-            for k in range(D):
-                out[k] += w * stages[s, x, k]
+        w_one = h * weights[one] if one == s + 1 else 0.0
+        w_two = h * weights[two] if two == s + 2 else 0.0
+        w_three = h * weights[three] if three == s + 3 else 0.0
+        for k in range(D):
+            out[k] += (
+                w * stages[s, x, k] + w_one * stages[one, x, k] + w_two * stages[two, x, k]
+                + w_three * stages[three, x, k]
+            )  # fmt: skip
 
 
 @kernel
@@ -118,21 +142,19 @@ def row_error(
     growth_stages: FloatMatrix,
     x: int,
     h: float,
+    zero: FloatVector,
     e5: FloatVector,
     e3: FloatVector,
     tolerance: FloatVector,
+    p: int,
 ) -> float:
-    """Return the error of one row in units of the tolerance: root mean square over its D + 1 numbers."""
+    """Return the error of one row in units of the tolerance: root mean square over its D + 1 numbers, or its overlap p.
+
+    The direction that a neuron is about to learn is one number among many, but decides when it escapes.
+    """
     D = y.size
-    for k in range(D):
-        e5[k] = 0.0
-        e3[k] = 0.0
-    for s in range(END):
-        w5, w3 = DOP853_WEIGHTS[16, s], DOP853_WEIGHTS[17, s]
-        if w5 != 0.0 or w3 != 0.0:
-            for k in range(D):
-                e5[k] += w5 * stages[s, x, k]
-                e3[k] += w3 * stages[s, x, k]
+    combine(zero, stages, x, DOP853_WEIGHTS[16, :END], 1.0, e5)
+    combine(zero, stages, x, DOP853_WEIGHTS[17, :END], 1.0, e3)
     atol, rtol, atol_norm = tolerance[0], tolerance[1], tolerance[2]
     q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[16, :END], 1.0) / atol_norm) ** 2
     q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[17, :END], 1.0) / atol_norm) ** 2
@@ -143,18 +165,44 @@ def row_error(
     total = q5 + 0.01 * q3
     if not total < np.inf:
         return np.inf
-    return abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
+    error = abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
+    if p >= 0:
+        scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
+        q5 = (e5[p] * scale) ** 2
+        total = q5 + 0.01 * (e3[p] * scale) ** 2
+        if total > 0.0:
+            error = max(error, abs(h) * q5 / np.sqrt(total))
+    return error
 
 
 @kernel
-def project(force: FloatVector, u: FloatVector, velocity: FloatVector) -> None:
-    """Write u' = F − (F·u)/(u·u) u."""
+def move(
+    i: int,
+    weights: FloatVector,
+    slots: IntVector,
+    rest: FloatCube,
+    u: FloatVector,
+    force: FloatVector,
+    velocity: FloatVector,
+) -> None:
+    """Add the lagged rest of row i to its force, and write u' = F − (F·u)/(u·u) u."""
+    D = u.size
     radial = length = 0.0
-    for k in range(u.size):
-        radial += force[k] * u[k]
-        length += u[k] * u[k]
+    if slots.size == 3:
+        # The usual number of past values in one pass.
+        w, w_one, w_two, slot, one, two = weights[0], weights[1], weights[2], slots[0], slots[1], slots[2]
+        for k in range(D):
+            f = force[k] + w * rest[slot, i, k] + w_one * rest[one, i, k] + w_two * rest[two, i, k]
+            force[k] = f
+            radial += f * u[k]
+            length += u[k] * u[k]
+    else:
+        add_rest(i, weights, slots, rest, force)
+        for k in range(D):
+            radial += force[k] * u[k]
+            length += u[k] * u[k]
     radial /= length
-    for k in range(u.size):
+    for k in range(D):
         velocity[k] = force[k] - radial * u[k]
 
 
@@ -166,8 +214,10 @@ def step_block(
     h: float,
     U: FloatMatrix,
     log_n: FloatVector,
-    lag: FloatCube,
-    lag_growth: FloatMatrix,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatMatrix,
     sources: FloatCube,
     mass: FloatMatrix,
     pace: FloatMatrix,
@@ -179,7 +229,7 @@ def step_block(
 ) -> None:
     """Fill the stages of a block of rows."""
     R, D, S = rows.size, U.shape[1], mass.shape[1]
-    u, F, overlap = cube(work, 0, 1, R, D)[0], cube(work, R * D, 1, R, D)[0], cube(work, 2 * R * D, 1, R, S)[0]
+    u, F, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
     o = 2 * R * D + R * S
     mean, shift = work[o : o + D], work[o + D : o + 2 * D]
     o += 2 * D
@@ -196,9 +246,8 @@ def step_block(
                     sources[s, x, k] = u[x, k]
         partial_field(rows, u, logs, sources[s], mass[s], overlap, F, growth, plan)
         for x in range(R):
-            add_lag(rows[x], h * DOP853_C[s], lag, F[x])
-            project(F[x], u[x], stages[s, x])
-            growth_stages[s, x] = 4.0 * (growth[x] + lag_number(rows[x], h * DOP853_C[s], lag_growth))
+            move(rows[x], weights[s], slots, rest, u[x], F[x], stages[s, x])
+            growth_stages[s, x] = 4.0 * (growth[x] + rest_number(rows[x], weights[s], slots, rest_growth))
         slow_clusters(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan)
 
 
@@ -229,8 +278,9 @@ def write_dense(
 
 
 @entry(
-    "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1],"
-    " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
+    "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[:,::1],"
+    " f8[:,:,::1], f8[:,::1],"
+    " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def step_rows(
@@ -243,8 +293,10 @@ def step_rows(
     h: float,
     U: FloatMatrix,
     log_n: FloatVector,
-    lag: FloatCube,
-    lag_growth: FloatMatrix,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatMatrix,
     sources: FloatCube,
     mass: FloatMatrix,
     pace: FloatMatrix,
@@ -253,6 +305,7 @@ def step_rows(
     log_new: FloatVector,
     error: FloatVector,
     tolerance: FloatVector,
+    leading: IntVector,
     dense: FloatCube,
     dense_growth: FloatMatrix,
     work: FloatVector,
@@ -262,8 +315,7 @@ def step_rows(
 
     With `again` the step has been accepted, and its end is left alone.
     With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others.
-    `lag` (q, m, D) and `lag_growth` (q, m) are the coefficients of the rest of the field as a polynomial in the time
-    since the start of the step.
+    The rest of the field at stage s is Σ_q weights[s, q] rest[slots_q], a polynomial through its past values.
     """
     D = U.shape[1]
     zero, rise, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D], work[3 * D : 4 * D]
@@ -273,9 +325,9 @@ def step_rows(
         rows = plan[0][cuts[b] : cuts[b + 1]]
         R = rows.size
         o = 4 * D + 16 * R * D
-        stages, growth_stages = cube(work, 4 * D, 16, R, D), cube(work, o, 1, 16, R)[0]
+        stages, growth_stages = work[4 * D : o].reshape(16, R, D), matrix(work, o, 16, R)
         step_block(
-            rows, last_stage, is_source, h, U, log_n, lag, lag_growth, sources, mass, pace, drift,
+            rows, last_stage, is_source, h, U, log_n, rest, rest_growth, slots, weights, sources, mass, pace, drift,
             stages, growth_stages, work[o + 16 * R :], plan,
         )  # fmt: skip
         for x in range(R):
@@ -286,7 +338,7 @@ def step_rows(
                 for k in range(D):
                     U_new[i, k] = rise[k]
                 log_new[i] = log_n[i] + growth_rise
-                error[i] = row_error(U[i], rise, stages, growth_stages, x, h, e5, e3, tolerance)
+                error[i] = row_error(U[i], rise, stages, growth_stages, x, h, zero, e5, e3, tolerance, leading[i])
             if last_stage > END:
                 for k in range(D):
                     rise[k] -= U[i, k]

@@ -160,11 +160,7 @@ class TorchFlowStepper:
         size = Y[:, :P].clamp(min=0.0) if self._sign_matters else Y[:, :P].abs()
         learned = (field.n @ field.kernel[:, self._m :]) / self._value
         largest, mass, n = np.split(torch.cat([size.amax(0), learned, field.n]).cpu().numpy(), [P, 2 * P])
-        # G − C Cᵀ is the Gram matrix of what the unit vectors have outside the span of the directions.
-        outside = Y[:, P : self._D]
-        singular = outside.shape[1] < self._m
-        margin = 0.0 if singular else float(torch.linalg.eigvalsh(outside @ outside.t())[0])
-        return {"max_overlap": largest, "learned_mass": mass, "squared_norm": n, "loss": loss, "gram_margin": margin}
+        return {"max_overlap": largest, "learned_mass": mass, "squared_norm": n, "loss": loss}
 
     def derivative(self, t: float) -> Array:
         """Return the rates of the overlaps at a time within the last step."""

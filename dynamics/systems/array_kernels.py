@@ -12,6 +12,6 @@ IntVector = NDArray[np.int64]
 
 
 @kernel
-def cube(flat: FloatVector, start: int, count: int, rows: int, columns: int) -> FloatCube:
-    """Part of a flat array as `count` matrices."""
-    return flat[start : start + count * rows * columns].reshape(count, rows, columns)
+def matrix(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
+    """Part of a flat array as a matrix."""
+    return flat[start : start + rows * columns].reshape(rows, columns)

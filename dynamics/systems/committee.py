@@ -142,6 +142,13 @@ class CommitteeSystem:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         return float(self._weights @ self._link.products(self._all_products(R, S)) @ self._weights)
 
+    def learned_mass(self, R: Array, n: Array) -> Array:
+        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, which needs no overlap of two neurons."""
+        m = self.problem.width
+        means = self._link.products(self._all_products(R, np.diag(n)))
+        mass: Array = means[:m, m:].sum(axis=0) / np.diag(means)[m:]
+        return mass
+
     def gram_margin(self, C: Array, G: Array) -> float:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0."""
         return float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0])

@@ -6,23 +6,64 @@ its squared norm:
     F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
 
 The overlap flow is u' = F − (F·u) u, (ln n)' = 4 growth; a neuron's force on itself is radial and left out of F. Two
-products with all neurons, 4 m² D operations; overlaps of a block of rows stay in cache and are never stored.
+passes: `pair_products` writes G = U Uᵀ, one half of it since it is symmetric, m² D operations; `field_rows` multiplies
+it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the columns from its own first row on.
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compilation import entry
+from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.systems.array_kernels import FloatMatrix, FloatVector, cube
+    from dynamics.systems.array_kernels import FloatMatrix, FloatVector, matrix
     from dynamics.systems.link_kernels import g0, g1
 
 FIELD_BLOCK = 64  # rows whose overlaps stay in cache
 
 
-@entry("void(i8, i8, f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])")
+@kernel
+def stored_block(pairs: FloatVector, b: int, m: int) -> FloatMatrix:
+    """Return block b of the stored half of G: its rows, and the columns from its first row on."""
+    first = b * FIELD_BLOCK
+    # Block c holds FIELD_BLOCK rows of m − c · FIELD_BLOCK numbers.
+    offset = first * m - FIELD_BLOCK * FIELD_BLOCK * (b * (b - 1) // 2)
+    block: FloatMatrix = matrix(pairs, offset, min(FIELD_BLOCK, m - first), m - first)
+    return block
+
+
+@entry("void(i8, i8, f8[:,::1], f8[::1])")
+def pair_products(begin: int, end: int, U: FloatMatrix, pairs: FloatVector) -> None:
+    """Write the products of all neurons, blocks b and B − 1 − b for b = begin … end − 1, of B blocks: equal shares.
+
+    `pairs` has m (m + 64) / 2 numbers, rounded up to whole blocks.
+    """
+    m = U.shape[0]
+    count = (m + FIELD_BLOCK - 1) // FIELD_BLOCK
+    for low in range(begin, end):
+        high = count - 1 - low
+        for b in range(low, high + 1, max(high - low, 1)):
+            first = b * FIELD_BLOCK
+            np.dot(U[first : min(first + FIELD_BLOCK, m)], U[first:].T, stored_block(pairs, b, m))
+
+
+@kernel
+def gather_rows(b: int, m: int, pairs: FloatVector, overlap: FloatMatrix) -> None:
+    """Write the rows of G in block b: the stored half, and the transpose of what earlier blocks hold."""
+    first = b * FIELD_BLOCK
+    own = stored_block(pairs, b, m)
+    for x in range(overlap.shape[0]):
+        for j in range(first, m):
+            overlap[x, j] = own[x, j - first]
+    for c in range(b):
+        other, shift = stored_block(pairs, c, m), first - c * FIELD_BLOCK
+        for x in range(overlap.shape[0]):
+            for y in range(FIELD_BLOCK):
+                overlap[x, c * FIELD_BLOCK + y] = other[y, shift + x]
+
+
+@entry("void(i8, i8, f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1])")
 def field_rows(
     begin: int,
     end: int,
@@ -30,11 +71,12 @@ def field_rows(
     n: FloatVector,
     a: FloatVector,
     teacher: FloatMatrix,
+    pairs: FloatVector,
     F: FloatMatrix,
     growth: FloatVector,
     work: FloatVector,
 ) -> None:
-    """Write F and growth of rows begin … end − 1.
+    """Write F and growth of rows begin … end − 1, begin a multiple of 64, from what `pair_products` wrote.
 
     `teacher` (P, D) holds the directions, or no row at all if they are the first P axes; `work` has 64 (m + P) numbers.
     """
@@ -42,8 +84,8 @@ def field_rows(
     for first in range(begin, end, FIELD_BLOCK):
         last = min(first + FIELD_BLOCK, end)
         rows = last - first
-        overlap = cube(work, 0, 1, rows, m)[0]
-        np.dot(U[first:last], U.T, overlap)
+        overlap = matrix(work, 0, rows, m)
+        gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
         for x in range(rows):
             length = overlap[x, first + x]
             # Its own part is that of a unit vector, also where the row is not quite one yet.
@@ -56,7 +98,7 @@ def field_rows(
             growth[first + x] = -total
         np.dot(overlap, U, F[first:last])
         if teacher.shape[0] > 0:
-            pull = cube(work, rows * m, 1, rows, P)[0]
+            pull = matrix(work, rows * m, rows, P)
             np.dot(U[first:last], teacher.T, pull)
             for x in range(rows):
                 for p in range(P):

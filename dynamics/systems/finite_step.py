@@ -116,9 +116,11 @@ class FiniteStepSystem:
         """Return views (C, G) of a state, and n."""
         return self._flow.unpack(state)
 
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
+    def observer(
+        self, keep: str, monitored: Callable[[], bool] = lambda: True
+    ) -> Callable[[Array], dict[str, Array | float]]:
         """Return what observes a state of the flow."""
-        return self._flow.observer(keep)
+        return self._flow.observer(keep, monitored)
 
     def loss(self, C: Array, G: Array, n: Array) -> float:
         """Return E(f − f*)² without label noise."""

@@ -65,5 +65,5 @@ def normalise(y: Floats, parameters: Floats, sizes: Integers) -> None:
 def jacobian_product(
     t: float, y: Floats, v: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats
 ) -> None:
-    """Write ∂rhs/∂y · v into `out`; only "sundials" asks for it, and takes differences of `rhs` where it is missing."""
+    """Write ∂rhs/∂y · v into `out`; "sundials" asks for it, "bdf" where differences of `rhs` are lost in rounding."""
     raise NotImplementedError

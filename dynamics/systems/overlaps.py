@@ -60,6 +60,7 @@ class OverlapSystem:
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self._teacher_term = teacher_term(problem)
+        self._value = float(problem.activation.kernel(1.0))
 
     def absolute_tolerance(self, atol: float) -> NDArray[np.float64]:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
@@ -81,43 +82,50 @@ class OverlapSystem:
         student_overlap = state[split : split + m * m].reshape(m, m)
         return overlap, student_overlap, np.exp(state[split + m * m :])
 
-    def observer(self, keep: str) -> Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64] | float]]:
-        """Return what observes a state: everything for "full", the reduced observables for "summary"."""
-        return self.observe if keep == "full" else self.summarise
+    def observer(
+        self, keep: str, monitored: Callable[[], bool] = lambda: True
+    ) -> Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64] | float]]:
+        """Return what observes a state: everything for "full", the reduced observables for "summary".
+
+        `monitored` says, state by state, whether to compute the realisability margin: not where vectors are carried.
+        """
+        observe = self.observe if keep == "full" else self.summarise
+        return lambda state: observe(state) | {"gram_margin": self.gram_margin(state) if monitored() else np.nan}
 
     def observe(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
-        """Return the full observables of one state: overlaps, squared norms, loss, and the realisability margin."""
+        """Return the full observables of one state: overlaps, squared norms, loss."""
         C, G, n = self.unpack(state)
         return {
             "teacher_overlap": C.copy(),
             "student_overlap": G.copy(),
             "squared_norm": n,
             "loss": self.loss(C, G, n),
-            "gram_margin": self.gram_margin(C, G),
         }
 
     def summarise(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
-        link = self.problem.activation
+        link, a = self.problem.activation, self.problem.teacher.coefficients
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
+        # g(C), of which both mass and loss are made, once.
+        mass = n @ link.kernel(C)
         return {
             "max_overlap": size.max(axis=0),
-            "learned_mass": learned_mass(link, C, n),
+            "learned_mass": mass / self._value,
             "squared_norm": n,
-            "loss": self.loss(C, G, n),
-            "gram_margin": self.gram_margin(C, G),
+            "loss": float(self._teacher_term - 2.0 * mass @ a + n @ (link.kernel(G) @ n)),
         }
 
     def loss(self, C: NDArray[np.float64], G: NDArray[np.float64], n: NDArray[np.float64]) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
         return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
 
-    def gram_margin(self, C: NDArray[np.float64], G: NDArray[np.float64]) -> float:
+    def gram_margin(self, state: NDArray[np.float64]) -> float:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
 
         NaN above `MARGIN_ROWS` neurons, where it would cost more than the flow between two saved times.
         """
+        C, G, _ = self.unpack(state)
         if C.shape[0] > MARGIN_ROWS:
             return float("nan")
         projected = C @ C.T if self._inverse_gram is None else C @ self._inverse_gram @ C.T

@@ -246,6 +246,17 @@ def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):
 
 
 def test_impossible_overlaps_are_reported(problem, monkeypatch):
-    monkeypatch.setattr(OverlapSystem, "gram_margin", lambda _self, _C, _G: -1e-3)
+    monkeypatch.setattr(OverlapSystem, "gram_margin", lambda _self, _state: -1e-3)
     with pytest.warns(RuntimeWarning, match="No vectors have the computed overlaps"):
         dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+
+
+def test_realisability_is_monitored_where_overlaps_are_integrated(problem):
+    save_at = dynamics.SaveAt.at([0.1, 1.0])
+    integrated = dynamics.solve_overlaps(problem, save_at=save_at, method="explicit", progress=False)
+    carried = dynamics.solve_overlaps(problem, save_at=save_at, method="stiff", progress=False)
+    assert np.isfinite(integrated.gram_margin).all()
+    assert np.isnan(carried.gram_margin).all()
+    # Vectors that are carried have their overlaps.
+    for C, G in zip(carried.teacher_overlap.values, carried.student_overlap.values, strict=True):
+        assert np.linalg.eigvalsh(G - C @ C.T)[0] > -1e-14

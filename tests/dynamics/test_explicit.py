@@ -188,7 +188,9 @@ def test_largest_step_is_respected():
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_blow_up_is_reported_in_bounded_time(method):
     stepper = make_stepper(method, toy(BLOW_UP), [1.0], [0.0], [0], SCRATCH, rtol=1e-8, atol=1e-8)
-    assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
+    # Compiled code does not trap an overflow; with the compiler off numpy would.
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
     assert stepper.time == pytest.approx(1.0, abs=1e-6)
 
 

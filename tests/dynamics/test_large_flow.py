@@ -12,10 +12,13 @@ import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.flow_methods import FlowMethod
 from dynamics.integrators import Status, make_stepper
+from dynamics.integrators.dop853_tableau import DOP853_C
 from dynamics.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.large_flow.division import State
 from dynamics.large_flow.passes import compile_passes
 from dynamics.systems.overlaps import OverlapSystem
+from dynamics.unit_field import UnitField
+from dynamics.workers import Workers
 
 
 def load_random_problems():
@@ -81,17 +84,18 @@ def tight_explicit(asked):
 @pytest.mark.kernels
 @pytest.mark.parametrize("tilted", [False, True])
 @pytest.mark.parametrize("activation", ["he4", {3: 0.7, 4: 0.7}])
-def test_full_field_against_the_formula(rng, tilted, activation):
-    # More rows than one block of 64.
+@pytest.mark.parametrize(("m", "threads"), [(9, 1), (66, 1), (192, 1), (300, 2)])
+def test_full_field_against_the_formula(rng, m, threads, tilted, activation):
+    # One block of 64 rows, two, three, and five with the last one short.
     asked = problem(activation)
     passes = compile_passes(asked).namespace
-    m, P, D = 66, 3, 7
+    P, D = 3, 7
     a = asked.teacher.coefficients.copy()
     directions = random_state(rng, P, D).U if tilted else np.eye(P, D)
     state = random_state(rng, m, D)
     F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
     rows = directions if tilted else np.empty((0, D))
-    passes.field_rows(0, m, state.U, np.exp(state.log_norm), a, rows, F, growth, np.empty(64 * (m + P)))
+    UnitField(passes, Workers(m, D, threads), a, rows, m).write(state.U, np.exp(state.log_norm), F, growth)
     expected = field(asked.activation, a, directions, state.U, state.log_norm)
     # Measured 4e-15 and 8e-15.
     np.testing.assert_allclose(F, expected[0], atol=4e-14)
@@ -195,8 +199,16 @@ def test_step_without_clusters_and_lag_is_one_of_dop853(monkeypatch, d):
     atol, rtol, atol_norm = large.rows.tolerance
     scale = np.full((m, D + 1), atol_norm)
     scale[:, :D] = atol + rtol * np.maximum(np.abs(start), np.abs(end))[:-m].reshape(m, D)
-    square = [np.sum((np.column_stack([e[:-m].reshape(m, D), e[-m:]]) / scale) ** 2, axis=1) for e in (e5, e3)]
+    each = [(np.column_stack([e[:-m].reshape(m, D), e[-m:]]) / scale) ** 2 for e in (e5, e3)]
+    square = [part.sum(axis=1) for part in each]
     expected = h * square[0] / np.sqrt((square[0] + 0.01 * square[1]) * (D + 1))
+    # The overlap with the nearest direction counts for itself where it is large enough.
+    C = start[: m * D].reshape(m, D)[:, :3]
+    nearest = np.argmax(np.abs(C), axis=1)
+    rows = np.flatnonzero(C[np.arange(m), nearest] ** 2 > division.LEADS)
+    five, three = (part[rows, nearest[rows]] for part in each)
+    expected[rows] = np.maximum(expected[rows], h * five / np.sqrt(five + 0.01 * three))
+    assert rows.size > 0
     np.testing.assert_allclose(large.rows.error, expected, rtol=1e-6)
     for x in (0.0, 0.3, 0.8):
         for found, expected in zip(large.vectors(x * h), parts(dense(x)), strict=True):
@@ -305,22 +317,27 @@ def test_lag_passes_through_past_rests_and_is_corrected_at_the_end(rng):
         slot = rests.free_slot()
         rests.rest[slot], rests.rest_growth[slot] = parabola(time - 1.1)
         rests.keep(slot, time)
-    rests.fit()
-    np.testing.assert_allclose(rests.lag, coefficients[:, :, :D], atol=1e-12)
-    np.testing.assert_allclose(rests.lag_growth, coefficients[:, :, D], atol=1e-12)
-    # The weight of a miss at the end: the integral of the cubic that is 0 at the nodes and 1 at the end.
     h = 0.7
+    extrapolation = rests.extrapolation(h)
+    slots, weights = extrapolation.slots, extrapolation.weights
+    for s, c in enumerate(DOP853_C):
+        expected = parabola(c * h)
+        np.testing.assert_allclose(np.tensordot(weights[s], rests.rest[slots], 1), expected[0], atol=1e-12)
+        np.testing.assert_allclose(weights[s] @ rests.rest_growth[slots], expected[1], atol=1e-12)
+    # The weight of a miss at the end: the integral of the cubic that is 0 at the nodes and 1 at the end.
     nodes = np.poly1d(np.poly(times - 1.1))
     assert rests.correction(h) == pytest.approx((nodes.integ()(h) - nodes.integ()(0.0)) / nodes(h), rel=1e-13)
     state = random_state(rng, m, D)
     U, log_norm, cluster = state.U.copy(), state.log_norm.copy(), np.array([-1, 0, -1, -1])
     missed, part = rng.standard_normal((m, D + 1)), rng.standard_normal((m, D + 1))
     rest, rest_growth = parabola(h)
-    left, left_growth = np.ascontiguousarray(part[:, :D]), np.ascontiguousarray(part[:, D])
+    now = rests.free_slot()
+    left, left_growth = rests.rest[now], rests.rest_growth[now]
+    left[...], left_growth[...] = part[:, :D], part[:, D]
     miss = np.empty((m, 2))
     large.rows.kernels.settle_rows(
-        0, m, h, 0.25, cluster, left + rest + missed[:, :D], left_growth + rest_growth + missed[:, D],
-        left, left_growth, rests.lag, rests.lag_growth, U, log_norm, miss,
+        0, m, 0.25, cluster, left + rest + missed[:, :D], left_growth + rest_growth + missed[:, D],
+        *extrapolation[:3], weights[12], now, U, log_norm, miss,
     )  # fmt: skip
     tangential = missed[:, :D] - np.sum(missed[:, :D] * state.U, axis=1)[:, None] * state.U
     free = cluster < 0
@@ -532,7 +549,7 @@ def test_estimated_errors_cover_the_errors():
     estimate = np.concatenate([flow.emergence_time_error, flow.learned_time_error]) / random_problems.event_times(flow)
     seen = np.isfinite(estimate)
     assert seen.sum() > 8
-    assert loss.max() <= 2 * float(flow.loss_error.max())
-    # The estimate is a difference of two runs, which for one event may be small by chance, but not for most.
-    assert np.mean(events[seen] <= estimate[seen]) > 0.7
+    assert loss.max() <= float(flow.loss_error.max())
+    # On eight problems at two tolerances 137 of 140 times were covered.
+    assert np.mean(events[seen] <= estimate[seen]) > 0.8
     assert np.median(estimate[seen]) < 1e-4

@@ -19,6 +19,8 @@ from dynamics.large_flow.passes import compile_passes
 from dynamics.large_flow.torch_device import Replay, load_torch
 from dynamics.large_flow.torch_stepper import TorchFlowStepper
 from dynamics.systems.overlaps import OverlapSystem
+from dynamics.unit_field import UnitField
+from dynamics.workers import Workers
 
 torch = pytest.importorskip("torch")
 
@@ -67,7 +69,7 @@ def test_rates_are_those_of_the_compiled_field(link, rng):
     """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
     question = problem(link, P=5, m=9, d=40)
     step = stepper(question)._step
-    m, D, P = 9, 14, 5
+    m, D = 9, 14
     U = step.now[:, :D].numpy() + 0.1 * rng.standard_normal((m, D))
     U /= np.linalg.norm(U, axis=1, keepdims=True)  # the part of a row in its own growth is that of a unit vector
     U[3], U[4] = U[2], -U[2]
@@ -78,7 +80,7 @@ def test_rates_are_those_of_the_compiled_field(link, rng):
     step.field.rates(Y, rates)
     kernels = compile_passes(question).namespace
     F, growth = np.empty((m, D)), np.empty(m)
-    kernels.field_rows(0, m, U, n, np.array(a), np.empty((0, D)), F, growth, np.empty(64 * (m + P)))
+    UnitField(kernels, Workers(m, D, 1), np.array(a), np.empty((0, D)), m).write(U, n, F, growth)
     velocity = F - (np.sum(F * U, axis=1) / np.sum(U * U, axis=1))[:, None] * U
     scale = np.abs(F).max()
     np.testing.assert_allclose(rates[:, :D].numpy(), velocity, rtol=1e-13, atol=1e-13 * scale)

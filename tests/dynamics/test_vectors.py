@@ -1,0 +1,159 @@
+"""The flow on unit vectors: its kernels against numpy and complex steps, its stepper against the flow of the overlaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics.compilation import Piece, load
+from dynamics.flow_methods import FlowMethod
+from dynamics.integrators import Status
+from dynamics.systems.overlaps import OverlapSystem
+from dynamics.systems.vectors import VectorSystem
+
+pytestmark = pytest.mark.kernels
+
+CALLS = """
+from dynamics.compilation import entry
+
+@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_rhs(y, out, parameters, sizes, work):
+    rhs(0.0, y, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_diagonal(y, out, parameters, sizes, work):
+    jacobian_diagonal(0.0, y, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
+def call_product(y, v, out, parameters, sizes, work):
+    jacobian_product(0.0, y, v, out, parameters, sizes, work)
+
+@entry("void(f8[::1], f8[::1], i8[::1])")
+def call_normalise(y, parameters, sizes):
+    normalise(y, parameters, sizes)
+"""
+
+ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96], [0.0, 0.0, 1.0]])
+TEACHERS = {
+    "orthonormal": dynamics.Teacher.power_law(4, beta=1.0),
+    # Four directions in three dimensions: the teacher's span is smaller than their number.
+    "tilted": dynamics.Teacher([0.8, 0.6, 0.4, 0.3], directions=ROWS),
+}
+
+
+def problem(teacher="orthonormal", **options):
+    settings = {"activation": {0: 0.2, 3: 0.7, 4: 0.6}, "width": 5, "dimension": 32, "initial_norm": 0.7, "seed": 3}
+    return dynamics.Problem(teacher=TEACHERS[teacher], **settings | options)
+
+
+class Kernels:
+    """The compiled functions of one system, called from Python."""
+
+    def __init__(self, asked):
+        self.system = VectorSystem(asked)
+        self.module = load([*self.system.pieces, Piece("calls", CALLS)]).namespace
+
+    def __call__(self, name, *vectors):
+        out = np.full(vectors[0].size, np.nan)
+        # Scratch that is not a number shows what is read before it is written.
+        work = np.full(self.system.work_size, np.nan)
+        getattr(self.module, name)(*vectors, out, self.system.parameters, self.system.sizes, work)
+        return out
+
+
+@pytest.fixture(scope="module", params=list(TEACHERS))
+def kernels(request):
+    return Kernels(problem(request.param))
+
+
+def moved(kernels, rng):
+    """A state off the sphere, where the kernels are still defined."""
+    y = kernels.system.initial_state
+    return y + 0.1 * rng.standard_normal(y.size)
+
+
+def written_equation(system, y):
+    """The equation as it is written, for complex states too; a neuron's own force is that of a unit vector."""
+    link, a = system.problem.activation, system.problem.teacher.coefficients
+    U, log_norm = system.unpack(y)
+    m, D = system.shape
+    theta = system.teacher if system.teacher.size > 0 else np.eye(a.size, D)
+    n, C, G = np.exp(log_norm), U @ theta.T, U @ U.T
+    g, g1 = np.polynomial.Polynomial(link.coefficients**2), np.polynomial.Polynomial(link.coefficients**2).deriv()
+    others = 1.0 - np.eye(m)
+    F = (a * g1(C)) @ theta - (n * g1(G) * others) @ U
+    growth = g(C) @ a - (g(G) * others) @ n - n * g(1.0)
+    return system.pack(F - np.sum(F * U, axis=1)[:, None] * U, 4.0 * growth)
+
+
+def test_right_hand_side_is_the_written_equation(kernels, rng):
+    y = moved(kernels, rng)
+    np.testing.assert_allclose(kernels("call_rhs", y), written_equation(kernels.system, y), rtol=1e-12, atol=1e-14)
+
+
+def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation(kernels, rng):
+    y, v = moved(kernels, rng), rng.standard_normal(kernels.system.initial_state.size)
+    expected = written_equation(kernels.system, y + 1e-30j * v).imag / 1e-30
+    np.testing.assert_allclose(kernels("call_product", y, v), expected, rtol=1e-11, atol=1e-13)
+
+
+def test_jacobian_diagonal_is_exact_for_neurons_on_an_axis(kernels, rng):
+    """Where every u_i is an axis, H u is H_kk u_k in that component, and nothing is left out in the others."""
+    system = kernels.system
+    m, D = system.shape
+    y = system.pack(np.eye(D)[rng.integers(D, size=m)], 0.3 * rng.standard_normal(m))
+    exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
+    np.testing.assert_allclose(kernels("call_diagonal", y), exact, rtol=1e-12, atol=1e-13)
+
+
+def test_jacobian_diagonal_is_close_elsewhere(kernels):
+    system = kernels.system
+    y = system.initial_state
+    exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
+    # Measured 0.016.
+    assert np.abs(kernels("call_diagonal", y) - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_normalise_gives_unit_vectors_and_leaves_norms(kernels, rng):
+    y = moved(kernels, rng)
+    state = y.copy()
+    kernels.module.call_normalise(state, kernels.system.parameters, kernels.system.sizes)
+    U, log_norm = kernels.system.unpack(state)
+    before, _ = kernels.system.unpack(y)
+    np.testing.assert_allclose(U, before / np.linalg.norm(before, axis=1)[:, None], rtol=1e-14)
+    np.testing.assert_array_equal(log_norm, y[U.size :])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        problem(),
+        problem("tilted"),
+        problem("tilted", dimension=4),
+        problem(activation="he2", width=9, dimension=6),
+    ],
+    ids=["orthonormal", "tilted", "tilted, four dimensions", "h2, more neurons than dimensions"],
+)
+def test_flow_is_that_of_the_overlaps(asked):
+    """Against the pair of order 8 on C and G: states, rates, events; measured 8e-10, 2e-9, 2e-9."""
+    system = OverlapSystem(asked)
+    vectors, overlaps = (FlowMethod(system, method, 1e-10).stepper(1e-8) for method in ("bdf", "explicit"))
+    for t in (0.0, 0.3, 2.0, 8.0):
+        for stepper in (vectors, overlaps):
+            assert stepper.advance(t, 10**5) is Status.REACHED
+        np.testing.assert_allclose(vectors.interpolate(t), overlaps.interpolate(t), rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(vectors.derivative(t), overlaps.derivative(t), rtol=1e-6, atol=1e-7)
+    assert np.isfinite(overlaps.event_times).any()
+    np.testing.assert_allclose(vectors.event_times, overlaps.event_times, rtol=1e-7)
+
+
+def test_vectors_have_the_overlaps_of_the_state():
+    asked = problem("tilted")
+    stepper = FlowMethod(OverlapSystem(asked), "bdf", 1e-10).stepper(1e-6)
+    stepper.advance(1.0, 10**5)
+    U, log_norm = stepper.vectors(1.0)
+    C, G, n = OverlapSystem(asked).unpack(stepper.interpolate(1.0))
+    np.testing.assert_allclose(U[:, :3] @ ROWS.T, C, atol=1e-15)
+    np.testing.assert_allclose(U @ U.T, G, atol=1e-15)
+    np.testing.assert_array_equal(np.exp(log_norm), n)
