@@ -11,21 +11,49 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sgd_check.comparison import compare as compare
     from sgd_check.plotting import plot_comparison as plot_comparison
+    from sgd_check.plotting import plot_loss_band as plot_loss_band
+    from sgd_check.plotting import plot_overlaps as plot_overlaps
+    from sgd_check.plotting import plot_survival as plot_survival
     from sgd_check.plotting import plot_times as plot_times
     from sgd_check.schedules import piecewise as piecewise
     from sgd_check.schedules import power_law_decay as power_law_decay
     from sgd_check.simulation import simulate as simulate
+    from sgd_check.studies.complexity import sample_complexity as sample_complexity
+    from sgd_check.studies.discretisation import unstable_discretisation as unstable_discretisation
+    from sgd_check.studies.figures import plot_study as plot_study
+    from sgd_check.studies.step_sizes import step_size_phases as step_size_phases
 
 _HOME = {
     "compare": "sgd_check.comparison",
     "piecewise": "sgd_check.schedules",
     "plot_comparison": "sgd_check.plotting",
+    "plot_loss_band": "sgd_check.plotting",
+    "plot_overlaps": "sgd_check.plotting",
+    "plot_survival": "sgd_check.plotting",
+    "plot_study": "sgd_check.studies.figures",
     "plot_times": "sgd_check.plotting",
     "power_law_decay": "sgd_check.schedules",
+    "sample_complexity": "sgd_check.studies.complexity",
     "simulate": "sgd_check.simulation",
+    "step_size_phases": "sgd_check.studies.step_sizes",
+    "unstable_discretisation": "sgd_check.studies.discretisation",
 }
 
-__all__ = ["compare", "piecewise", "plot_comparison", "plot_times", "power_law_decay", "simulate"]
+__all__ = [
+    "compare",
+    "piecewise",
+    "plot_comparison",
+    "plot_loss_band",
+    "plot_overlaps",
+    "plot_study",
+    "plot_survival",
+    "plot_times",
+    "power_law_decay",
+    "sample_complexity",
+    "simulate",
+    "step_size_phases",
+    "unstable_discretisation",
+]
 
 
 def __getattr__(name: str) -> Any:

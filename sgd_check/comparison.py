@@ -1,50 +1,68 @@
 """Prediction against experiment: align the two, test every direction, say one word.
 
-Knows datasets of both kinds and the statistics of `sgd_check.verdict`; nothing of how either dataset was computed.
+Knows datasets of both kinds and which test belongs to which; the statistics are in `verdict`, `survival` and
+`loss_band`, the words in `judgement`. Nothing of how either dataset was computed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgd_check.verdict import FEWEST_RUNS, VISIBLE_ERROR, assess_direction, combined_p_value
+from sgd_check.alignment import checked_problem, noise_rate
+from sgd_check.expectation import Expectation, expectation, has_step
+from sgd_check.judgement import Finding, judgement
+from sgd_check.loss_band import against_curve, against_sample
+from sgd_check.survival import (
+    cut_at,
+    expected_survival,
+    kaplan_meier,
+    log_rank_scores,
+    median_time,
+    permutation_test,
+)
+from sgd_check.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value
 
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from sgd_check.loss_band import LossBand
     from sgd_check.verdict import DirectionTest
 
-START_TOLERANCE = 1e-7
+    Array = NDArray[np.float64]
 
-
-class Expectation(NamedTuple):
-    """What theory says of every direction: time in the flow, delay and scatter by the step size."""
-
-    time: NDArray[np.float64]
-    delay: NDArray[np.float64]
-    scatter: NDArray[np.float64]
-    notes: tuple[str, ...]
+#: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
+FAMILIES = 2
 
 
 def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate: float = 0.01) -> xr.DataTree:
-    r"""Hold simulated emergence times against predicted ones.
+    r"""Hold simulated emergence times, and the loss, against predicted ones.
 
-    For every direction that the prediction says emerges, the null hypothesis is
+    Against **one predicted time** per direction, for every direction that the prediction says emerges, the null
+    hypothesis is
 
-    .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in [-s_p^2/2,\; 2 \ln(1 + \delta_p)],
+    .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in
+        \begin{cases} [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{flow} \\
+        [-s_p^2,\; 2 \varphi_p] & \text{finite-step equation} \end{cases}
 
-    δ_p and s_p the relative delay and scatter that the step size causes at leading order. `sgd_check.verdict` describes
-    the test.
+    with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
+    delay that fluctuations cause, which the equation of the mean step lacks. `sgd_check.expectation` derives the band,
+    `sgd_check.verdict` describes the test. The loss is compared on plateaus and reported beside the verdict
+    (`sgd_check.loss_band`).
+
+    Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
+    log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
+    (`sgd_check.survival`).
 
     Parameters
     ----------
     prediction : Dataset
-        Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow) or
-        `dynamics.predict_emergence` (pairs alone: interactions between neurons are then part of the difference).
+        Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow, or with
+        `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
+        neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine.
     simulation : Dataset
         Result of `sgd_check.simulate` for the same problem.
     false_alarm_rate : float, default 0.01
@@ -53,227 +71,208 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     Returns
     -------
     DataTree
-        /prediction and /simulation as given, /comparison with `emergence_ratio` (seed, direction), `expected_delay`,
-        `mean_log_ratio`, `standard_error`, `z_score`, `direction_p_value` (NaN: not tested), `censored_count`
-        (direction) and `p_value`; its attrs hold `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`,
-        `reasons`, and the counts of runs. Runs that blew up are excluded and counted.
+        /prediction and /simulation as given. /comparison per direction: `emergence_ratio` (by seed), `emergence_time`
+        (predicted; of a sample the median), `expected_delay` and `expected_scatter`, `band_low` and `band_high`,
+        `mean_log_ratio`, `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested) and
+        `censored_count`. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
+        `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`
+        with the allowed range `expected_loss_low` and `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is
+        the global one, `loss_p_value` that of the loss (NaN where none can be given). Its attrs hold `verdict`
+        ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or
+        "sample"), `loss_statement`, and the counts of runs. Runs that blew up are excluded and counted.
 
     Raises
     ------
     TypeError
         If one of the two is no dataset.
     ValueError
-        If the two do not answer the same problem from the same start, or the rate is not in (0, 1).
+        If the two do not answer the same problem from the same start, or the rate is not in (0, 1); if the prediction
+        has a step size or seeds of its own, also if learning rate, batch size or label noise differ, or runs of one
+        engine share a seed.
     """
     import xarray as xr
 
     from dynamics.dataset import make_dataset
-    from dynamics.problem import Problem
 
     if not 0 < false_alarm_rate < 1:
         msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {false_alarm_rate}."
         raise ValueError(msg)
-    for name, dataset in (("prediction", prediction), ("simulation", simulation)):
-        _check_dataset(name, dataset)
-        if "emergence_time" not in dataset:
-            msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
-            raise ValueError(msg)
-    if "seed" not in simulation.dims or "seed" in prediction.dims:
-        msg = (
-            "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
-        )
-        raise ValueError(msg)
-    problem = Problem.from_dataset(simulation)
-    _check_same(Problem.from_dataset(prediction), problem)
-    expected = expectation(problem, prediction, _noise_rate(simulation))
-    ratio, tests = _test_directions(simulation, expected, false_alarm_rate)
-    values = _per_direction(simulation, expected, ratio, tests)
-    attributes = _verdict(simulation, expected, tests, values, false_alarm_rate)
+    problem = checked_problem(prediction, simulation)
+    sampled = "seed" in prediction.dims
+    if sampled:
+        finding = _against_sample(prediction, simulation, false_alarm_rate)
+    else:
+        finding = _against_theory(problem, prediction, simulation, false_alarm_rate)
     comparison = make_dataset(
-        values,
+        {**_per_direction(simulation, finding), **_over_time(prediction, simulation, finding)},
         problem=problem,
         title="Online SGD against prediction",
-        coords={"seed": simulation["seed"].values},
+        coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
         solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
-        attributes={"prediction": str(prediction.attrs.get("answer", "unknown")), **attributes},
+        attributes={
+            "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
+            **judgement(simulation, finding, false_alarm_rate),
+            "prediction_blown_up_count": int(np.sum(~_sound(prediction))) if sampled else None,
+        },
     )
     return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
 
 
-def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
-    """Return emergence times in the flow, and the delay by the step size that theory expects of SGD.
-
-    Parameters
-    ----------
-    problem : Problem
-    prediction : Dataset
-        Answer with `emergence_time(direction)`; times that are not finite and positive are not compared.
-    noise_rate : float
-        Learning rate over batch size, dimensionless: what sets the noise of the steps.
-
-    Returns
-    -------
-    Expectation
-        The delay is inf where theory gives none: lateness is then no evidence against it. Delay and scatter are
-        relative to the time in the flow.
-    """
-    from dynamics import prediction as theory
-
-    time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
-    time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
-    try:
-        bias = theory.escape_bias(problem, noise_rate, theory.predict(problem))
-    except ValueError as error:
-        unknown = f"The delay by the step size is unknown: {error}"
-        return Expectation(time, np.full(time.size, np.inf), np.zeros(time.size), (unknown,))
-    # The leading order may come out negative by rounding of an expected delay near 0; theory never expects an advance.
-    delay = np.where(np.isnan(bias.bias), np.inf, np.maximum(bias.bias, 0.0))
-    notes = tuple(f"The delay by the step size is unknown: {note}." for note in bias.notes if np.isnan(bias.bias).all())
-    return Expectation(time, delay, np.nan_to_num(bias.scatter, posinf=0.0), notes)
+def _sound(simulation: xr.Dataset) -> NDArray[np.bool_]:
+    return np.asarray(simulation["blown_up"].values == 0)
 
 
-def _noise_rate(simulation: xr.Dataset) -> float:
-    return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
+def _emergence(simulation: xr.Dataset) -> Array:
+    """Return the times of emergence of the runs that did not blow up, shape (runs, P)."""
+    return np.asarray(simulation["emergence_time"].values, dtype=np.float64)[_sound(simulation)]
 
 
-def _check_dataset(name: str, dataset: object) -> None:
-    import xarray as xr
-
-    if not isinstance(dataset, xr.Dataset):
-        msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
-        raise TypeError(msg)
+def _ratio(simulation: xr.Dataset, time: Array) -> Array:
+    """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
+    measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
+    return np.where(_sound(simulation)[:, None], measured, np.nan) / time
 
 
-def _check_same(predicted: Problem, simulated: Problem) -> None:
-    def refuse(what: str, theirs: object, ours: object) -> None:
-        msg = f"Argument `simulation` must have the {what} of the prediction, {theirs}, but has {ours}."
-        raise ValueError(msg)
-
-    for name in ("dimension", "width", "teacher"):
-        if getattr(predicted, name) != getattr(simulated, name):
-            refuse(name, getattr(predicted, name), getattr(simulated, name))
-    ours, theirs = simulated.activation, predicted.activation
-    if not _same(ours.coefficients, theirs.coefficients):
-        refuse("link", theirs.name, ours.name)
-    for field, a, b in zip(predicted.start()._fields, predicted.start(), simulated.start(), strict=True):
-        if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
-            refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
-
-
-def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
-
-
-def _test_directions(
-    simulation: xr.Dataset, expected: Expectation, rate: float
-) -> tuple[NDArray[np.float64], list[DirectionTest | None]]:
-    """Return T_SGD/T_flow, shape (seeds, P), NaN where there is none, and the test of every direction."""
-    sound = simulation["blown_up"].values == 0
-    measured = np.where(sound[:, None], np.asarray(simulation["emergence_time"].values, dtype=np.float64), np.nan)
+def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+    """Test every direction that theory says emerges against its one predicted time."""
+    expected = expectation(problem, prediction, noise_rate(simulation))
+    measured, end = _emergence(simulation), float(simulation.attrs["end_time"])
     ratio = measured / expected.time
-    end = float(simulation.attrs["end_time"])
     # Beyond the horizon a direction says nothing, unless every run has it out already.
     with np.errstate(invalid="ignore"):
         within = expected.time * (1.0 + VISIBLE_ERROR) <= end
-    testable = np.isfinite(expected.time) & (within | np.isfinite(measured[sound]).all(axis=0)) & (end > 0)
+    testable = np.isfinite(expected.time) & (within | np.isfinite(measured).all(axis=0)) & (end > 0)
     level = rate / max(int(testable.sum()), 1)
-    tests: list[DirectionTest | None] = []
-    for p in range(expected.time.size):
-        if not testable[p]:
-            tests.append(None)
-            continue
-        with np.errstate(divide="ignore"):
-            # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
-            logs = np.log(np.maximum(ratio[sound, p], 1e-12))
+    tests: list[DirectionTest | None] = [None] * expected.time.size
+    for p in np.flatnonzero(testable).tolist():
+        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
+        logs = np.log(np.maximum(ratio[:, p], 1e-12))
         log_horizon = float(np.log(end / expected.time[p]))
-        delay, scatter = float(expected.delay[p]), float(expected.scatter[p])
-        tests.append(assess_direction(logs, log_horizon, delay, scatter, level))
-    return ratio, tests
+        tests[p] = assess_direction(logs, log_horizon, float(expected.low[p]), float(expected.high[p]), level)
+    return Finding(
+        theory="finite step" if has_step(prediction) else "flow",
+        expected=expected,
+        ratio=_ratio(simulation, expected.time),
+        tests=tests,
+        p_value=combined_p_value(np.array([np.nan if test is None else test.p for test in tests])),
+        loss=_loss_against_curve(prediction, simulation, expected.time, ratio),
+    )
 
 
-def _per_direction(
-    simulation: xr.Dataset, expected: Expectation, ratio: NDArray[np.float64], tests: list[DirectionTest | None]
-) -> dict[str, Any]:
-    def column(name: str) -> NDArray[np.float64]:
-        return np.array([np.nan if test is None else getattr(test, name) for test in tests], dtype=np.float64)
+def _loss_against_curve(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
+    if "loss" not in prediction or "time" not in prediction["loss"].dims or not _sound(simulation).any():
+        return None
+    with np.errstate(invalid="ignore"):
+        due = time <= float(simulation.attrs["end_time"])
+    known = ratio[:, due]
+    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    losses = np.asarray(simulation["loss"].values, dtype=np.float64)[_sound(simulation)]
+    return against_curve(
+        simulation["time"].values,
+        losses,
+        prediction["time"].values,
+        np.asarray(prediction["loss"].values, dtype=np.float64),
+        fastest,
+        slowest,
+        float(np.nanmin(time, initial=np.inf)),
+    )
 
-    sound = simulation["blown_up"].values == 0
-    p_values = column("p")
+
+def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+    """Test whether two samples of runs have one law: their times of emergence, and their losses."""
+    theirs, ours = _emergence(prediction), _emergence(simulation)
+    ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
+    horizon = min(ends)
+    first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
+    both = np.concatenate([first, second])
+    tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
+    scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
+    chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
+    loss = _loss_against_sample(prediction, simulation, both)
+    share = FAMILIES if loss is not None and np.isfinite(loss.p) else 1
+    level = rate / (share * max(len(tested), 1))
+    tests: list[DirectionTest | None] = [None] * ours.shape[1]
+    for p, chance in zip(tested, chances.each.tolist(), strict=True):
+        tests[p] = assess_samples(first[:, p], second[:, p], horizon, chance, level)
+    usable = any(test is not None for test in tests)
+    families = [chances.together if usable else 1.0, *([loss.p] if share == FAMILIES and loss is not None else [])]
+    medians = np.array([median_time(sample, ends[0]) for sample in theirs.T])
+    medians = np.where(medians > 0, medians, np.nan)
+    nothing = np.zeros(medians.size)
+    return Finding(
+        theory="sample",
+        expected=Expectation(medians, nothing, _log_scatter(theirs), nothing, nothing, ()),
+        ratio=_ratio(simulation, medians),
+        tests=tests,
+        p_value=min(1.0, len(families) * min(families)),
+        loss=loss,
+    )
+
+
+def _loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
+    if "loss" not in prediction or not (_sound(simulation).any() and _sound(prediction).any()):
+        return None
+    losses = [np.asarray(part["loss"].values, dtype=np.float64)[_sound(part)] for part in (simulation, prediction)]
+    first = float(np.nanmin(emergence, initial=np.inf))
+    return against_sample(simulation["time"].values, losses[0], prediction["time"].values, losses[1], first)
+
+
+def _log_scatter(times: Array) -> Array:
+    """Return the standard deviation of ln T over the runs, shape (P,), NaN where a run has none."""
+    if times.shape[0] < 2:
+        return np.full(times.shape[1], np.nan)
+    return np.asarray(np.std(np.log(np.maximum(times, 1e-300)), axis=0, ddof=1))
+
+
+def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+    def column(name: str) -> Array:
+        return np.array([np.nan if test is None else getattr(test, name) for test in finding.tests], dtype=np.float64)
+
+    sound, expected = _sound(simulation), finding.expected
     return {
-        "emergence_ratio": ratio,
+        "emergence_ratio": finding.ratio,
         "emergence_time": expected.time,
         "expected_delay": expected.delay,
+        "expected_scatter": expected.scatter,
+        "band_low": column("low"),
+        "band_high": column("high"),
         "mean_log_ratio": column("mean"),
         "standard_error": column("standard_error"),
+        "log_scatter": _log_scatter(_emergence(simulation)),
         "z_score": column("z"),
-        "direction_p_value": p_values,
+        "direction_p_value": column("p"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
-        "p_value": combined_p_value(p_values),
+        "p_value": finding.p_value,
+        "loss_p_value": np.nan if finding.loss is None else finding.loss.p,
     }
 
 
-def _verdict(
-    simulation: xr.Dataset,
-    expected: Expectation,
-    tests: list[DirectionTest | None],
-    values: dict[str, Any],
-    rate: float,
-) -> dict[str, Any]:
-    """Return the verdict, its reasons and the counts as attributes."""
-    blown_up = int(np.sum(simulation["blown_up"].values != 0))
-    usable = int(simulation.sizes["seed"]) - blown_up
-    tested = [p for p, test in enumerate(tests) if test is not None]
-    dull = [p for p, test in enumerate(tests) if test is not None and not test.resolved]
-    untested = [p for p, test in enumerate(tests) if test is None]
-    awaited = [p for p in untested if np.isfinite(expected.time[p])]
-    if tested and values["p_value"] < rate:
-        verdict, reason = "disagree", _disagreement(values, rate)
-    elif usable < FEWEST_RUNS:
-        verdict, reason = "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
-    elif not tested:
-        verdict, reason = (
-            "undecided",
-            "No direction could be tested: none is predicted to emerge well before the end of the runs.",
-        )
-    elif awaited and simulation.attrs["stop_reason"] != "reached_end":
-        verdict = "undecided"
-        reason = (
-            f"The runs stopped early ({simulation.attrs['stop_reason']}), before direction {_named(awaited)} could be "
-            "tested."
-        )
-    elif dull:
-        verdict = "undecided"
-        reason = (
-            f"An error of {VISIBLE_ERROR:.0%} could have gone unseen in direction {_named(dull)}: use more seeds, "
-            "a smaller learning rate or more steps."
-        )
+def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+    """Return survival curves and losses at the times of the simulation."""
+    times, end = simulation["time"].values, float(simulation.attrs["end_time"])
+    curves = [kaplan_meier(sample, end, times) for sample in _emergence(simulation).T]
+    expected = finding.expected
+    if finding.theory == "sample":
+        its_end = float(prediction.attrs["end_time"])
+        predicted = [kaplan_meier(sample, its_end, times).value for sample in _emergence(prediction).T]
     else:
-        verdict = "agree"
-        reason = (
-            f"No tested direction leaves its band (global p = {values['p_value']:.2g}), and an error of "
-            f"{VISIBLE_ERROR:.0%} would have been seen."
-        )
-    reasons = [reason, *expected.notes]
-    if untested and tested:
-        reasons.append(f"Not tested, since predicted never or beyond the horizon: direction {_named(untested)}.")
-    if blown_up:
-        reasons.append(f"Runs left out because they blew up: {blown_up}.")
-    return {
-        "verdict": verdict,
-        "false_alarm_rate": rate,
-        "reasons": " ".join(reasons),
-        "usable_runs": usable,
-        "blown_up_count": blown_up,
-        "tested_directions": len(tested),
+        laws = zip(expected.time, expected.delay, expected.scatter, strict=True)
+        predicted = [expected_survival(*law, times) for law in laws]
+    values: dict[str, Any] = {
+        "survival": np.array([curve.value for curve in curves]),
+        "survival_low": np.array([curve.low for curve in curves]),
+        "survival_high": np.array([curve.high for curve in curves]),
+        "predicted_survival": np.array(predicted),
     }
-
-
-def _disagreement(values: dict[str, Any], rate: float) -> str:
-    worst = int(np.nanargmin(values["direction_p_value"]))
-    z = values["z_score"][worst]
-    side = "late" if z > 0 else "early"
-    return f"Direction {worst + 1} emerges {side}, z = {z:.1f} (global p = {values['p_value']:.2g} < {rate:g})."
-
-
-def _named(directions: list[int]) -> str:
-    return ", ".join(str(p + 1) for p in directions)
+    if finding.loss is not None:
+        values |= {
+            "mean_loss": finding.loss.mean,
+            "loss_standard_error": finding.loss.standard_error,
+            "expected_loss": finding.loss.expected,
+            "expected_loss_low": finding.loss.low,
+            "expected_loss_high": finding.loss.high,
+            "loss_compared": finding.loss.compared.astype(np.int8),
+            "loss_z": finding.loss.z,
+        }
+    return values

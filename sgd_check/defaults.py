@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgd_check.comparison import expectation
+from sgd_check.expectation import expectation
 from sgd_check.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
 if TYPE_CHECKING:

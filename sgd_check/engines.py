@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -64,6 +64,25 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class SpanEngine(Engine, Protocol):
+    """An engine that takes many steps at once: it is given the whole span between two looks, and never less.
+
+    How such a run is cut may change its bits, so it is cut at looks alone, never by the clock.
+    """
+
+    def advance_span(self, steps: int, rates: NDArray[np.float64] | float, deadline: float) -> bool:
+        """Take `steps` steps at the learning rates given, one for each or one for all.
+
+        Return False if `time.perf_counter()` passed `deadline` on the way; the state is then not to be used.
+        """
+        ...
+
+    def caution(self, peak_rate: float, steps: int) -> str | None:
+        """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
+        ...
+
+
 class Maker(NamedTuple):
     """Where an engine is made: a module with make_engine(problem, options), and the precision it takes by itself."""
 
@@ -75,6 +94,7 @@ class Maker(NamedTuple):
 ENGINES: dict[str, Maker] = {
     "projected": Maker("sgd_check.projected", "float64"),
     "torch": Maker("sgd_check.online", "float32"),
+    "diffusion": Maker("sgd_check.diffusion", "float64"),
 }
 DEFAULT_ENGINE = "projected"
 

@@ -1,27 +1,33 @@
 r"""Plain online SGD in R^d in torch, with the seeds as a batch axis, on the processor or on a CUDA device.
 
-Responsible for samples and weight updates alone. One step on a batch of B fresh samples is
+Responsible for what a run starts from and what is measured of it. One step on a batch of B fresh samples is
 
 .. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_b e_b\, \rho_i \left[(2\sigma_{ib} - z_{ib}\sigma'_{ib})\,u_i
    + \sigma'_{ib}\, x_b\right], \qquad e_b = f(x_b) - f^*(x_b) - \text{noise}_b,
 
-with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd.
-Must not know about schedules, emergence times or predictions, and must import without numba.
+with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
+a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b. Steps are taken by
+`sgd_check.torch_blocks`, or on a CUDA device by one Triton kernel, `sgd_check.fused`, where that can
+(`attributes["step_kernel"]`). Must not know about schedules, emergence times or predictions, and must import without
+numba.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 
 from sgd_check.engines import EngineOptions, Measurement
+from sgd_check.fused import FusedStepper, fusible
+from sgd_check.torch_blocks import BlockStepper, Setting, drawn_steps
 from sgd_check.torch_links import make_link
+from sgd_check.torch_recursion import aligned
+from sgd_check.torch_streams import make_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -30,12 +36,33 @@ if TYPE_CHECKING:
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 DEVICES = ("auto", "cpu", "cuda")
 MEMORY_LIMIT = 16 * 2**30
-# Numbers drawn per seed at a time. The block depends on d and B alone, so that the samples of a seed are the same
-# whatever runs beside it and however the run is cut into chunks.
-BLOCK_NUMBERS = 2**16
-BLOCK_STEPS = (16, 1024)
-# Below this many numbers per seed and step, threads cost more than they bring.
-THREADED_NUMBERS = 2**18
+
+
+class Stepper(Protocol):
+    """Takes the steps of all runs and keeps their weights."""
+
+    threads: int
+
+    @property
+    def kernel(self) -> str:
+        """How steps are taken: "fused", "graph" or "plain"."""
+        ...
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which the other methods are called."""
+        ...
+
+    def advance(self, rates: torch.Tensor) -> None:
+        """Take one step per entry, η/B."""
+        ...
+
+    def current(self) -> torch.Tensor:
+        """Return the weights of the moment, shape (seeds, m, d)."""
+        ...
+
+    def freeze(self, lane: int) -> None:
+        """Turn one run to NaN."""
+        ...
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> OnlineEngine:
@@ -49,58 +76,43 @@ class OnlineEngine:
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._device = _checked_device(options.device)
         self._dtype = _choice(options.dtype, "dtype", DTYPES)
-        self._seeds = len(options.seeds)
-        # A batch of one takes another route through the matrix library and other roundings; a silent copy keeps a lone
-        # seed on the route of the rest.
-        self._lanes = max(self._seeds, 2) if self._device.type == "cpu" else self._seeds
-        self._width, self._dim, self._batch = problem.width, problem.dimension, options.batch_size
-        low, high = BLOCK_STEPS
-        self._block = min(max(BLOCK_NUMBERS // (self._dim * self._batch), low), high)
-        self._check_memory()
-        self._threads = 1 if self._width * self._dim * self._batch < THREADED_NUMBERS else torch.get_num_threads()
-        self._noise = problem.label_noise
-        self._teacher = self._tensor(problem.teacher.coefficients)
+        self._batch = options.batch_size
+        _check_memory(problem, options, self._dtype, self._device)
         rows = problem.teacher.directions
         self._directions = None if rows is None else self._tensor(rows)
         self._span = problem.teacher.span
-        self._link, link_name = make_link(problem.activation, self._dtype, self._device)
-        self._weights = self._start(problem)
-        self._generators = [torch.Generator(device=self._device).manual_seed(seed) for seed in options.seeds]
-        self._allocate()
+        link, link_name = make_link(problem.activation, self._dtype, self._device)
+        setting = Setting(
+            link=link,
+            teacher=self._tensor(problem.teacher.coefficients),
+            directions=self._directions,
+            span=self._span,
+            dimension=problem.dimension,
+            batch=self._batch,
+            noise=problem.label_noise,
+            free=problem.student == "committee",
+        )
+        self._stepper = self._make_stepper(problem, options, setting)
         self.attributes: dict[str, str | int | float] = {
             "device": _device_name(self._device),
             "dtype": options.dtype,
             "simulated_link": link_name,
             "torch_version": str(torch.__version__),
-            "threads": self._threads,
+            "step_kernel": self._stepper.kernel,
+            "threads": self._stepper.threads,
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Return a context without autograd, with the number of threads that suits the size; both are put back."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._threads)
-        try:
-            with torch.inference_mode():
-                yield
-        finally:
-            torch.set_num_threads(before)
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context without autograd, with the threads that suit the size; torch's own are put back."""
+        return self._stepper.running()
 
     def advance(self, rates: NDArray[np.float64]) -> None:
         """Take one step per learning rate."""
-        scaled = (rates / self._batch).tolist()
-        done = 0
-        while done < len(scaled):
-            if self._position == self._block:
-                self._draw_block()
-            count = min(self._block - self._position, len(scaled) - done)
-            self._take_steps(self._position, scaled[done : done + count])
-            self._position += count
-            done += count
+        self._stepper.advance(torch.from_numpy(rates / self._batch))
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        weights = self._weights[: self._seeds].to(torch.float64)
+        weights = self._stepper.current().to(torch.float64)
         squared_norm = torch.sum(weights * weights, dim=2)
         unit = weights / torch.sqrt(squared_norm)[:, :, None]
         overlap = unit[:, :, : self._span]
@@ -111,118 +123,63 @@ class OnlineEngine:
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
-        for index in np.flatnonzero(stopped):
-            self._weights[index] = torch.nan
+        for index in np.flatnonzero(stopped).tolist():
+            self._stepper.freeze(index)
 
     def weights(self) -> NDArray[np.float64]:
         """Return the weights w_i, shape (seeds, neurons, d)."""
-        return self._weights[: self._seeds].to(torch.float64, copy=True).cpu().numpy()
+        return self._stepper.current().to(torch.float64, copy=True).cpu().numpy()
 
     def draw(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw the next block of samples and return x (steps, seeds, batch, d) and labels (steps, seeds, batch)."""
-        self._draw_block()
-        x, labels = self._x[:, : self._seeds], -self._targets[:, : self._seeds, 0]
-        return x.to(torch.float64, copy=True).cpu().numpy(), labels.to(torch.float64).cpu().numpy()
+        """Draw the samples of the next steps; return x (steps, seeds, batch, d) and labels (steps, seeds, batch).
+
+        Raises
+        ------
+        TypeError
+            If the steps are taken by the fused kernel, which shows no samples.
+        """
+        if not isinstance(self._stepper, BlockStepper):
+            msg = f"Samples must be drawn by torch to be shown, but steps are taken by {self._stepper.kernel!r}."
+            raise TypeError(msg)
+        x, labels = self._stepper.draw()
+        x, labels = (values.transpose(0, 1).to(torch.float64, copy=True).cpu() for values in (x, labels))
+        return x.numpy(), labels.numpy()
 
     # --- building -----------------------------------------------------------------------------------------
 
     def _tensor(self, values: NDArray[np.float64]) -> torch.Tensor:
         return torch.tensor(np.array(values), dtype=self._dtype, device=self._device)
 
-    def _check_memory(self) -> None:
-        size = torch.empty(0, dtype=self._dtype).element_size()
-        steps = self._block * self._batch * (self._lanes + 1)
-        need = size * self._dim * (2 * self._lanes * self._width + steps)
-        if need > MEMORY_LIMIT:
-            msg = (
-                f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {self._seeds} seeds "
-                f"of {self._width} neurons in dimension {self._dim} need {need / 2**30:.1f} GiB."
-            )
-            raise ValueError(msg)
-
-    def _start(self, problem: Problem) -> torch.Tensor:
+    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> Stepper:
         reduced = problem.reduced_weights()
-        weights = np.zeros((self._width, self._dim))
-        weights[:, : reduced.shape[1]] = reduced
-        return self._tensor(weights).expand(self._lanes, -1, -1).contiguous()
+        start = np.zeros((problem.width, aligned(problem.dimension)))
+        start[:, : reduced.shape[1]] = reduced
+        weights = self._tensor(start).repeat(len(options.seeds), 1, 1)
+        link = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" else None
+        if link is not None:
+            return FusedStepper(
+                weights,
+                setting.teacher,
+                setting.dimension,
+                options.seeds,
+                link=link,
+                noise=setting.noise,
+                free=setting.free,
+            )
+        return BlockStepper(setting, weights, make_streams(options.seeds, self._dtype, self._device))
 
-    def _allocate(self) -> None:
-        def empty(*shape: int) -> torch.Tensor:
-            return torch.empty(shape, dtype=self._dtype, device=self._device)
 
-        s, m, b = self._lanes, self._width, self._batch
-        self._x = empty(self._block, s, b, self._dim)
-        self._targets = empty(self._block, s, 1, b)
-        self._scratch = empty(self._block, b, self._dim)
-        self._scratch_noise = empty(self._block, b)
-        self._position = self._block
-        self._z, self._slope = empty(s, m, b), empty(s, m, b)
-        self._functions = empty(3, s, m, b)
-        self._length, self._rate_norm, self._shrink = empty(s, m, 1), empty(s, m, 1), empty(s, m, 1)
-        self._error = empty(s, 1, b)
-        self._one = torch.ones(1, 1, 1, dtype=self._dtype, device=self._device).expand(s, m, 1)
-        self._zero = torch.zeros(1, 1, 1, dtype=self._dtype, device=self._device)
-
-    # --- samples ------------------------------------------------------------------------------------------
-
-    def _draw_block(self) -> None:
-        """Fill the buffers with fresh samples and minus their labels, each seed from its own generator."""
-        for lane in range(self._lanes):
-            if lane >= self._seeds:
-                self._x[:, lane] = self._x[:, 0]
-                self._targets[:, lane] = self._targets[:, 0]
-                continue
-            generator = self._generators[lane]
-            self._scratch.normal_(generator=generator)
-            self._x[:, lane] = self._scratch
-            if self._noise > 0:
-                self._scratch_noise.normal_(generator=generator)
-                self._targets[:, lane, 0] = self._scratch_noise
-        labels = self._labels(self._x[..., : self._span])
-        if self._noise > 0:
-            labels.add_(self._targets[:, :, 0], alpha=self._noise)
-        torch.neg(labels, out=self._targets[:, :, 0])
-        self._position = 0
-
-    def _labels(self, x: torch.Tensor) -> torch.Tensor:
-        """Return Σ_p a_p σ(θ_p·x), elementwise in the samples, so that no sample sees its neighbours' rounding."""
-        if self._directions is None:
-            return torch.sum(self._link.value(x.contiguous()) * self._teacher, dim=-1)
-        total = torch.zeros(x.shape[:-1], dtype=self._dtype, device=self._device)
-        for coefficient, direction in zip(self._teacher, self._directions, strict=True):
-            total.addcmul_(coefficient, self._link.value(torch.sum(x * direction, dim=-1)))
-        return total
-
-    # --- the step -----------------------------------------------------------------------------------------
-
-    def _take_steps(self, first: int, rates: list[float]) -> None:
-        """Take consecutive steps of the current block; `rates` are η/B.
-
-        About fourteen torch calls a step, all into buffers: at these sizes the number of calls is the cost.
-        """
-        w, z, slope, functions = self._weights, self._z, self._slope, self._functions
-        length, rate_norm, shrink, error = self._length, self._rate_norm, self._shrink, self._error
-        sigma, double, derivative = functions.unbind(0)
-        norm_row, error_column = rate_norm.transpose(1, 2), error.transpose(1, 2)
-        one, zero, fill, single = self._one, self._zero, self._link.fill, self._batch == 1
-        last = first + len(rates)
-        samples, targets = self._x[first:last].unbind(0), self._targets[first:last].unbind(0)
-        columns = self._x[first:last].transpose(2, 3).unbind(0)
-        for x, column, target, rate in zip(samples, columns, targets, rates, strict=True):
-            torch.bmm(w, column, out=z)
-            torch.linalg.vector_norm(w, dim=2, keepdim=True, out=length)
-            torch.addcmul(zero, length, length, value=rate, out=rate_norm)  # η n_i / B
-            z.div_(length)
-            fill(z, functions)
-            torch.baddbmm(target, norm_row, sigma, beta=rate, out=error)  # η e / B
-            torch.mul(derivative, length, out=slope)
-            slope.mul_(error)  # η e ρ σ' / B
-            if single:  # sums over a batch of one are products, in half the time
-                torch.addcmul(one, double, error, value=-1, out=shrink)
-                w.mul_(shrink).addcmul_(slope, x, value=-1)
-            else:
-                torch.baddbmm(one, double, error_column, alpha=-1, out=shrink)
-                w.mul_(shrink).baddbmm_(slope, x, alpha=-1)
+def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype, device: torch.device) -> None:
+    size = torch.empty(0, dtype=dtype).element_size()
+    seeds = len(options.seeds)
+    drawn = drawn_steps(problem.width, problem.dimension, options.batch_size, device)
+    need = size * problem.dimension * seeds * (2 * problem.width + drawn * options.batch_size)
+    if need > MEMORY_LIMIT:
+        msg = (
+            f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {seeds} seeds "
+            f"of {problem.width} neurons in dimension {problem.dimension} need {need / 2**30:.1f} GiB."
+        )
+        raise ValueError(msg)
 
 
 def _choice(value: str, name: str, menu: dict[str, torch.dtype]) -> torch.dtype:

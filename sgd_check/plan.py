@@ -26,6 +26,10 @@ RECORDS_PER_E_FOLD = 12
 RECORDED_DECADES = 4
 # Emergence is looked for at steps this far apart, relative to the step: fine enough to interpolate an escape.
 LOOK_RATIO = 1.02
+# Above it, steps are no longer told apart as float64.
+MOST_STEPS = 2**53
+# A varying learning rate is tabulated: 8 GB at this many steps.
+MOST_TABULATED_STEPS = 10**9
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ class Plan:
             return np.full(last - first, self.table)
         return self.table[first:last]
 
+    def span(self, first: int, last: int) -> NDArray[np.float64] | float:
+        """Return the learning rates of steps first, …, last − 1, as one number if they are all the same."""
+        return self.table if isinstance(self.table, float) else self.table[first:last]
+
     def times(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the flow times t = Σ η before the given steps, which increase."""
         if isinstance(self.table, float):
@@ -83,6 +91,11 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
     Without `save_at` the records are step 0 and, over the last four decades of steps, twelve per e-fold.
     """
     count = checked_integer(steps, "steps", minimum=1)
+    most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
+    if count > most:
+        kind = "varies" if callable(learning_rate) else "is constant"
+        msg = f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}."
+        raise ValueError(msg)
     table = _tabulated(learning_rate, count)
     looks = _geometric_steps(1, count, LOOK_RATIO)
     if save_at is None:

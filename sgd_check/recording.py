@@ -1,6 +1,6 @@
 """What is kept of a run: overlaps and loss at the recorded steps, emergence times, runs that blew up.
 
-Knows which formulas turn overlaps into losses and emergences; nothing of sampling, files or verdicts.
+Knows when runs are measured and what counts as an emergence; nothing of sampling, files or verdicts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.systems.overlaps import learned_mass, population_loss, teacher_term
 from sgd_check.crossings import CrossingTracker
+from sgd_check.observables import observables_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Recorder:
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
         self._problem = problem
-        self._teacher_term = teacher_term(problem)
+        self._observables = observables_of(problem)
         m, directions, records = problem.width, problem.num_directions, plan.recorded.size
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._overlap = np.full((seeds, records, m, directions), np.nan)
@@ -63,20 +63,17 @@ class Recorder:
         if index is not None and gram is not None:
             gram[~sound] = np.nan
             self._overlap[:, index], self._gram[:, index], self._norm[:, index] = overlap, gram, norm
-            link, a = self._problem.activation, self._problem.teacher.coefficients
             for s in np.flatnonzero(sound):
-                self._loss[s, index] = population_loss(link, self._teacher_term, a, overlap[s], gram[s], norm[s])
+                self._loss[s, index] = self._observables.loss(overlap[s], gram[s], norm[s])
         return fresh
 
     def _look_for_emergence(
         self, time: float, overlap: NDArray[np.float64], norm: NDArray[np.float64], sound: NDArray[np.bool_]
     ) -> None:
-        link = self._problem.activation
-        seen = np.maximum(overlap, 0.0) if link.information_exponent % 2 else overlap
+        seen = np.maximum(overlap, 0.0) if self._problem.information_exponent % 2 else overlap
         self._emergence.look(time, np.max(seen**2, axis=1))
         mass = np.full(self._learned.time.shape, np.nan)
-        # A row vector per run, so that the product over neurons is a matrix product for all runs at once.
-        mass[sound] = learned_mass(link, overlap[sound], norm[sound, None, :])[:, 0]
+        mass[sound] = self._observables.learned(overlap[sound], norm[sound])
         self._learned.look(time, mass)
 
     def values(self) -> dict[str, Any]:

@@ -1,115 +1,27 @@
 """Command line: `python -m sgd_check.run prediction.nc`.
 
-Parses first, imports after. The library is in `sgd_check.simulation` and `sgd_check.comparison`; nothing imports this.
+Parses first, imports after. Options are in `sgd_check.run_options`, the library in `sgd_check.simulation` and
+`sgd_check.comparison`; nothing imports this.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.command_line import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    Parser,
-    UsageError,
-    chosen_figure,
-)
+from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError, chosen_figure
+from sgd_check.run_options import build_parser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Sequence
 
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
     "(--learning-rate) or a narrower problem is faster; --max-runtime bounds it."
 )
-
-EXAMPLES = """\
-examples:
-  python -m sgd_check.run prediction.nc
-      32 runs at a safe learning rate; writes prediction-sgd.nc and prediction-sgd.png
-  python -m sgd_check.run prediction.nc --seeds 64 --learning-rate 1e-5 --output check.nc --json
-
-stdout holds the result, stderr everything else. The verdict is part of the result: a disagreement is no failure.
-exit codes: 0 done, 1 the run failed or every run blew up (what was computed is kept and named), 2 usage,
-130 interrupted (what was computed is kept and named)
-"""
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser; building it imports nothing heavy."""
-    parser = Parser(
-        prog="python -m sgd_check.run",
-        description="Check a predicted learning course against online SGD on sampled data.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("prediction", metavar="FILE", help="dataset written by `python -m dynamics.solve`")
-    add(
-        "--engine",
-        default="projected",
-        metavar="NAME",
-        help="how to simulate: projected (exact in law, its cost does not depend on d) or torch (in R^d) [projected]",
-    )
-    add("--seeds", type=_number(int), default=32, metavar="N", help="number of runs [32]")
-    add(
-        "--learning-rate",
-        type=_number(float),
-        metavar="ETA",
-        help="step size [up to a tenth of the limit of stability, so that a 30 percent error shows]",
-    )
-    add("--steps", type=_number(int), metavar="N", help="SGD steps [up to 2.5 times the last checked emergence]")
-    add(
-        "--directions",
-        type=_number(int),
-        metavar="N",
-        help="choose learning rate and steps for the first N directions to emerge [as many as ten minutes allow]",
-    )
-    add("--batch-size", type=_number(int), default=1, metavar="B", help="samples per step [1]")
-    add("--device", default="auto", metavar="NAME", help="auto, cpu or, for torch, cuda [auto]")
-    add("--dtype", default="auto", metavar="NAME", help="float32 (torch alone) or float64 [auto: the engine's own]")
-    add("--max-runtime", type=_number(float), metavar="SECONDS", help="wall-clock budget of the simulation")
-    add("--false-alarm-rate", type=_rate, default=0.01, metavar="RATE", help="of the verdict [0.01]")
-    add("--output", metavar="FILE", help="dataset tree to write [beside the prediction, ending in -sgd.nc]")
-    add("--plot", metavar="FILE", help="figure to write [beside the output, ending in .png]")
-    add("--no-plot", action="store_true", help="write no figure")
-    add("--overwrite", action="store_true", help="replace existing files")
-    add("--json", action="store_true", help="print the result as one JSON object")
-    add("--quiet", action="store_true", help="print nothing but errors")
-    return parser
-
-
-def _number(kind: Callable[[float], float]) -> Callable[[str], Any]:
-    """Return a reader of positive numbers; 1e6 is an integer too."""
-
-    def read(text: str) -> Any:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not (0 < value < float("inf")) or kind(value) != value:
-            what = "integer" if kind is int else "number"
-            msg = f"must be a positive {what}, but is {text!r}"
-            raise argparse.ArgumentTypeError(msg)
-        return kind(value)
-
-    return read
-
-
-def _rate(text: str) -> float:
-    """Read a probability."""
-    value: float = _number(float)(text)
-    if not value < 1:
-        msg = f"must lie between 0 and 1, but is {text!r}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,21 +50,70 @@ def _check(parsed: argparse.Namespace) -> int:
                 check_target(path, overwrite=parsed.overwrite)
     except StorageError as error:
         raise UsageError(str(error)) from None
+    _adopt_step(parsed, prediction)
     course, seconds = _chosen_course(parsed, prediction)
     if not parsed.quiet:
         _say(course.describe())
-        _say(f"About {_duration(seconds)} for {course.steps} steps of {parsed.seeds} runs.")
-        if seconds > LONG_RUN_SECONDS:
+        if seconds is None:
+            _say(f"{course.steps} steps of {parsed.seeds} runs, in spans; --max-runtime bounds the time.")
+        else:
+            _say(f"About {_duration(seconds)} for {course.steps} steps of {parsed.seeds} runs.")
+        if seconds is not None and seconds > LONG_RUN_SECONDS:
             _say(LONG_RUN_ADVICE)
         elif course.checked < course.emerging:
             _say(f"More directions would take over ten minutes; --directions {course.emerging} checks all.")
     return _simulate(parsed, prediction, course, output, figure)
 
 
-def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, float]:
-    """Return what to simulate and about how many seconds it takes."""
+def _adopt_step(parsed: argparse.Namespace, prediction: Any) -> None:
+    """Take learning rate and batch size of a prediction that carries them; refuse options that contradict it."""
+    from sgd_check.finite_step import step_of
+
+    step = step_of(prediction)
+    if step is not None:
+        if parsed.theory == "flow":
+            msg = "Option --theory must not be flow for a prediction of finite steps, but is."
+            raise UsageError(msg)
+        for option, carried in zip(("learning_rate", "batch_size"), step, strict=True):
+            if getattr(parsed, option) not in (None, carried):
+                name = "--" + option.replace("_", "-")
+                msg = f"Option {name} must be that of the prediction, {carried:g}, but is {getattr(parsed, option):g}."
+                raise UsageError(msg)
+        parsed.learning_rate, parsed.batch_size = step
+    parsed.batch_size = parsed.batch_size or 1
+
+
+def _tested(parsed: argparse.Namespace, prediction: Any, course: Any) -> Any:
+    """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs."""
+    from sgd_check.finite_step import LONGEST_SECONDS, NoFiniteStepError, misfit, solve_finite_step, step_of
+
+    if parsed.theory == "flow" or step_of(prediction) is not None:
+        return prediction
+    try:
+        solution = solve_finite_step(
+            course, parsed.batch_size, progress=False if parsed.quiet else None, max_runtime=LONGEST_SECONDS
+        )
+    except NoFiniteStepError as error:
+        if parsed.theory == "finite-step":
+            raise UsageError(str(error)) from None
+        if not parsed.quiet:
+            _say(f"The times in the file are tested, without the finite-step equation: {error}")
+        return prediction
+    worst = misfit(prediction, solution) if parsed.theory == "auto" else None
+    if worst is not None:
+        if not parsed.quiet:
+            _say(
+                f"The finite-step equation has another time than the file for direction {worst + 1}, so the file is "
+                "tested; --theory finite-step tests the equation."
+            )
+        return prediction
+    return solution
+
+
+def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, float | None]:
+    """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
     from sgd_check.defaults import affordable_course, choose_course, measured_seconds_per_step
-    from sgd_check.engines import EngineOptions, make_engine
+    from sgd_check.engines import EngineOptions, SpanEngine, make_engine
 
     options = {
         "learning_rate": parsed.learning_rate,
@@ -170,6 +131,8 @@ def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, fl
         engine = make_engine(parsed.engine, problem, engine_options)
     except (ValueError, ImportError) as error:
         raise UsageError(_sentence(error, parsed.engine)) from None
+    if isinstance(engine, SpanEngine):
+        return choose_course(prediction, **options, directions=parsed.directions), None
     per_step = measured_seconds_per_step(engine)
     if parsed.directions is None:
         course = affordable_course(prediction, per_step, **options)
@@ -182,8 +145,11 @@ def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: 
     """Simulate, compare, write, print; return the exit code."""
     import warnings
 
+    import xarray as xr
+
     from sgd_check import compare, simulate
 
+    tested = _tested(parsed, prediction, course)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if parsed.quiet else _say(f"warning: {message}")
@@ -199,7 +165,9 @@ def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: 
             progress=False if parsed.quiet else None,
             max_runtime=parsed.max_runtime,
         )
-        tree = compare(prediction, simulation, false_alarm_rate=parsed.false_alarm_rate)
+        tree = compare(tested, simulation, false_alarm_rate=parsed.false_alarm_rate)
+    if tested is not prediction:
+        tree["given"] = xr.DataTree(prediction)
     failure = _write(tree, output, figure, overwrite=parsed.overwrite)
     if failure is not None:
         _say(f"error: {failure}")

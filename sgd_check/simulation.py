@@ -15,7 +15,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.teacher import checked_integer
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
 from sgd_check.plan import make_plan
 from sgd_check.recording import Recorder
 
@@ -76,19 +76,22 @@ def simulate(
         How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
         the start. On the processor of one machine a seed gives the same bits alone, beside others and on any number of
         threads.
-    engine : {"projected", "torch"}
+    engine : {"projected", "torch", "diffusion"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
-        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d.
+        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d,
+        for committees too.
+        "diffusion" is the limit of small and many steps, which takes thousands to billions of them at once, for up to
+        four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
     save_at : SaveAt, optional
         Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
         steps, twelve records per e-fold.
     batch_size : int, default 1
         Fresh samples per step.
     device : {"auto", "cpu", "cuda"}
-        "projected" runs on the processor. For "torch", "auto" takes CUDA where there is one. The samples of a seed
-        differ between engines and between devices.
+        "projected" and "diffusion" run on the processor. For "torch", "auto" takes CUDA where there is one. The samples
+        of a seed differ between engines and between devices.
     dtype : {"auto", "float32", "float64"}
-        Precision of weights and samples; "projected" has float64 alone, "torch" float32 by default. Records are
+        Precision of weights and samples; float32 by default for "torch", float64 alone for the others. Records are
         float64.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
@@ -113,7 +116,7 @@ def simulate(
     Warns
     -----
     UserWarning
-        Before the run, if the learning rate exceeds the limit of stability.
+        Before the run, if the learning rate exceeds the limit of stability, or if "diffusion" does not hold.
 
     Notes
     -----
@@ -121,12 +124,14 @@ def simulate(
     is the exact population loss of the link's Hermite series. A run blows up when its squared norms are not finite or
     sum to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on.
 
-    Polynomials and formulas are simulated as they are, callables by their Hermite series (`attrs["simulated_link"]`).
+    Polynomials and formulas are simulated as they are, callables by their Hermite series, and by "diffusion" all that
+    is no polynomial by the series whose noise is most like its own (`attrs["simulated_link"]`).
     One step of one seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and the
-    cores share the seeds; by "torch" all seeds together cost about fourteen torch calls, O(S m d B) operations.
+    cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
+    three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
     """
     # === check
-    _check_problem(problem)
+    _check_problem(problem, engine)
     plan = make_plan(learning_rate, steps, save_at)
     options = EngineOptions(
         seeds=_checked_seeds(seeds),
@@ -145,6 +150,9 @@ def simulate(
             UserWarning,
             stacklevel=2,
         )
+    caution = chosen.caution(plan.peak_rate, plan.steps) if isinstance(chosen, SpanEngine) else None
+    if caution is not None:
+        warnings.warn(caution, UserWarning, stacklevel=2)
     recorder = Recorder(problem, plan, len(options.seeds))
     # === run
     outcome = _run(chosen, plan, recorder, budget, progress)
@@ -179,13 +187,18 @@ def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress
         try:
             for look in plan.looked_at.tolist():
                 at = step
-                while at < look and (begun := clock.perf_counter()) - started < budget:
-                    ahead = min(at + tick, look)
-                    engine.advance(plan.rates(at, ahead))
-                    if ahead - at == tick and clock.perf_counter() - begun < 0.5 * TICK_SECONDS:
-                        tick *= 2
-                    bar.update(ahead - at)
-                    at = ahead
+                if isinstance(engine, SpanEngine):
+                    if engine.advance_span(look - at, plan.span(at, look), started + budget):
+                        at = look
+                    bar.update(at - step)
+                else:
+                    while at < look and (begun := clock.perf_counter()) - started < budget:
+                        ahead = min(at + tick, look)
+                        engine.advance(plan.rates(at, ahead))
+                        if ahead - at == tick and clock.perf_counter() - begun < 0.5 * TICK_SECONDS:
+                            tick *= 2
+                        bar.update(ahead - at)
+                        at = ahead
                 if at < look:
                     reason = "max_runtime"
                     break
@@ -254,12 +267,16 @@ def _limit(problem: Problem, batch_size: int) -> float | None:
         return None
 
 
-def _check_problem(problem: object) -> None:
+def _check_problem(problem: object, engine: str) -> None:
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    if problem.student != "homogeneous":
-        msg = f"Argument `problem` must have the homogeneous student, but has the {problem.student} student."
+    allowed = ("homogeneous", "committee") if engine == "torch" else ("homogeneous",)
+    if problem.student not in allowed:
+        msg = (
+            f"Argument `problem` must have the {' or the '.join(allowed)} student for engine {engine!r}, but has the "
+            f"{problem.student} student."
+        )
         raise ValueError(msg)
 
 

@@ -21,10 +21,11 @@ MOST_LINES = 32
 def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
     """Return one record per direction; numbers that do not exist are None."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
-    flow, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     mean, error = comparison["mean_log_ratio"].values, comparison["standard_error"].values
+    given = tree["given"].to_dataset()["emergence_time"].values if "given" in tree.children else predicted
     records = []
-    for p in range(flow.size):
+    for p in range(predicted.size):
         # Runs without emergence count as late, so the median stays a median of all runs.
         sound = simulation["blown_up"].values == 0
         median = (
@@ -34,8 +35,9 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
             {
                 "direction": p + 1,
                 "teacher_coefficient": _number(comparison["teacher_coefficient"].values[p]),
-                "predicted": _number(flow[p]),
-                "sgd_median": _number(median * flow[p]),
+                "given": _number(given[p]),
+                "predicted": _number(predicted[p]),
+                "sgd_median": _number(median * predicted[p]),
                 "ratio": _number(np.exp(mean[p])),
                 "standard_error": _number(np.exp(mean[p]) * error[p]),
                 "expected_delay": _number(comparison["expected_delay"].values[p]),
@@ -48,26 +50,46 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
 
 def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     """Return the table, the verdict line and the names of the files."""
-    columns = (("p", 4), ("a_p", 8), ("predicted", 10), ("SGD median", 10), ("ratio", 7), ("± s.e.", 7))
-    head = " ".join(f"{name:>{width}}" for name, width in (*columns, ("delay", 7), ("z", 6), ("censored", 8)))
+    attrs = tree["comparison"].attrs
     records = rows(tree)
+    both = "given" in tree.children
+    times = [(_GIVEN.get(str(tree["given"].attrs.get("answer")), "given"), 10)] if both else []
+    times += [("finite step" if both else "predicted", 11)]
+    columns = (("p", 4), ("a_p", 8), *times, ("SGD median", 10), ("ratio", 7), ("± s.e.", 7))
+    head = " ".join(f"{name:>{width}}" for name, width in (*columns, ("delay", 7), ("z", 6), ("censored", 8)))
     lines = [head]
     for r in records[:MOST_LINES]:
-        delay = "-" if r["expected_delay"] is None else f"{r['expected_delay']:.1%}"
+        given = f"{_short(r['given'], 10)} " if both else ""
         lines.append(
-            f"{r['direction']:>4} {_short(r['teacher_coefficient'], 8)} {_short(r['predicted'], 10)} "
-            f"{_short(r['sgd_median'], 10)} {_short(r['ratio'], 7, 3)} {_short(r['standard_error'], 7, 2)} {delay:>7} "
-            f"{_short(r['z'], 6, 2)} {r['censored']:>8}"
+            f"{r['direction']:>4} {_short(r['teacher_coefficient'], 8)} {given}{_short(r['predicted'], 11)} "
+            f"{_short(r['sgd_median'], 10)} {_short(r['ratio'], 7, 3)} {_short(r['standard_error'], 7, 2)} "
+            f"{_delay(r, both=both):>7} {_short(r['z'], 6, 2)} {r['censored']:>8}"
         )
     if len(records) > MOST_LINES:
         lines.append(f"     … and {len(records) - MOST_LINES} more directions in the file")
-    attrs = tree["comparison"].attrs
     lines += [f"verdict: {attrs['verdict']} (false-alarm rate {attrs['false_alarm_rate']:g})", attrs["reasons"]]
-    lines.append(
-        "The mean of ln(ratio) may lie between the flow and twice the expected delay; z is its distance from there."
-    )
+    lines += [_MEANING[attrs["theory"]], attrs["loss_statement"]]
     lines.append(f"written: {output}" + (f", {figure}" if figure is not None else ""))
     return "\n".join(lines)
+
+
+_GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
+_MEANING = {
+    "flow": "The mean of ln(ratio) may lie between the flow and twice the expected delay; "
+    "z is its distance from there.",
+    "finite step": "ratio: SGD over finite step. The mean of ln(ratio) may lie where the scatter of runs can move it, "
+    "at second order; z is its distance from there.",
+    "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
+}
+
+
+def _delay(record: dict[str, Any], *, both: bool) -> str:
+    """Return the delay by the step size: computed where both times are there, expected otherwise."""
+    if not both:
+        return "-" if record["expected_delay"] is None else f"{record['expected_delay']:.1%}"
+    if record["given"] is None or record["predicted"] is None:
+        return "-"
+    return f"{record['predicted'] / record['given'] - 1.0:.1%}"
 
 
 def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
@@ -75,8 +97,10 @@ def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     found = {
         "verdict": comparison.attrs["verdict"],
+        "theory": comparison.attrs["theory"],
         "reasons": comparison.attrs["reasons"],
         "p_value": _number(comparison["p_value"].values),
+        "loss": comparison.attrs["loss_statement"],
         "false_alarm_rate": comparison.attrs["false_alarm_rate"],
         "usable_runs": int(comparison.attrs["usable_runs"]),
         "blown_up_count": int(comparison.attrs["blown_up_count"]),

@@ -4,13 +4,28 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import dynamics
 import sgd_check
+from dynamics.step_size import escape_bias
+from sgd_check.expectation import expectation
 from sgd_check.table import as_json, as_text, rows
 
 
 @pytest.fixture(scope="module")
 def tree(escape_flow, escape_runs):
     return sgd_check.compare(escape_flow, escape_runs)
+
+
+@pytest.fixture(scope="module")
+def step_equation(escape, escape_runs):
+    """The finite-step equation at the learning rate of the runs, at their records."""
+    return dynamics.solve_overlaps(
+        escape,
+        learning_rate=escape_runs.attrs["learning_rate"],
+        save_at=dynamics.SaveAt.at(escape_runs["time"].values),
+        progress=False,
+        error_estimate=False,
+    )
 
 
 @pytest.mark.statistical
@@ -112,10 +127,13 @@ def test_the_pair_prediction_is_accepted_as_prediction_too(escape, escape_runs):
 
 def test_figure_shows_times_overlaps_and_loss(tree):
     figure = sgd_check.plot_comparison(tree)
-    times, overlaps, loss = figure.axes
+    times, overlaps, survival, loss, residual = figure.axes
     assert times.get_title().startswith("agree: 32 runs")
     assert overlaps.get_title() == "thin: runs, thick: flow"
+    assert survival.get_title().endswith("dashed: theory")
     assert loss.get_yscale() == "log"
+    assert loss.get_title() == "loss of 32 runs"
+    assert len(residual.collections[-1].get_offsets()) == tree["comparison"].attrs["loss_compared_times"]
     figure.canvas.draw()
 
 
@@ -162,9 +180,9 @@ def test_plot_functions_draw_where_they_are_told(tree):
     ax = Figure().subplots()
     assert sgd_check.plot_times(tree, ax) is ax
     assert sgd_check.plot_times(tree).get_figure() is not ax.get_figure()
-    axes = Figure().subplots(1, 3)
+    axes = Figure().subplots(1, 5)
     assert sgd_check.plot_comparison(tree, list(axes)) is axes[0].get_figure()
-    with pytest.raises(ValueError, match=r"^Argument `axes` must be three axes, but has 1\.$"):
+    with pytest.raises(ValueError, match=r"^Argument `axes` must be five axes, but has 1\.$"):
         sgd_check.plot_comparison(tree, [ax])
 
 
@@ -203,3 +221,174 @@ def test_runs_that_stopped_early_do_not_agree_on_what_they_never_reached(escape_
     assert "The runs stopped early (interrupted), before direction 2 could be tested." in attrs["reasons"]
     finished = stopped.assign_attrs(stop_reason="reached_end")
     assert sgd_check.compare(escape_flow, finished)["comparison"].attrs["verdict"] == "agree"
+
+
+@pytest.mark.statistical
+def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escape, step_equation, escape_runs):
+    """False-alarm rate of the verdict: 1 %, with fixed seeds."""
+    comparison = sgd_check.compare(step_equation, escape_runs)["comparison"].to_dataset()
+    assert comparison.attrs["verdict"] == "agree", comparison.attrs["reasons"]
+    assert comparison.attrs["theory"] == "finite step"
+    bias = escape_bias(escape, escape_runs.attrs["learning_rate"], dynamics.prediction.predict(escape))
+    part = bias.bias - bias.drift_bias
+    np.testing.assert_allclose(comparison["expected_delay"], part, rtol=1e-12)
+    np.testing.assert_allclose(comparison["band_low"], -(bias.scatter**2), rtol=1e-12)
+    np.testing.assert_allclose(comparison["band_high"], 2 * part, rtol=1e-12)
+    assert (comparison["band_high"] < 0.25 * 2 * np.log1p(bias.bias)).all(), "much sharper than the flow's band"
+
+
+def test_beyond_leading_order_the_scatter_of_the_runs_sets_the_band(escape, step_equation):
+    """At thirty times the learning rate a scatter of 0.8 is expected at leading order, which is no expectation."""
+    near = expectation(escape, step_equation, 0.03 / 64**2)
+    far = expectation(escape, step_equation, 30 * 0.03 / 64**2)
+    assert (near.scatter < 0.5).all()
+    assert np.isfinite(near.low).all()
+    assert (far.scatter > 0.5).all()
+    assert np.isnan(far.low).all()
+    assert np.isnan(far.high).all()
+    assert np.isinf(far.delay).all()
+
+
+@pytest.mark.statistical
+def test_the_finite_step_equation_is_the_sharper_test(tools, escape, step_equation, escape_runs):
+    """Late by 10 %: within the delay that the flow allows, but no scatter explains it; 30 % are refuted anyway."""
+    flow = tools.flow(escape, np.geomspace(0.02, 1.06, 20), stretch=1 / 1.1)
+    assert sgd_check.compare(flow, escape_runs)["comparison"].attrs["verdict"] == "agree"
+    for stretch, side in [(1 / 1.1, "late"), (1 / 1.3, "late"), (1.3, "early")]:
+        wrong = step_equation.assign(emergence_time=step_equation["emergence_time"] * stretch)
+        attrs = sgd_check.compare(wrong, escape_runs)["comparison"].attrs
+        assert attrs["verdict"] == "disagree"
+        assert side in attrs["reasons"]
+
+
+def test_another_step_size_batch_or_noise_than_the_predictions_is_refused(step_equation, escape_runs):
+    for name, value, what in [
+        ("learning_rate", 1e-5, "learning rate of the prediction, 1e-05, but has 7.32"),
+        ("batch_size", 2, "batch size of the prediction, 2, but has 1"),
+    ]:
+        other = step_equation.assign_attrs({name: value})
+        with pytest.raises(ValueError, match=f"^Argument `simulation` must have the {what}"):
+            sgd_check.compare(other, escape_runs)
+    scheduled = escape_runs.assign_attrs(learning_rate="schedule", schedule="power_law_decay(1e-5, 0.5)")
+    with pytest.raises(ValueError, match=r"learning rate of the prediction, 7\.32\S+, but has power_law_decay\("):
+        sgd_check.compare(step_equation, scheduled)
+    noisy = step_equation.assign_attrs(
+        parameters=step_equation.attrs["parameters"].replace('"label_noise": 0.0', '"label_noise": 0.5')
+    )
+    with pytest.raises(ValueError, match=r"must have the label noise of the prediction, 0\.5, but has 0\.0"):
+        sgd_check.compare(noisy, escape_runs)
+
+
+def test_the_mean_loss_is_compared_before_the_first_emergence(tree, escape_flow, escape_runs):
+    comparison = tree["comparison"].to_dataset()
+    compared = comparison["loss_compared"].values != 0
+    time = comparison["time"].values
+    assert time[compared].min() >= 0.1 * float(escape_flow["emergence_time"].min())
+    assert compared.sum() == comparison.attrs["loss_compared_times"] > 30
+    np.testing.assert_allclose(comparison["mean_loss"], escape_runs["loss"].mean("seed"), rtol=1e-13)
+    expected = np.interp(time[compared], escape_flow["time"].values, escape_flow["loss"].values)
+    np.testing.assert_allclose(comparison["expected_loss"].values[compared], expected, rtol=1e-4)
+    assert comparison.attrs["loss_outside"] == 0
+    assert comparison.attrs["loss_in_verdict"] == 0
+    assert np.isnan(comparison["loss_p_value"])
+    assert "beside the verdict" in comparison.attrs["loss_statement"]
+
+
+def test_a_wrong_loss_leaves_its_band_but_not_the_verdict(escape_flow, escape_runs):
+    wrong = escape_flow.assign(loss=escape_flow["loss"] + 0.1)
+    attrs = sgd_check.compare(wrong, escape_runs)["comparison"].attrs
+    assert attrs["loss_outside"] == attrs["loss_compared_times"]
+    assert attrs["verdict"] == "agree"
+
+
+def test_survival_steps_down_at_the_emergences(tree, escape_runs):
+    comparison = tree["comparison"].to_dataset()
+    assert comparison["survival"].dims == ("direction", "time")
+    emerged = escape_runs["emergence_time"].values
+    for p in range(2):
+        share = [(emerged[:, p] > t).mean() for t in comparison["time"].values]
+        np.testing.assert_allclose(comparison["survival"].values[p], share, atol=1e-12)
+    inside = (comparison["survival"] > 0) & (comparison["survival"] < 1)
+    assert (comparison["survival_low"] < comparison["survival"]).where(inside, True).all()
+    assert (comparison["survival"] < comparison["survival_high"]).where(inside, True).all()
+    assert float(abs(comparison["survival"] - comparison["predicted_survival"]).max()) < 0.25
+    np.testing.assert_allclose(comparison["log_scatter"], np.log(emerged).std(axis=0, ddof=1), rtol=1e-12)
+    assert (abs(comparison["log_scatter"] / comparison["expected_scatter"] - 1) < 0.4).all()
+
+
+@pytest.mark.statistical
+def test_two_halves_of_the_runs_have_one_law(escape_runs, monkeypatch):
+    """Real runs split at random, 80 times: a test at level 10 % alarms in at most 10 % + 4 standard errors of splits."""
+    monkeypatch.setattr("sgd_check.survival.PERMUTATIONS", 999)
+    rng = np.random.default_rng(41)
+    repeats, rate, alarms = 80, 0.1, 0
+    for _ in range(repeats):
+        order = rng.permutation(32)
+        first, second = escape_runs.isel(seed=order[:16]), escape_runs.isel(seed=order[16:])
+        attrs = sgd_check.compare(first, second, false_alarm_rate=rate)["comparison"].attrs
+        alarms += attrs["verdict"] == "disagree"
+    assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
+
+
+@pytest.mark.statistical
+def test_a_sample_is_a_prediction_and_thirty_percent_are_seen(escape_runs):
+    """False-alarm rate of the first verdict: 1 %, with fixed seeds."""
+    first, second = escape_runs.isel(seed=slice(0, 16)), escape_runs.isel(seed=slice(16, 32))
+    tree = sgd_check.compare(first, second)
+    comparison = tree["comparison"].to_dataset()
+    assert comparison.attrs["verdict"] in ("agree", "undecided"), comparison.attrs["reasons"]
+    assert comparison.attrs["theory"] == comparison.attrs["prediction"].replace("simulation", "sample")
+    assert comparison.attrs["loss_in_verdict"] == 1
+    assert float(comparison["p_value"]) >= 2 * float(comparison["loss_p_value"]) or float(comparison["p_value"]) >= 0.01
+    medians = np.sort(first["emergence_time"].values, axis=0)[7]
+    np.testing.assert_allclose(comparison["emergence_time"], medians, rtol=1e-14)
+    figure = sgd_check.plot_comparison(tree)
+    assert figure.axes[2].get_title().endswith("dashed: predicted runs")
+    figure.canvas.draw()
+    for stretch, side in [(1.3, "early"), (1 / 1.3, "late")]:
+        wrong = first.assign(emergence_time=first["emergence_time"] * stretch).drop_vars("loss")
+        found = sgd_check.compare(wrong.assign_attrs(end_time=2.0), second)["comparison"]
+        assert found.attrs["verdict"] == "disagree"
+        assert f"emerges {side}" in found.attrs["reasons"]
+        assert found.attrs["loss_in_verdict"] == 0
+    high = first.assign(loss=1.01 * first["loss"])
+    attrs = sgd_check.compare(high, second)["comparison"].attrs
+    assert attrs["verdict"] == "disagree"
+    assert attrs["reasons"].startswith("The loss is smaller than predicted, most at time")
+
+
+def test_blown_up_runs_of_a_sample_are_left_out_and_counted(escape_runs):
+    first, second = (escape_runs.isel(seed=part).copy(deep=True) for part in (slice(0, 16), slice(16, 32)))
+    first["blown_up"][:2] = 1
+    second["blown_up"][:1] = 1
+    first["loss"][:2, 50:] = np.nan
+    comparison = sgd_check.compare(first, second)["comparison"]
+    assert comparison.attrs["prediction_blown_up_count"] == 2
+    assert comparison.attrs["blown_up_count"] == 1
+    assert comparison.attrs["usable_runs"] == 15
+    assert "Runs left out because they blew up: 1." in comparison.attrs["reasons"]
+
+
+def test_samples_must_not_share_seeds_or_differ_in_their_steps(escape_runs):
+    first, second = escape_runs.isel(seed=slice(0, 16)), escape_runs.isel(seed=slice(12, 32))
+    with pytest.raises(ValueError, match=r"must have other seeds than a prediction by the same engine, .* seed 12\.$"):
+        sgd_check.compare(first, second)
+    with pytest.raises(ValueError, match="learning rate of the prediction"):
+        sgd_check.compare(first.assign_attrs(learning_rate=1e-5), escape_runs.isel(seed=slice(16, 32)))
+    other = first.assign_attrs(engine="torch")
+    assert sgd_check.compare(other, second)["comparison"].attrs["theory"] == "sample"
+
+
+def test_an_oblique_teacher_is_tested_by_the_scatter_of_the_runs(tools):
+    """Theory gives no scatter there; the finite-step equation still has times, and the verdict is not left open."""
+    problem = tools.problem([[0.6, 0.1]], dimension=24, directions=[[1.0, 0.0], [0.3, np.sqrt(0.91)]])
+    rate = 0.004 / 24**2
+    runs = sgd_check.simulate(problem, learning_rate=rate, steps=int(0.7 / rate), seeds=12, progress=False)
+    equation = dynamics.solve_overlaps(problem, learning_rate=rate, progress=False, error_estimate=False)
+    comparison = sgd_check.compare(equation, runs)["comparison"]
+    assert "Theory gives no scatter, so that of the runs was taken" in comparison.attrs["reasons"]
+    assert np.isnan(comparison["predicted_survival"].values).all()
+    tested = np.isfinite(comparison["z_score"].values)
+    assert tested.any()
+    np.testing.assert_allclose(comparison["band_low"].values[tested], -(comparison["log_scatter"].values[tested] ** 2))
+    sgd_check.plot_survival(sgd_check.compare(equation, runs)).get_figure().canvas.draw()

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+import dynamics
+import sgd_check
+from dynamics.problem import Problem, Teacher
 from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.observables import observables_of
 from sgd_check.online import OnlineEngine
 
 CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
@@ -230,3 +234,159 @@ def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=10_000)
     with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 100000 seeds of 1 neurons .* need \d+\.\d GiB"):
         OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000)), dtype="float32"))
+
+
+# --- committees -----------------------------------------------------------------------------------------------
+
+
+def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more):
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((len(norms), dimension))
+    weights *= np.array(norms)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
+    return Problem(
+        activation=link,
+        teacher=Teacher([1.0, 0.5], directions=more.pop("directions", None)),
+        width=len(norms),
+        dimension=dimension,
+        initial_weights=weights,
+        student="committee",
+        label_noise=noise,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("link", ["erf", "relu", "he3"])
+def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
+    """Three steps, so that later ones see what earlier ones did to the projections."""
+    problem = committee(link, directions=directions)
+    run = engine(problem, batch_size=batch_size)
+    sigma = torch_sigma(link)
+    with run.running():
+        expected = run.weights()
+        x, labels = run.draw()
+        run.advance(np.array([1e-2, 2e-2, 1e-2]))
+        after = run.weights()
+    for step, rate in enumerate((1e-2, 2e-2, 1e-2)):
+        for s in range(3):
+            w = torch.tensor(expected[s], requires_grad=True)
+            f = sigma(w @ torch.tensor(x[step, s]).T).sum(dim=0)
+            (gradient,) = torch.autograd.grad(0.5 * torch.mean((f - torch.tensor(labels[step, s])) ** 2), w)
+            expected[s] -= rate * gradient.numpy()
+    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.statistical
+def test_mean_of_committees_is_the_finite_step_equation():
+    """R and S of 64 runs at η = 1/d, d = 400, against Saad and Solla's equation; it holds up to O(1/d) in the mean.
+
+    Eight z-scores, with 2/d of slack, beyond 5: false-alarm rate below 5e-6, with fixed seeds.
+    """
+    d, seeds, steps = 400, 64, 1200
+    problem = committee(dimension=d, norms=(0.4, 0.6), noise=0.1)
+    rate = 1.0 / d
+    theory = dynamics.solve_committee(
+        problem, save_at=dynamics.SaveAt.at([rate * steps]), learning_rate=rate, progress=False
+    ).isel(time=0)
+    runs = sgd_check.simulate(
+        problem, learning_rate=rate, steps=steps, seeds=seeds, engine="torch", dtype="float64", progress=False
+    )
+    C, G, n = (runs.isel(time=-1)[name].values for name in ("teacher_overlap", "student_overlap", "squared_norm"))
+
+    def overlaps(C, G, n):
+        rho = np.sqrt(n)
+        return np.concatenate([rho[..., :, None] * C, rho[..., :, None] * rho[..., None, :] * G], axis=-1)
+
+    wanted = overlaps(*(theory[name].values for name in ("teacher_overlap", "student_overlap", "squared_norm")))
+    found, start = overlaps(C, G, n), overlaps(*problem.start())
+    error = found.std(axis=0, ddof=1) / np.sqrt(seeds)
+    assert np.abs(wanted - start).max() > 50 * error.max(), "the runs must have moved"
+    assert (np.abs(found.mean(axis=0) - wanted) < 5 * error + 2.0 / d).all()
+    # The loss of a run is that of its overlaps, here at the start, which the theory has too.
+    start_loss = dynamics.solve_committee(problem, save_at=dynamics.SaveAt.at([0.0]), progress=False).loss
+    np.testing.assert_allclose(runs.loss.isel(time=0), float(start_loss[0]), rtol=1e-10)
+
+
+def test_committees_are_simulated_in_full_dimension_alone_and_links_without_closed_forms_have_no_loss():
+    with pytest.raises(ValueError, match="must have the homogeneous student for engine 'projected', but has the comm"):
+        sgd_check.simulate(committee(), learning_rate=1e-3, steps=3, seeds=2)
+    runs = sgd_check.simulate(
+        committee(link="relu"), learning_rate=1e-3, steps=3, seeds=2, engine="torch", progress=False
+    )
+    assert np.isnan(runs.loss).all()
+    assert np.isfinite(runs.squared_norm).all()
+
+
+@pytest.mark.parametrize("student", ["homogeneous", "committee"])
+def test_learned_mass_of_runs_is_that_of_the_theory(student, rng):
+    problem = (
+        committee(dimension=9)
+        if student == "committee"
+        else Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=3, dimension=9)
+    )
+    solve = dynamics.solve_committee if student == "committee" else dynamics.solve_overlaps
+    flow = solve(problem, save_at=dynamics.SaveAt.at([0.5]), progress=False)
+    summary = solve(problem, save_at=dynamics.SaveAt.at([0.5]), keep="summary", progress=False)
+    C, G, n = (flow[name].values[0] for name in ("teacher_overlap", "student_overlap", "squared_norm"))
+    seen = observables_of(problem)
+    np.testing.assert_allclose(seen.learned(C[None], n[None])[0], summary.learned_mass[0], rtol=1e-10)
+    assert seen.loss(C, G, n) == pytest.approx(float(flow.loss[0]), rel=1e-9)
+
+
+# --- many steps -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("student", "link"), [("homogeneous", "he4"), ("committee", "erf")])
+def test_delayed_updates_are_the_updates_one_by_one(student, link):
+    """Seventy steps, more than two blocks, against the closed form in numpy, on the same samples."""
+    problem = committee(link, norms=(0.3, 0.4), dimension=20)
+    problem = Problem(
+        activation=link,
+        teacher=problem.teacher,
+        width=2,
+        dimension=20,
+        initial_weights=problem.initial_weights,
+        student=student,
+    )
+    run, rate = engine(problem), 3e-3
+    with run.running():
+        w = run.weights()
+        x, labels = run.draw()
+        run.advance(np.full(70, rate))
+        after = run.weights()
+    link = problem.activation
+    for step in range(70):
+        for s in range(3):
+            sample = x[step, s, 0]
+            if student == "committee":
+                z = w[s] @ sample
+                error = link.value(z).sum() - labels[step, s, 0]
+                w[s] -= rate * error * link.derivative(z)[:, None] * sample
+                continue
+            rho = np.linalg.norm(w[s], axis=1)
+            z = w[s] @ sample / rho
+            sigma, slope = link.value(z), link.derivative(z)
+            error = rho**2 @ sigma - labels[step, s, 0]
+            w[s] -= rate * error * ((2 * sigma - z * slope)[:, None] * w[s] + (rho * slope)[:, None] * sample)
+    np.testing.assert_allclose(after, w, rtol=0, atol=1e-12)
+
+
+def test_threads_change_no_bit(tools, monkeypatch):
+    problem = tools.problem(np.random.default_rng(0).uniform(-0.3, 0.3, (6, 2)), dimension=500)
+
+    def final(threads):
+        monkeypatch.setattr("sgd_check.torch_blocks.THREADED_NUMBERS", 1)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        run = engine(problem, range(5), dtype="float32")
+        with run.running():
+            run.advance(np.full(70, 1e-5))
+            run.advance(np.full(30, 1e-5))
+            assert run.attributes["threads"] == threads
+            return run.weights()
+
+    np.testing.assert_array_equal(final(2), final(1))
+
+
+def test_a_run_says_which_kernel_took_its_steps(tools):
+    assert engine(tools.problem([[0.5, 0.1]], dimension=6)).attributes["step_kernel"] == "plain"

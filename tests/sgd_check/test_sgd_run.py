@@ -48,8 +48,84 @@ def test_default_names_are_beside_the_prediction_and_stdout_holds_the_table(pred
     assert "Learning rate 0.0002" in shown.err
     assert "for 1500 steps of 4 runs." in shown.err
     tree = load(prediction.with_name("prediction-sgd.nc"))
-    assert set(tree.children) == {"prediction", "simulation", "comparison"}
+    assert set(tree.children) == {"given", "prediction", "simulation", "comparison"}
     assert prediction.with_name("prediction-sgd.png").stat().st_size > 10_000
+
+
+def test_the_finite_step_equation_is_tested_and_both_times_are_shown(prediction, capsys):
+    """At this learning rate the flow is early by a quarter; the equation of the mean step is not."""
+    assert main([str(prediction), *QUICK, "--no-plot", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["theory"] == "finite step"
+    tree = load(prediction.with_name("prediction-sgd.nc"))
+    assert tree["prediction"].attrs["learning_rate"] == 2e-4
+    flow = load(prediction)["emergence_time"].values[0]
+    first = found["directions"][0]
+    assert first["given"] == pytest.approx(flow, rel=1e-12)
+    assert first["predicted"] == pytest.approx(float(tree["prediction"]["emergence_time"][0]), rel=1e-12)
+    assert first["predicted"] > 1.2 * flow
+    np.testing.assert_array_equal(tree["prediction"]["time"], tree["simulation"]["time"])
+    assert main([str(prediction), *QUICK, "--no-plot", "--overwrite"]) == 0
+    head = capsys.readouterr().out.splitlines()[0].split()
+    assert head[2:5] == ["given", "finite", "step"]
+
+
+def test_the_flow_is_tested_if_asked_for(prediction, capsys):
+    assert main([str(prediction), *QUICK, "--no-plot", "--theory", "flow"]) == 0
+    tree = load(prediction.with_name("prediction-sgd.nc"))
+    assert set(tree.children) == {"prediction", "simulation", "comparison"}
+    assert tree["comparison"].attrs["theory"] == "flow"
+    assert capsys.readouterr().out.splitlines()[0].split()[2] == "predicted"
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("stretch", [1.3, 1 / 1.3])
+def test_a_wrong_prediction_is_tested_itself_and_refuted(tools, tmp_path, capsys, stretch):
+    """A file off by 30 % does not hide behind the equation of its problem; verdict at 1 %, with fixed seeds."""
+    problem = tools.problem([[0.65, 0.1]], dimension=8, coefficients=(1.0, 0.5))
+    path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20), stretch=stretch), tmp_path / "wrong.nc")
+    assert main([str(path), "--seeds", "32", "--no-plot"]) == 0
+    shown = capsys.readouterr()
+    assert "has another time than the file for direction 1, so the file is tested" in shown.err
+    assert "verdict: disagree" in shown.out
+    assert "emerges early" in shown.out if stretch > 1 else "emerges late" in shown.out
+
+
+def test_a_prediction_that_carries_a_step_sets_it(tools, tmp_path, capsys):
+    import dynamics
+
+    problem = tools.problem([[0.65, 0.1]], dimension=8, coefficients=(1.0, 0.5))
+    equation = dynamics.solve_overlaps(problem, learning_rate=1e-4, batch_size=2, progress=False, error_estimate=False)
+    path = save(equation, tmp_path / "step.nc")
+    assert main([str(path), "--steps", "2000", "--seeds", "4", "--no-plot"]) == 0
+    tree = load(path.with_name("step-sgd.nc"))
+    assert tree["simulation"].attrs["learning_rate"] == 1e-4
+    assert tree["simulation"].attrs["batch_size"] == 2
+    assert tree["comparison"].attrs["theory"] == "finite step"
+    capsys.readouterr()
+    for option, sentence in [
+        (["--learning-rate", "2e-4"], "Option --learning-rate must be that of the prediction, 0.0001, but is 0.0002."),
+        (["--batch-size", "1"], "Option --batch-size must be that of the prediction, 2, but is 1."),
+        (["--theory", "flow"], "Option --theory must not be flow for a prediction of finite steps, but is."),
+    ]:
+        assert main([str(path), "--overwrite", *option]) == 2
+        assert capsys.readouterr().err == f"error: {sentence}\n"
+
+
+def test_a_link_without_exact_moments_is_tested_by_its_flow(tools, tmp_path, capsys):
+    problem = tools.problem([[0.65, 0.1]], dimension=8, activation="x^2 exp(-x^2)")
+    path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "bump.nc")
+    run = [str(path), "--learning-rate", "1e-3", "--steps", "300", "--seeds", "4", "--no-plot"]
+    assert main(run) == 0
+    assert "are tested, without the finite-step equation: Argument `problem` must" in capsys.readouterr().err
+    assert main([*run, "--overwrite", "--theory", "finite-step"]) == 2
+    assert "must have a polynomial link" in capsys.readouterr().err
+
+
+def test_an_equation_that_takes_too_long_is_left_out(prediction, capsys, monkeypatch):
+    monkeypatch.setattr("sgd_check.finite_step.LONGEST_SECONDS", 1e-9)
+    assert main([str(prediction), *QUICK, "--no-plot"]) == 0
+    assert "The finite-step equation stopped at time" in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
@@ -72,7 +148,7 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
         (["--seeds", "0"], "error: argument --seeds: must be a positive integer, but is '0'"),
         (["--steps", "1.5"], "error: argument --steps: must be a positive integer, but is '1.5'"),
         (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
-        (["--engine", "tirch"], "error: Argument `engine` must be one of 'projected', 'torch', but is 'tirch'. Did you mean 'torch'?"),
+        (["--engine", "tirch"], "error: Argument `engine` must be one of 'projected', 'torch', 'diffusion', but is 'tirch'. Did you mean 'torch'?"),
         (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be 'float64' for engine 'projected', but is 'half'."),
         (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
         (["--plot", "figure"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure'."),
@@ -118,7 +194,7 @@ def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, cap
         f"error: Figure {str(figure)!r} could not be written: [Errno 28] No space left on device; "
         f"the dataset is in {output}.\n"
     )
-    assert set(load(output).children) == {"prediction", "simulation", "comparison"}
+    assert set(load(output).children) == {"given", "prediction", "simulation", "comparison"}
     with monkeypatch.context() as patch:
         patch.setattr("xarray.DataTree.to_netcdf", full)
         assert main([str(prediction), *QUICK, "--quiet", "--overwrite", "--no-plot"]) == 1

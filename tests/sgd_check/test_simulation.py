@@ -205,8 +205,8 @@ def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
 @pytest.mark.parametrize(
     ("changed", "kind", "sentence"),
     [
-        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'projected', 'torch', but is 'torhc'. Did you mean 'torch'?"),
-        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'projected', 'torch', but is 3."),
+        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', but is 'torhc'. Did you mean 'torch'?"),
+        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', but is 3."),
         ({"dtype": "half", "engine": "torch"}, ValueError, "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
         ({"dtype": "float32"}, ValueError, "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'."),
         ({"device": "tpu", "engine": "torch"}, ValueError, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
@@ -300,9 +300,11 @@ def test_the_package_imports_nothing_heavy_and_names_what_it_has():
         "print({'torch', 'xarray', 'numba', 'matplotlib', 'sympy'} & set(sys.modules), dir(sgd_check))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == (
-        "set() ['compare', 'piecewise', 'plot_comparison', 'plot_times', 'power_law_decay', 'simulate']"
+    names = (
+        "compare piecewise plot_comparison plot_loss_band plot_overlaps plot_study plot_survival plot_times "
+        "power_law_decay sample_complexity simulate step_size_phases unstable_discretisation"
     )
+    assert found.stdout.strip() == f"set() {names.split()}"
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         sgd_check.simulat  # noqa: B018
 

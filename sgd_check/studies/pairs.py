@@ -1,0 +1,60 @@
+"""Prepared starts: neuron p leans on direction p alone, C² = s/d, and is orthogonal to all other neurons.
+
+A random start has squared overlaps of order 1/d; prepared ones take that scatter out of a study of the step size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dynamics.problem import Problem, Teacher
+from dynamics.teacher import checked_integer
+
+DEFAULT_START = 4.0
+DEFAULT_NORM = 1e-2
+
+
+def prepared_pairs(
+    information_exponent: int,
+    dimension: int,
+    *,
+    teacher: Teacher | None = None,
+    start: float = DEFAULT_START,
+    initial_norm: float = DEFAULT_NORM,
+) -> Problem:
+    """Return the problem of as many neurons as directions, each neuron at C² = s/d from its direction.
+
+    Parameters
+    ----------
+    information_exponent : int
+        k ≥ 3; the link is h_k.
+    dimension : int
+        d ≥ 2 P.
+    teacher : Teacher, optional
+        Orthonormal; one direction of weight 1 by default.
+    start : float
+        s, with s/d < ½.
+    initial_norm : float
+        σ0 = |w_i|.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+    """
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    d = checked_integer(dimension, "dimension", minimum=1)
+    goal = Teacher([1.0]) if teacher is None else teacher
+    count = goal.num_directions
+    if d < 2 * count:
+        msg = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
+        raise ValueError(msg)
+    if not 0.0 < start < 0.5 * d:
+        msg = f"Argument `start` must be positive and below half the dimension {d}, but is {start}."
+        raise ValueError(msg)
+    overlaps = (np.sqrt(start / d) * np.eye(count), np.eye(count), np.full(count, initial_norm**2))
+    return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)

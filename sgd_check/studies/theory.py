@@ -1,0 +1,41 @@
+"""Emergence times by the equation of finite steps, where a study asks for them many times.
+
+Knows `dynamics.solve_overlaps`; nothing of SGD runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.schedule import SaveAt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+
+def finite_step_times(problem: Problem, learning_rate: float, last: float) -> NDArray[np.float64]:
+    """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
+
+    Above the limit of stability the overlaps may blow up; what emerged before counts.
+    """
+    import dynamics
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = dynamics.solve_overlaps(
+            problem,
+            learning_rate=learning_rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at([last]),
+            keep="summary",
+            progress=False,
+            on_failure="return",
+            error_estimate=False,
+        )
+    times: NDArray[np.float64] = found["emergence_time"].values
+    return times

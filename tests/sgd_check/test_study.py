@@ -1,0 +1,362 @@
+"""Studies of the step size: escapes against `simulate`, slopes against exact laws, and the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import sgd_check
+from dynamics.problem import Problem, Teacher
+from dynamics.storage import load, save
+from sgd_check.projected import ProjectedEngine
+from sgd_check.studies import complexity, discretisation, escape, thresholds, tuned
+from sgd_check.studies.pairs import prepared_pairs
+from sgd_check.studies.slopes import fit_slope, inverse_fit
+from sgd_check.studies.tables import summarise
+from sgd_check.study import main
+
+QUICK = ["sample-complexity", "--k", "3", "--dimensions", "16,24", "--rate", "0.02", "--seeds", "3"]
+
+
+# --- runs that end when they have escaped -----------------------------------------------------------------------------
+
+
+def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
+    problem = prepared_pairs(4, 24)
+    eta = 2e-5
+    whole = sgd_check.simulate(problem, learning_rate=eta, steps=400_000, seeds=[3, 5, 8], progress=False)
+    taken = []
+    stretches = []
+    advance = ProjectedEngine.advance
+    monkeypatch.setattr(
+        ProjectedEngine, "advance", lambda self, rates: taken.append(rates.size) or advance(self, rates)
+    )
+    found = escape.escape_times(problem, learning_rate=eta, steps=400_000, seeds=[3, 5, 8], report=stretches.append)
+    # The same samples, looked at more often: times differ by the interpolation between looks alone.
+    np.testing.assert_allclose(found.time, whole["emergence_time"].values, rtol=5e-3)
+    assert not found.blown_up.any()
+    assert sum(taken) * eta <= found.time.max() * escape.LOOK_RATIO + 2 * eta
+    # Runs that have escaped are not counted any more: the sum is that of the single escapes.
+    assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=escape.LOOK_RATIO - 1)
+
+
+def test_late_runs_are_censored_and_wild_ones_blown_up():
+    problem = prepared_pairs(4, 24)
+    short = escape.escape_times(problem, learning_rate=2e-5, steps=50, seeds=[0, 1])
+    assert np.isnan(short.time).all()
+    assert not short.blown_up.any()
+    with np.errstate(all="ignore"):
+        wild = escape.escape_times(problem, learning_rate=1.0, steps=200, seeds=[0, 1])
+    assert wild.blown_up.all()
+
+
+# --- fits and theory --------------------------------------------------------------------------------------------------
+
+
+def test_slope_and_its_error_are_those_of_the_drawn_points(rng):
+    d = np.array([32.0, 64.0, 128.0, 256.0])
+    errors = np.array([0.3, 0.2, 0.1, 0.05])
+    draws = [fit_slope(d, 3.0 * np.log(d) + errors * rng.standard_normal(4), errors) for _ in range(4000)]
+    slopes = np.array([fit.exponent for fit in draws])
+    # Four thousand draws: the deviation is known to 1.1 %, the mean to 1.6 % of it; five of those.
+    assert slopes.std() == pytest.approx(draws[0].standard_error, rel=0.06)
+    assert slopes.mean() == pytest.approx(3.0, abs=0.08 * draws[0].standard_error)
+    assert np.isnan(fit_slope(d, [1.0, np.nan, np.nan, np.nan]).exponent)
+
+
+def test_points_that_are_not_known_are_left_out():
+    d = np.array([2.0, 4.0, 8.0])
+    assert fit_slope(d, [np.log(4.0), np.nan, np.log(64.0)]).exponent == pytest.approx(2.0)
+
+
+def test_means_with_a_censored_run_are_unknown():
+    mean, error = complexity.log_means(np.array([[1.0, np.e, np.e**2], [1.0, np.nan, 2.0]]))
+    np.testing.assert_allclose([mean[0], error[0]], [1.0, 1.0 / np.sqrt(3.0)])
+    assert np.isnan(mean[1])
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_flow_times_of_the_cells_are_the_transit_integral(k):
+    study = complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
+    for (_, d), cell in study.cells.items():
+        exact = quad(lambda s: 1.0 / (k * s ** (k - 1) * (1.0 - s * s)), 2.0 / np.sqrt(d), np.sqrt(0.5))[0]
+        assert cell.flow_time == pytest.approx(exact, rel=1e-9)
+        assert cell.learning_rate == pytest.approx(0.05 * d ** (-k / 2))
+        assert cell.finite_step_time > cell.flow_time
+
+
+def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
+    import dynamics
+
+    problem = prepared_pairs(4, 64, teacher=Teacher.power_law(6, 1.0), initial_norm=0.05)
+    targets, eta = np.array([1, 3]), tuned.tuned_rates(problem, np.array([1, 3]), 1e-9)
+    needed, without, learned = tuned.theory_curve(problem, targets, 1e-9)
+    flow = dynamics.predict_emergence(problem)["predicted_learned_time"].values
+
+    def loss(t):
+        return float(dynamics.solve_decoupled(problem, save_at=dynamics.SaveAt.at([t]))["loss"][0])
+
+    for at, level in enumerate(tuned.target_losses(problem, targets)):
+        exact = brentq(lambda t, level=level: loss(t) - level, 0.2 * flow[0], 2.0 * flow[-1], rtol=1e-6)
+        # Interpolation between 800 tabulated times.
+        assert needed[at] * eta[at] == pytest.approx(exact, rel=2e-3)
+    # At a vanishing step there is no noise to wait for.
+    np.testing.assert_allclose(needed, without, rtol=1e-6)
+    np.testing.assert_allclose(learned, np.broadcast_to(flow, (2, 6)), rtol=1e-6)
+
+
+def test_noise_traps_what_is_too_weak_for_the_step():
+    problem = prepared_pairs(3, 64, teacher=Teacher.power_law(8, 1.0))
+    gentle, _, times = tuned.theory_curve(problem, np.array([2, 8]), 0.3)
+    assert np.isfinite(gentle).all()
+    assert np.isfinite(times).all()
+    _, _, times = tuned.theory_curve(problem, np.array([2]), 1.0)
+    assert np.isinf(times[0, 6:]).all()
+    assert np.isfinite(times[0, :4]).all()
+
+
+def test_targets_count_the_last_direction_by_half():
+    problem = prepared_pairs(4, 16, teacher=Teacher([0.8, 0.6]))
+    np.testing.assert_allclose(tuned.target_losses(problem, np.array([1, 2])), [0.36 + 0.16, 0.09])
+
+
+def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
+    """Not at P = 64, but at P = 4096: exponents of theory alone, without a run."""
+    small = discretisation.prepare(large_directions=64, large_dimension=4096, directions=4, dimension=16)
+    values = small.large.teacher.coefficients[small.large_targets - 1] ** -2.0
+    off = inverse_fit(tuned.target_losses(small.large, small.large_targets), values)[0]
+    teacher = Teacher.power_law(4096, 1.0)
+    large = Problem(activation="he4", teacher=teacher, width=1, dimension=4096)
+    targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
+    near = inverse_fit(tuned.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
+    assert abs(near[0] + 0.5) < 0.03 < abs(off + 0.5)
+
+
+# --- numbers read off curves ------------------------------------------------------------------------------------------
+
+
+def test_the_largest_faithful_rate_is_interpolated_in_the_logarithm():
+    rates = np.array([1.0, 10.0, 100.0, 1000.0])
+    assert thresholds.reach(rates, np.array([1.0, 1.0, 1.2, 3.0])) == pytest.approx(10**1.5)
+    assert thresholds.reach(rates, np.array([1.0, 1.0, np.inf, np.inf])) == 10.0
+    assert thresholds.reach(rates, np.array([1.0, 1.0, np.nan, np.nan])) == 10.0
+    assert thresholds.reach(rates, np.full(4, 1.05)) == 1000.0
+    assert np.isnan(thresholds.reach(rates, np.full(4, 2.0)))
+
+
+def test_the_rate_at_which_half_blow_up():
+    blown = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]], dtype=float)
+    assert thresholds.half_blown(np.array([1.0, 10.0, 100.0]), blown) == pytest.approx(10**1.5)
+    assert thresholds.half_blown(np.array([1.0, 10.0, 100.0]), blown[::-1]) == 1.0
+    assert np.isnan(thresholds.half_blown(np.array([1.0, 10.0]), blown[:2]))
+
+
+def test_lost_runs_count_as_late_and_the_median_rises():
+    time = np.array([[1.0, 1.2, 1.4], [1.0, 1.0, np.nan], [2.0, np.nan, np.nan]])
+    ratio = thresholds.median_ratio(time, np.zeros((3, 3)), 1.0)
+    np.testing.assert_allclose(ratio, [np.sqrt(1.2), np.sqrt(1.2), thresholds.LARGEST_RATIO])
+
+
+# --- whole studies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+def test_sample_complexity_of_sgd_is_that_of_the_equation():
+    """Slope and times against the finite-step equation, at a step small enough for it to describe the mean of ln T.
+
+    False-alarm rate 2e-3: two two-sided tests at 1e-3 each, with a fixed seed.
+    """
+    found = sgd_check.sample_complexity(
+        information_exponents=[3], dimensions=[16, 32, 64], rate=0.02, seeds=48, progress=False
+    )
+    fit = summarise(found)["fits"][0]
+    assert abs(fit["z_equation"]) < norm.isf(5e-4)
+    assert fit["p_value"] > 1e-3
+    assert fit["standard_error"] < 0.1
+    assert found.sizes["run"] == 48
+    assert len(np.unique(found["emergence_time"].values)) == 3 * 48
+    np.testing.assert_allclose(
+        found["emergence_step"].values * found["step_size"].values[..., None, None], found["emergence_time"].values
+    )
+
+
+@pytest.mark.statistical
+def test_step_sizes_from_faithful_to_blown_up():
+    """Three step sizes over two decades. False-alarm rate 5e-3: the median of 32 runs at the smallest, whose logarithm
+    scatters by 0.16, is within 13 % of the flow; at most three of 32 blow up at half the limit, where one in a hundred
+    does; more than six do at eight times the limit, where nearly half do.
+    """
+    problem = prepared_pairs(4, 24, initial_norm=0.3)
+    limit = 5.376e-3 / 24
+    rates = limit * np.array([0.06, 0.5, 8.0])
+    found = sgd_check.step_size_phases(problem, learning_rates=rates, seeds=32, progress=False)
+    assert found.attrs["learning_rate_limit"] == pytest.approx(limit, rel=1e-3)
+    blown = found["blown_up_share"].values
+    assert blown[0] == 0.0
+    assert blown[1] <= 3 / 32
+    assert blown[2] > 6 / 32
+    ratio = [point["median/flow"] for point in summarise(found)["points"]]
+    assert ratio[0] == pytest.approx(1.0, abs=0.13)
+    assert ratio[2] > 1.3
+    # The equation is close to the flow at first; beyond its limit it never gets to an emergence.
+    equation = found["finite_step_time"].values[:, 0] / found["predicted_emergence_time"].values[0]
+    np.testing.assert_allclose(equation[:2], [1.02, 1.18], atol=0.01)
+    assert np.isnan(equation[2])
+
+
+@pytest.mark.statistical
+def test_loss_against_samples_at_tuned_steps():
+    """Samples needed by SGD against the delayed pairs. False-alarm rate 2e-3, at most: two z of 12 runs within 4.5."""
+    found = sgd_check.unstable_discretisation(
+        information_exponent=3, directions=4, dimension=32, targets=[2, 3], rate=0.1, seeds=12,
+        large_directions=64, large_dimension=4096, progress=False,
+    )  # fmt: skip
+    summary = summarise(found)
+    assert [point["wanted"] for point in summary["points"]] == [2, 3]
+    assert all(abs(point["z"]) < 4.5 for point in summary["points"])
+    assert all(point["missed"] == 0 for point in summary["points"])
+    sgd, same = summary["fits"][:2]
+    assert sgd["exponent"] == pytest.approx(same["exponent"], abs=4.5 * sgd["standard_error"])
+    assert summary["fits"][-1]["exponent"] == -0.5
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom sgd_check.study import build_parser\nbuild_parser().format_help()\n"
+        "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_the_command_writes_and_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(QUICK) == 0
+    shown = capsys.readouterr()
+    assert "steps ~ d^x" in shown.out
+    assert "of all runs together" in shown.err
+    assert (tmp_path / "study-sample-complexity.png").stat().st_size > 10_000
+    stored = load(tmp_path / "study-sample-complexity.nc")
+    assert dict(stored.sizes)["run"] == 3
+    assert json.loads(stored.attrs["parameters"])["solver"]["rate"] == 0.02
+    # A second run takes a free name and gives the same bits.
+    assert main([*QUICK, "--json", "--no-plot"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["output"] == "study-sample-complexity-2.nc"
+    again = load(tmp_path / "study-sample-complexity-2.nc")
+    np.testing.assert_array_equal(again["emergence_time"], stored["emergence_time"])
+
+
+def test_the_other_studies_by_command(tmp_path, capsys):
+    problem = tmp_path / "problem.nc"
+    save(sgd_check.simulate(prepared_pairs(3, 12), learning_rate=1e-4, steps=10, seeds=1, progress=False), problem)
+    target = tmp_path / "found.nc"
+    command = ["step-size", "--problem", str(problem), "--learning-rates", "1e-4,1e-2", "--seeds", "2"]
+    assert main([*command, "--output", str(target), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [point["eta"] for point in found["points"]] == [1e-4, 1e-2]
+    command = ["unstable-discretisation", "--k", "3", "--directions", "4", "--dimension", "12", "--targets", "1,2"]
+    size = ["--large-directions", "64", "--large-dimension", "1024", "--seeds", "2", "--output", str(target)]
+    assert main([*command, *size, "--overwrite"]) == 0
+    assert "loss ~ samples^x" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch, capsys):
+    target = tmp_path / "kept.nc"
+    target.write_bytes(b"precious")
+    assert main([*QUICK, "--output", str(target)]) == 2
+    assert "allow it with overwrite" in capsys.readouterr().err
+    monkeypatch.setattr(complexity.SampleComplexity, "run", lambda *_, **__: pytest.fail("ran"))
+    assert main([*QUICK, "--output", str(target), "--dry-run"]) == 0
+    assert target.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "the following arguments are required: NAME"),
+        (["sample-complexity", "--k", "2"], "Argument `information_exponents` must be at least 3, but is 2."),
+        (["sample-complexity", "--dimensions", "64,32"], "Argument `dimensions` must hold at least 2 increasing integers, but is [64, 32]."),
+        (["sample-complexity", "--dimensions", "64,x"], "Option --dimensions must be a number, but is 'x'."),
+        (["sample-complexity", "--seeds", "1"], "Argument `seeds` must be at least 2, but is 1."),
+        (["sample-complexity", "--start", "16", "--dimensions", "8,64"], "Argument `start` must be positive and below half the dimension 8, but is 16.0."),
+        (["sample-complexity", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
+        (["unstable-discretisation", "--beta", "0.5"], "Argument `beta` must be above 1/2, or the loss follows no power law, but is 0.5."),
+        (["unstable-discretisation", "--targets", "3,2"], "Argument `targets` must hold at least two increasing integers up to 16, but is [3, 2]."),
+        (["unstable-discretisation", "--dimension", "31"], "Argument `dimension` must be at least twice the number of directions, 32, but is 31."),
+        (["step-size", "--learning-rates", "1e-4"], "Argument `learning_rates` must hold at least two step sizes, but has shape (1,)."),
+        (["step-size", "--problem", "none.nc"], "Argument `path` must name an existing file, but is 'none.nc'."),
+        (["step-size", "--problem", "none.nc", "--k", "3"], "Option --k must be absent when --problem is given, but is 3."),
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
+
+
+def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
+    once = escape.escape_times
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return once(*arguments, **options)
+
+    monkeypatch.setattr(escape, "escape_times", interrupted)
+    target = tmp_path / "part.nc"
+    # A test run in the background inherits a SIGINT that is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main([*QUICK, "--output", str(target)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert f"what was computed is in {target}" in capsys.readouterr().err
+    kept = load(target)
+    assert kept.attrs["stop_reason"] == "interrupted"
+    known = np.isfinite(kept["emergence_time"].values).all(axis=(0, 2, 3))
+    np.testing.assert_array_equal(known, [True, False])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "unknown"),
+    [
+        ("step-size", ["--k", "3", "--dimension", "12", "--learning-rates", "1e-3,2e-3,4e-3"], 0),
+        ("unstable-discretisation", ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"], 2),
+    ],
+)  # fmt: skip
+def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch, capsys, name, arguments, unknown):
+    once, calls = sgd_check.simulate, []
+
+    def interrupted(*given, **options):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return once(*given, **options)
+
+    monkeypatch.setattr(sgd_check, "simulate", interrupted)
+    target = tmp_path / "part.nc"
+    assert main([name, *arguments, "--seeds", "2", "--output", str(target), "--json"]) == 130
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["stop_reason"] == "interrupted"
+    points = json.loads(shown.out)["points"]
+    assert [at for at, point in enumerate(points) if point["blown_up"] is None] == [unknown]
+    assert target.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_plotting_refuses_what_is_no_study():
+    found = sgd_check.simulate(prepared_pairs(3, 12), learning_rate=1e-4, steps=10, seeds=1, progress=False)
+    with pytest.raises(ValueError, match="must be the result of a study"):
+        sgd_check.plot_study(found)
