@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, memory, timed_cases, work_precision
+from benchmarks import growth, memory, sgd, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics import provenance
@@ -20,7 +20,7 @@ from dynamics import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = ("timed-cases", "work-precision", "growth", "memory", "report")
+PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "report")
 
 
 def parse() -> argparse.Namespace:
@@ -53,6 +53,7 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
         ),
         "growth": lambda: growth.run(journal, growth_sizes),
         "memory": lambda: memory.run(journal, memory.QUICK_SIZES if quick else memory.SIZES),
+        "sgd": lambda: sgd.run(journal, quick=quick),
     }
 
 

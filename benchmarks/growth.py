@@ -1,6 +1,6 @@
 """How the cost of our stiff method grows with P, with T and with d.
 
-Each series varies one quantity of the standard problem. The first size beyond those with a reference is solved twice;
+Each series varies one quantity of the standard problem. The first sizes beyond those with a reference are solved twice;
 the difference from the tighter solve stands for the error.
 """
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 #: The method for large flows, or the one before it.
 METHOD = next(method for method in ("stiff", "bdf") if method in OUR_METHODS)
-RTOL = 1e-6
+#: Meets the targets of `work_precision` at m = P = 128.
+RTOL = 1e-5
 TIGHTER = 0.1
 #: m = P, d
 SIZES = ((8, 1024), (16, 1024), (32, 1024), (64, 1024), (128, 1024), (256, 1024), (512, 1024))
@@ -30,8 +31,8 @@ QUICK_SIZES = ((8, 1024), (16, 1024), (32, 1024))
 SIZE = 32
 HORIZONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
 DIMENSIONS = (64, 256, 1024, 4096, 16384)
-CHECKED_SIZES = (256,)
-LIMIT = 420.0
+CHECKED_SIZES = (256, 512)
+LIMIT = 720.0
 
 
 def run(journal: Journal, sizes: Sequence[tuple[int, int]], limit: float = LIMIT) -> dict[str, Any]:

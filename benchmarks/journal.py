@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 def _digest() -> str:
     """Return a digest of the sources that are measured and of those that measure."""
     digest = hashlib.sha256(json.dumps(machine(), sort_keys=True).encode())
-    for folder in ("hermite", "dynamics", "benchmarks"):
+    for folder in ("hermite", "dynamics", "sgd_check", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not (folder == "benchmarks" and path.name in _SHOWING):
                 digest.update(path.read_bytes())

@@ -186,19 +186,19 @@ def estimate_ratios(case: Case, flow: xr.Dataset, looser: xr.Dataset, rtol: floa
     Errors that the referee itself may have and those below `NEGLIGIBLE` rtol are left out: the first steps do not
     depend on the tolerance.
     """
-    from dynamics.companion import SHARE
+    from dynamics.companion import FACTOR, event_errors
 
     scale = max(1.0, float(case.reference.loss[0]))
     error, difference = case.loss_errors(flow), np.abs(flow.loss.values - looser.loss.values) / scale
     events = case.event_errors(flow)
-    event_difference = np.abs(event_times(flow) - event_times(looser)) / event_times(case.reference)
-    decided = (ALLOWED * rtol * case.event_condition <= LINEAR) & np.isfinite(event_difference)
+    estimate = event_errors(event_times(flow), event_times(looser)) / event_times(case.reference)
+    decided = (ALLOWED * rtol * case.event_condition <= LINEAR) & np.isfinite(estimate)
     decided &= events > np.maximum(RESOLVED * case.event_condition, NEGLIGIBLE * rtol)
     loss_resolved = max(RESOLVED * case.loss_condition, NEGLIGIBLE * rtol) < float(error.max()) < np.inf
     tiny = np.finfo(float).tiny
     return {
-        "loss": [float(error.max() / max(SHARE * difference.max(), tiny))] if loss_resolved else [],
-        "events": [float(r) for r in events[decided] / np.maximum(SHARE * event_difference[decided], tiny)],
+        "loss": [float(error.max() / max(FACTOR * difference.max(), tiny))] if loss_resolved else [],
+        "events": [float(r) for r in events[decided] / np.maximum(estimate[decided], tiny)],
     }
 
 

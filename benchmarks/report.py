@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures import machine_rate, power
@@ -46,6 +47,7 @@ def table(baseline: Mapping[str, Any]) -> str:
     lines += [f"| `{c['name']}` | {_spread(c['seconds'])} |" for c in cases if c["group"] == "startup"]
     lines += _right_hand_side(cases)
     lines += _growth(baseline.get("growth"))
+    lines += _sgd(baseline.get("sgd"))
     if "work_precision" in baseline:
         lines += ["", *_duels(baseline["work_precision"])]
     return "\n".join(lines)
@@ -86,6 +88,44 @@ def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
     if slopes:
         shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
         yield f"| its growth at m = P = {part['time'][0]['size']} as a power of | {shown} |"
+
+
+def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
+    """The engines of the experiment: alone on one core, and beside what one writes by hand."""
+    if part is None:
+        return
+    alone = {tuple(int(v) for v in key.split(", ")): rates[1] for key, rates in part["projected"].items()}
+    sizes, dimensions = sorted({m for m, _ in alone}), sorted({d for _, d in alone})
+    speeds = ", ".join(_thousands(alone[m, dimensions[0]]) for m in sizes)
+    flat = ", ".join(f"{alone[m, dimensions[0]] / alone[m, dimensions[-1]]:.2f}" for m in sizes)
+    low, high = (f"10^{round(math.log10(d))}" for d in (dimensions[0], dimensions[-1]))
+    yield (
+        f"| SGD by the projected engine on one core, m = P = {', '.join(map(str, sizes))} | {speeds} steps a second at "
+        f"d = {low}; at d = {high} a step takes {flat} times as long |"
+    )
+    # Of one contender on several numbers of threads, the best.
+    seconds: dict[str, float] = {}
+    for key, rates in part["contenders"].items():
+        name = key.partition(",")[0]
+        seconds[name] = min(seconds.get(name, math.inf), 1.0 / rates[1])
+    ratio = {name: seconds[name] / seconds["projected"] for name in seconds}
+    normals, products = part["floor"]["normals"], part["floor"]["products"]
+    lowest = (normals + products) / part["cores"]
+    yield (
+        f"| a step of one seed on {part['cores']} cores, m = P = {part['size']}, d = {part['dimension']} | projected "
+        f"{_short(seconds['projected'])}; torch engine {_short(seconds['torch'])}; batched torch step, {part['seeds']} "
+        f"seeds, {_short(seconds['batched'])} ({ratio['batched']:.0f} times projected); torch autograd loop "
+        f"{_short(seconds['loop'])} ({ratio['loop']:.0f} times) |"
+    )
+    yield (
+        f"| floor of a step in R^d there: {part['dimension']} normals and 4 m d operations | {_short(lowest)} "
+        f"({_short(normals)} and {_short(products)} of a core); the torch engine takes "
+        f"{seconds['torch'] / lowest:.1f} times that |"
+    )
+
+
+def _thousands(rate: float) -> str:
+    return f"{rate / 1e6:.2g} million" if rate >= 1e6 else f"{rate / 1e3:.0f} thousand"
 
 
 def _duels(part: Mapping[str, Any]) -> Iterator[str]:
