@@ -253,7 +253,10 @@ def test_escapes_shorter_than_the_resolution_of_the_time(wait):
 
 @pytest.mark.parametrize("rtol", [1e-6, 1e-9])
 def test_slow_motion_of_sums_of_fast_components(rtol):
-    """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations."""
+    """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations.
+
+    From which step on differences are noise is decided by rounding: at 1e-6 few products are needed or many.
+    """
     counts = {}
     for name, text in (("difference", FAST_DIFFERENCES), ("product", FAST_DIFFERENCES + FAST_DIFFERENCES_PRODUCT)):
         start = 1.0 + np.array([0.3, -0.1, 0.2, -0.4])
@@ -261,12 +264,12 @@ def test_slow_motion_of_sums_of_fast_components(rtol):
         assert stepper.advance(1e10, 10**4) is Status.REACHED
         np.testing.assert_allclose(stepper.interpolate(1e10), np.exp(-10.0), rtol=1e3 * rtol)
         counts[name] = stepper.statistics()
-    # Measured 203 and 623 with the product, 203 and 1751 without it.
+    # Measured 203 to 218 and 590 to 623 with the product, 203 to 218 and 1645 to 1751 without it.
     assert counts["product"]["steps_accepted"] < (300 if rtol == 1e-6 else 900)
-    for name, extra in (("difference", 1.0), ("product", 0.0)):
+    for name, fewest, most in (("difference", 1.0, 1.0), ("product", 0.0, 0.99 if rtol == 1e-6 else 0.5)):
         count = counts[name]
-        least = count["nonlinear_iterations"] + extra * count["linear_iterations"]
-        assert least <= count["rhs_evaluations"] <= least + 1 + 0.7 * (1.0 - extra) * count["linear_iterations"]
+        differences = count["rhs_evaluations"] - 1 - count["nonlinear_iterations"]
+        assert fewest * count["linear_iterations"] <= differences <= most * count["linear_iterations"]
 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:RK45"])
