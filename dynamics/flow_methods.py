@@ -146,6 +146,7 @@ class FlowMethod:
     device: str | None = None
     last_time: float = np.inf
     compile_seconds: float = field(default=0.0, init=False)
+    field_precision: str = field(default="double", init=False)
     note: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +183,7 @@ class FlowMethod:
         if self.device is None:
             first = LargeFlowStepper(self.system.problem, rtol=rtol, atol=self.atol)
             self.compile_seconds = first.compile_seconds
+            self.field_precision = "single" if first.rows.single else "double"
         else:
             from dynamics.large_flow.torch_stepper import TorchFlowStepper
 
@@ -204,6 +206,7 @@ class FlowMethod:
             "method": self.name,
             "device": self.device,
             "fallback": fallback,
+            "field_precision": self.field_precision,
             "compile_seconds": self.compile_seconds,
         }
 

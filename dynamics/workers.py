@@ -6,11 +6,12 @@ does not depend on the number of threads.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from dynamics.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ SMALLEST_STATE = 50_000
 MOST_THREADS = 16
 #: Rows are shared in groups of this many, the blocks of their matrix products: products of other shapes round
 #: differently.
-GRAIN = 64
+GRAIN = 128
 
 
 class Workers:
@@ -39,8 +40,7 @@ class Workers:
     """
 
     def __init__(self, rows: int, columns: int, threads: int | None = None) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        wanted = cores if rows * columns >= SMALLEST_STATE else 1
+        wanted = available_cores() if rows * columns >= SMALLEST_STATE else 1
         self.count = max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
         self._rows = rows
         self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None

@@ -12,8 +12,9 @@ from dynamics.systems.link_kernels import render
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
-__all__ = ["Passes", "compile_passes"]
+__all__ = ["Passes", "compile_passes", "compile_single"]
 
+_SYSTEMS = Path(__file__).parent.parent / "systems"
 _TABLEAU = Path(__file__).parent.parent / "integrators" / "dop853_tableau.py"
 
 
@@ -30,11 +31,11 @@ def compile_passes(problem: Problem) -> Passes:
     The step is as much work for the compiler as all other passes together, so a second process compiles it.
     """
     here = Path(__file__).parent
-    link, arrays = render(problem.activation.coefficients), here.parent / "systems" / "array_kernels.py"
+    link, arrays = render(problem.activation.coefficients), _SYSTEMS / "array_kernels.py"
     step_files = (arrays, here / "partial_kernels.py", _TABLEAU, here / "step_kernels.py")
     other_files = (
         arrays,
-        here.parent / "systems" / "field_kernels.py",
+        _SYSTEMS / "field_kernels.py",
         here / "partial_kernels.py",
         here / "pause_kernels.py",
     )
@@ -44,3 +45,10 @@ def compile_passes(problem: Problem) -> Passes:
     both = load(step)
     namespace = SimpleNamespace(**{**vars(others.namespace), **vars(both.namespace)})
     return Passes(namespace, others.compile_seconds + both.compile_seconds)
+
+
+def compile_single(problem: Problem) -> Passes:
+    """Compile the full field in single precision: apart, since only flows that take a minute need it."""
+    files = [_SYSTEMS / f"{name}_kernels.py" for name in ("array", "field", "single_field")]
+    found = load((render(problem.activation.coefficients), *map(read_piece, files)))
+    return Passes(found.namespace, found.compile_seconds)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.large_flow.passes import compile_passes
+from dynamics.large_flow.passes import compile_passes, compile_single
 from dynamics.systems.unit_vectors import teacher_rows
-from dynamics.unit_field import UnitField
+from dynamics.unit_field import SingleUnitField, UnitField
 from dynamics.workers import Workers
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "Step"]
 
+#: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
+#: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.
+SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 
@@ -86,7 +89,13 @@ class Rows:
         passes = compile_passes(problem)
         self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
         self.workers = Workers(m, columns, threads)
-        self._field = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
+        self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
+        #: Whether products of neurons that are not near each other are rounded to single precision.
+        self.single = m * columns >= SINGLE_STATE and tolerance[1] >= SINGLE_RTOL
+        if self.single:
+            single = compile_single(problem)
+            self.compile_seconds += single.compile_seconds
+            self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Coefficients of the dense output; pages of memory that are never written cost nothing.

@@ -17,28 +17,27 @@ import numpy as np
 from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.systems.array_kernels import FloatMatrix, FloatVector, matrix
+    from numpy.typing import NDArray
+
+    from dynamics.systems.array_kernels import FloatMatrix, FloatVector, Real, matrix
     from dynamics.systems.link_kernels import g0, g1
 
-FIELD_BLOCK = 64  # rows whose overlaps stay in cache
+FIELD_BLOCK = 128  # rows whose overlaps stay in cache
+NEAR = 0.4  # overlap of two neurons from which on single precision is not enough
 
 
 @kernel
-def stored_block(pairs: FloatVector, b: int, m: int) -> FloatMatrix:
+def stored_block(pairs: NDArray[Real], b: int, m: int) -> NDArray[Real]:
     """Return block b of the stored half of G: its rows, and the columns from its first row on."""
     first = b * FIELD_BLOCK
     # Block c holds FIELD_BLOCK rows of m − c · FIELD_BLOCK numbers.
     offset = first * m - FIELD_BLOCK * FIELD_BLOCK * (b * (b - 1) // 2)
-    block: FloatMatrix = matrix(pairs, offset, min(FIELD_BLOCK, m - first), m - first)
-    return block
+    return matrix(pairs, offset, min(FIELD_BLOCK, m - first), m - first)
 
 
-@entry("void(i8, i8, f8[:,::1], f8[::1])")
-def pair_products(begin: int, end: int, U: FloatMatrix, pairs: FloatVector) -> None:
-    """Write the products of all neurons, blocks b and B − 1 − b for b = begin … end − 1, of B blocks: equal shares.
-
-    `pairs` has m (m + 64) / 2 numbers, rounded up to whole blocks.
-    """
+@kernel
+def multiply_pairs(begin: int, end: int, U: NDArray[Real], pairs: NDArray[Real]) -> None:
+    """Write the products of all neurons, blocks b and B − 1 − b for b = begin … end − 1, of B blocks: equal shares."""
     m = U.shape[0]
     count = (m + FIELD_BLOCK - 1) // FIELD_BLOCK
     for low in range(begin, end):
@@ -48,8 +47,14 @@ def pair_products(begin: int, end: int, U: FloatMatrix, pairs: FloatVector) -> N
             np.dot(U[first : min(first + FIELD_BLOCK, m)], U[first:].T, stored_block(pairs, b, m))
 
 
+@entry("void(i8, i8, f8[:,::1], f8[::1])")
+def pair_products(begin: int, end: int, U: FloatMatrix, pairs: FloatVector) -> None:
+    """Write G = U Uᵀ to `pairs`, which has m (m + 128) / 2 numbers, rounded up to whole blocks."""
+    multiply_pairs(begin, end, U, pairs)
+
+
 @kernel
-def gather_rows(b: int, m: int, pairs: FloatVector, overlap: FloatMatrix) -> None:
+def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) -> None:
     """Write the rows of G in block b: the stored half, and the transpose of what earlier blocks hold."""
     first = b * FIELD_BLOCK
     own = stored_block(pairs, b, m)
@@ -61,6 +66,35 @@ def gather_rows(b: int, m: int, pairs: FloatVector, overlap: FloatMatrix) -> Non
         for x in range(overlap.shape[0]):
             for y in range(FIELD_BLOCK):
                 overlap[x, c * FIELD_BLOCK + y] = other[y, shift + x]
+
+
+@kernel
+def weigh_pairs(first: int, n: FloatVector, overlap: NDArray[Real], growth: FloatVector) -> None:
+    """Replace the overlaps of rows first, … with all neurons by −n_j g', and take what they do from the growth.
+
+    A row's own part is that of a unit vector, also where the row is not quite one yet.
+    """
+    for x in range(overlap.shape[0]):
+        total = n[first + x] * (g0(1.0) - g0(float(overlap[x, first + x])))
+        for j in range(overlap.shape[1]):
+            s = float(overlap[x, j])
+            total += n[j] * g0(s)
+            overlap[x, j] = -n[j] * g1(s)
+        overlap[x, first + x] = 0.0
+        growth[first + x] -= total
+
+
+@kernel
+def add_axes(first: int, last: int, U: FloatMatrix, a: FloatVector, F: FloatMatrix, growth: FloatVector) -> None:
+    """Add the teacher of rows first … last − 1, its directions being the first axes."""
+    for i in range(first, last):
+        # A sum in memory could be any of the arrays, for all the compiler knows.
+        total = 0.0
+        for p in range(a.size):
+            s = U[i, p]
+            total += a[p] * g0(s)
+            F[i, p] += a[p] * g1(s)
+        growth[i] += total
 
 
 @entry("void(i8, i8, f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1])")
@@ -76,9 +110,9 @@ def field_rows(
     growth: FloatVector,
     work: FloatVector,
 ) -> None:
-    """Write F and growth of rows begin … end − 1, begin a multiple of 64, from what `pair_products` wrote.
+    """Write F and growth of rows begin … end − 1, begin a multiple of 128, from what `pair_products` wrote.
 
-    `teacher` (P, D) holds the directions, or no row at all if they are the first P axes; `work` has 64 (m + P) numbers.
+    `teacher` (P, D) holds the directions, or no row at all if they are the first P axes; `work` has 128 (m + P) numbers.
     """
     m, P, D = U.shape[0], a.size, U.shape[1]
     for first in range(begin, end, FIELD_BLOCK):
@@ -86,16 +120,8 @@ def field_rows(
         rows = last - first
         overlap = matrix(work, 0, rows, m)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
-        for x in range(rows):
-            length = overlap[x, first + x]
-            # Its own part is that of a unit vector, also where the row is not quite one yet.
-            total = n[first + x] * (g0(1.0) - g0(length))
-            for j in range(m):
-                s = overlap[x, j]
-                total += n[j] * g0(s)
-                overlap[x, j] = -n[j] * g1(s)
-            overlap[x, first + x] = 0.0
-            growth[first + x] = -total
+        growth[first:last] = 0.0
+        weigh_pairs(first, n, overlap, growth)
         np.dot(overlap, U, F[first:last])
         if teacher.shape[0] > 0:
             pull = matrix(work, rows * m, rows, P)
@@ -109,7 +135,4 @@ def field_rows(
                     for k in range(D):
                         F[first + x, k] += pull[x, p] * teacher[p, k]
         else:
-            for i in range(first, last):
-                for p in range(P):
-                    growth[i] += a[p] * g0(U[i, p])
-                    F[i, p] += a[p] * g1(U[i, p])
+            add_axes(first, last, U, a, F, growth)
