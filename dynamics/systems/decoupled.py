@@ -13,13 +13,13 @@ with no direction are ignored.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.cores import available_cores
 from dynamics.systems.transit import logit_of_square, transit_table
 from dynamics.systems.transit_pieces import polynomial
 
@@ -208,7 +208,7 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
         return loss
 
     # Chunks are summed in their own order, whatever thread finishes first: the same bits on every machine.
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as pool:
+    with ThreadPoolExecutor(min(available_cores(), _MOST_THREADS)) as pool:
         for loss in pool.map(chunk_loss, range(0, a.size, _SUM_CHUNK)):
             total += loss
     return total

@@ -1,0 +1,41 @@
+"""How many cores this process may use: all that it is given, or one where many processes share them.
+
+Knows nothing of what runs on them.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["available_cores", "one_core"]
+
+_held_to_one = 0
+
+
+def available_cores() -> int:
+    """Return the number of cores that the caller may keep busy: 1 inside of `one_core`."""
+    if _held_to_one:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Hold this process to one thread in the body: threads of BLAS, and those of `available_cores`.
+
+    Kernels are compiled for one thread. May be entered from several threads at once.
+    """
+    global _held_to_one  # noqa: PLW0603 (a property of the process, as the threads of BLAS are)
+    from threadpoolctl import threadpool_limits
+
+    _held_to_one += 1
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        _held_to_one -= 1

@@ -1,0 +1,171 @@
+"""What a sweep can ask at every point: studies by name, and what they would compile.
+
+A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
+installed packages add theirs as entry points of the group `feature_emergence.studies`, so that a study is found by its
+name without importing, or knowing of, the package that holds it. A path "package.module:function" names any other.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import warnings
+from contextlib import suppress
+from functools import partial
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dynamics.problem import Problem
+    from dynamics.schedule import SaveAt
+
+    Study = str | Callable[..., Any]
+
+__all__ = ["STUDIES", "check_options", "compile_study", "find_study", "name_of_study", "study_path", "takes_option"]
+
+STUDIES = {
+    "overlaps": "dynamics.flow:solve_overlaps",
+    "decoupled": "dynamics.answers:solve_decoupled",
+    "prediction": "dynamics.answers:predict_emergence",
+    "committee": "dynamics.committee:solve_committee",
+    "mean-field": "dynamics.mean_field:solve_mean_field",
+    "spherical": "dynamics.spherical:solve_spherical",
+    "chaos": "dynamics.chaos:propagation_of_chaos",
+}
+ENTRY_POINTS = "feature_emergence.studies"
+#: Flow time that the first step of a run passes.
+_INSTANT = 1e-9
+
+
+def study_path(study: object) -> Study:
+    """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or nothing of that name exists.
+    """
+    if callable(study):
+        return study
+    if not isinstance(study, str):
+        msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {study!r}."
+        raise TypeError(msg)
+    if study in STUDIES:
+        return STUDIES[study]
+    if ":" in study:
+        return study
+    installed = {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
+    if study in installed:
+        return installed[study]
+    names = (*STUDIES, *installed)
+    near = difflib.get_close_matches(study, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    menu = ", ".join(map(repr, names))
+    msg = f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {study!r}.{hint}"
+    raise ValueError(msg)
+
+
+def find_study(path: Study) -> Callable[..., Any]:
+    """Return the function of a path, or the callable as it is.
+
+    Raises
+    ------
+    ValueError
+        If the path leads nowhere.
+    """
+    if not isinstance(path, str):
+        return path
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        msg = f"Argument `study` must name a function 'module:function' that exists, but is {path!r} ({error})."
+        raise ValueError(msg) from None
+    if not callable(found):
+        msg = f"Argument `study` must name a function, but {path!r} is {type(found).__name__}."
+        raise ValueError(msg)
+    return found  # type: ignore[no-any-return]
+
+
+def name_of_study(study: Study) -> str:
+    """Return what a dataset says about a study, the same in every process."""
+    if isinstance(study, partial):
+        settings = ", ".join([*map(repr, study.args), *(f"{key}={value!r}" for key, value in study.keywords.items())])
+        return f"{name_of_study(study.func)}({settings})"
+    if isinstance(study, str):
+        return study
+    return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
+
+
+def check_options(study: Study, options: Mapping[str, Any]) -> None:
+    """Raise one sentence unless the study takes these options and lacks none.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown, or a needed one is absent.
+    """
+    function = find_study(study)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            msg = (
+                f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "
+                f"but hold `{name}`.{hint}"
+            )
+            raise ValueError(msg)
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name in known and parameter.name not in options:
+            msg = f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not."
+            raise ValueError(msg)
+
+
+def takes_option(study: Study, name: str) -> bool:
+    """Return whether the study has an option of that name."""
+    return name in inspect.signature(find_study(study)).parameters
+
+
+def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> None:
+    """Compile, or load from the cache, the kernels that a study of this package needs for a problem.
+
+    Does nothing for other studies, and where the arguments are refused: the point itself will say why.
+    """
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        if study == STUDIES["overlaps"]:
+            _compile_overlaps(problem, options)
+        elif study in {STUDIES[name] for name in ("mean-field", "spherical", "committee")}:
+            _compile_by_a_step(find_study(study), problem, options)
+
+
+def _compile_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Make the stepper that the run would begin with."""
+    from dynamics.flow_methods import FlowMethod, choose_method
+    from dynamics.horizon import default_schedule
+    from dynamics.prediction import predict
+    from dynamics.step_settings import checked_step, make_system
+
+    method = options.get("method", "auto")
+    step = checked_step(options.get("learning_rate"), method, options.get("step_theory"), options.get("batch_size", 1))
+    schedule: SaveAt | None = options.get("save_at")
+    if schedule is None:
+        schedule = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    last, system = float(schedule.times[-1]), make_system(problem, step)
+    if method == "auto":
+        method = choose_method(system, last)
+    rate = step.learning_rate if step.descends else None
+    FlowMethod(system, method, 1e-10, learning_rate=rate, last_time=last).stepper(1e-8)
+
+
+def _compile_by_a_step(solve: Callable[..., Any], problem: Problem, options: Mapping[str, Any]) -> None:
+    """Take the first step of the run."""
+    from dynamics.schedule import SaveAt
+
+    solve(problem, **{**options, "save_at": SaveAt.at([_INSTANT]), "keep": "summary", "progress": False})

@@ -1,0 +1,17 @@
+"""SGD as a study of `dynamics.sweep`, by the names "projected-sgd", "diffusion-sgd" and "torch-sgd".
+
+The names are entry points of the group `feature_emergence.studies`, declared in `pyproject.toml`: `dynamics` finds them
+without knowing this package.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sgd_check.simulation import simulate
+
+__all__ = ["diffusion_sgd", "projected_sgd", "torch_sgd"]
+
+projected_sgd = partial(simulate, engine="projected")
+diffusion_sgd = partial(simulate, engine="diffusion")
+torch_sgd = partial(simulate, engine="torch")
