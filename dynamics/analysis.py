@@ -6,7 +6,7 @@ was made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PowerLawFit", "default_window", "fit_power_law"]
+__all__ = ["PowerLawFit", "default_window", "first_below", "fit_power_law", "fit_runs"]
 
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4
@@ -47,7 +47,7 @@ class PowerLawFit:
     exponent : float
         Slope in log–log.
     standard_error : float
-        Its standard error, from a delete-one-block jackknife.
+        Its standard error: from a delete-one-block jackknife, or from the scatter over runs (`fit_runs`).
     prefactor : float
         Value of the fitted line at x = 1.
     window : tuple of float
@@ -115,6 +115,89 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
         window=used,
         count=count,
     )
+
+
+def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
+    r"""Fit the geometric mean over runs by a power law; the error is that of the scatter over runs.
+
+    .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{1}{R (R-1)} \sum_r (s_r - s)^2
+
+    Parameters
+    ----------
+    x : array_like, shape (N,)
+        Increasing and positive.
+    y : array_like, shape (R, N)
+        One row per run.  Points that are not positive and finite in every run are left out.
+    window : tuple (low, high), optional
+        As in `fit_power_law`.
+
+    Returns
+    -------
+    PowerLawFit
+        NaN exponent, error and prefactor if fewer than 6 points are left.  With one run the error is the jackknife of
+        `fit_power_law`.
+
+    Raises
+    ------
+    ValueError
+        If x does not increase, or `y` has no shape (R, N).
+
+    Notes
+    -----
+    The slope of least squares is linear in ln y: that of the mean of ln y is the mean of the slopes s_r of the runs,
+    and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above.
+
+    Examples
+    --------
+    >>> x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    >>> fit = fit_runs(x, [[v**0.9 for v in x], [v**1.1 for v in x]])
+    >>> round(fit.exponent, 12), round(fit.standard_error, 12)
+    (1.0, 0.1)
+    """
+    px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if runs.ndim != 2 or runs.shape[1:] != px.shape:
+        msg = f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}."
+        raise ValueError(msg)
+    low, high = (-np.inf, np.inf) if window is None else window
+    known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
+    if np.count_nonzero(known) < FEWEST_POINTS:
+        nan = float("nan")
+        return PowerLawFit(exponent=nan, standard_error=nan, prefactor=nan, window=(low, high), count=int(known.sum()))
+    fit = fit_power_law(px[known], np.exp(np.log(runs[:, known]).mean(axis=0)))
+    if len(runs) == 1:
+        return fit
+    slopes = np.array([fit_power_law(px[known], run[known]).exponent for run in runs])
+    return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))))
+
+
+def first_below(x: ArrayLike, y: ArrayLike, level: float) -> float:
+    """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
+
+    Parameters
+    ----------
+    x, y : array_like, shape (N,)
+        Increasing positive x.  Not-a-number in y counts as above.
+    level : float
+        Positive.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(first_below([1.0, 100.0], [1.0, 0.01], 0.1), 6)
+    10.0
+    """
+    px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    below = np.flatnonzero(py <= level)
+    if below.size == 0 or below[0] == 0:
+        return float("nan")
+    at = int(below[0])
+    if not (py[at] > 0.0 and np.isfinite(py[at - 1])):
+        return float(px[at])
+    share = np.log(py[at - 1] / level) / np.log(py[at - 1] / py[at])
+    return float(px[at - 1] * (px[at] / px[at - 1]) ** share)
 
 
 def default_window(dataset: Answer) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ __all__ = ["AsymptoticExponents", "asymptotic_exponents"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Hold the exponents of the scaling laws for a_p ∝ p^(−β), β > ½, k ≥ 3; NaN where no law holds.
+    """Hold the exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
 
     Parameters
     ----------
@@ -42,8 +42,13 @@ class AsymptoticExponents:
     notes: tuple[str, ...] = ()
 
 
-def asymptotic_exponents(information_exponent: int, beta: float | None) -> AsymptoticExponents:
-    """Return the exponents of the scaling laws.
+def asymptotic_exponents(
+    information_exponent: int, beta: float | None, *, ratio: float | None = None
+) -> AsymptoticExponents:
+    r"""Return the exponents of the scaling laws.
+
+    .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
+       (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
 
     Parameters
     ----------
@@ -51,35 +56,40 @@ def asymptotic_exponents(information_exponent: int, beta: float | None) -> Asymp
         k of the link.
     beta : float or None
         Decay β of the teacher's coefficients; None if they follow no power law.
+    ratio : float or None
+        Ratio r of neighbouring coefficients, if they decay geometrically.
 
     Returns
     -------
     AsymptoticExponents
-        NaN entries, with a note, for k < 3, β ≤ ½ or β None.
+        NaN entries, with a note, for k < 3, β ≤ ½ or no declared law.
 
     References
     ----------
-    Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+    Ren, Nichani, Wu, Lee, arXiv 2504.19983.  For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is
+    ∝ a_p² ∝ T_p^(−2).
 
     Examples
     --------
     >>> asymptotic_exponents(4, 1.0).loss_time
     -1.0
+    >>> asymptotic_exponents(4, None, ratio=0.8).loss_samples
+    -1.0
     """
-    notes: list[str] = []
+    k = float(information_exponent) if information_exponent >= 3 else np.nan
+    notes = []
     if information_exponent < 3:
         notes.append("no exponents: below information exponent 3 directions do not decouple")
-    if beta is None:
-        notes.append("no exponents of the loss: the teacher's coefficients follow no declared power law")
-    elif beta <= 0.5:
-        notes.append("no exponents of the loss: they need beta > 1/2")
+    spectrum = _note_on_spectrum(beta, ratio)
+    if spectrum is not None:
+        notes.append(spectrum)
     power = beta if beta is not None and information_exponent >= 3 else np.nan
     b = power if power > 0.5 else np.nan
-    k = float(information_exponent) if information_exponent >= 3 else np.nan
+    is_geometric = beta is None and ratio is not None and information_exponent >= 3
     return AsymptoticExponents(
-        loss_time=(1 - 2 * b) / b,
+        loss_time=-2.0 if is_geometric else (1 - 2 * b) / b,
         loss_width=1 - 2 * b,
-        loss_samples=(1 - 2 * b) / (2 * b),
+        loss_samples=-1.0 if is_geometric else (1 - 2 * b) / (2 * b),
         loss_compute=(1 - 2 * b) / (1 + b),
         width_compute=1 / (1 + b),
         emergence_time_direction=power,
@@ -87,3 +97,24 @@ def asymptotic_exponents(information_exponent: int, beta: float | None) -> Asymp
         emergence_samples_dimension=k - 1,
         notes=tuple(notes),
     )
+
+
+def _note_on_spectrum(beta: float | None, ratio: float | None) -> str | None:
+    """Return which exponents the teacher's coefficients do not have, and what holds instead; None if they have all."""
+    if beta is None and ratio is not None:
+        return (
+            "geometric coefficients: the loss falls as t^-2 and, with a tuned step, as samples^-1; no power law in the "
+            "width, where it falls as ratio^(2m), nor in p"
+        )
+    if beta is None:
+        return "no exponents of the loss: the teacher's coefficients follow no declared power law"
+    if beta > 0.5:
+        return None
+    if beta == 0.0:
+        return "no exponents of the loss: equal coefficients emerge on one time scale, apart by their starts alone"
+    if beta < 0.5:
+        return (
+            "no exponents of the loss: they need beta > 1/2; below, the weak directions hold the loss, and its learned "
+            f"share grows as t^{(1 - 2 * beta) / beta:.3g} until the last of them"
+        )
+    return "no exponents of the loss: they need beta > 1/2; at 1/2 every octave of p holds the same share of the loss"

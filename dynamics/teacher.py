@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 UNIT_LENGTH_TOLERANCE = 1e-9
+#: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
+RATIO_TOLERANCE = 1e-12
 MOST_SHOWN = 6
 
 
@@ -95,10 +97,42 @@ class Teacher:
         object.__setattr__(teacher, "beta", float(beta))
         return teacher
 
+    @classmethod
+    def geometric(cls, num_directions: int, ratio: float) -> Teacher:
+        r"""Return the teacher with a_p ∝ ratio^p and Σ_p a_p² = 1.
+
+        Parameters
+        ----------
+        num_directions : int
+            P ≥ 1.
+        ratio : float
+            a_{p+1}/a_p, above 0 and below 1, dimensionless. Equal coefficients are `power_law` with β = 0.
+
+        Examples
+        --------
+        >>> Teacher.geometric(3, ratio=0.5).coefficients.round(4).tolist()
+        [0.8729, 0.4364, 0.2182]
+        """
+        count = checked_integer(num_directions, "num_directions", minimum=1)
+        if not 0.0 < ratio < 1.0:
+            msg = f"Argument `ratio` must be above 0 and below 1, but is {ratio}."
+            raise ValueError(msg)
+        with np.errstate(under="ignore"):
+            a = float(ratio) ** np.arange(count, dtype=np.float64)
+        if a[-1] < np.finfo(np.float64).tiny:
+            msg = f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}."
+            raise ValueError(msg)
+        return cls(a / np.sqrt(np.sum(a**2)))
+
     @property
     def num_directions(self) -> int:
         """Number of directions P."""
         return self.coefficients.size
+
+    @property
+    def ratio(self) -> float | None:
+        """Ratio of neighbouring coefficients if they decay geometrically, else None."""
+        return geometric_ratio(self.coefficients)
 
     @property
     def span(self) -> int:
@@ -149,6 +183,22 @@ class Teacher:
         shown = "[" + ", ".join(values) + (", …]" if self.num_directions > MOST_SHOWN else "]")
         geometry = "" if self.directions is None else f", directions=<{self.num_directions}x{self.span}>"
         return f"Teacher(num_directions={self.num_directions}, coefficients={shown}{geometry})"
+
+
+def geometric_ratio(coefficients: ArrayLike) -> float | None:
+    """Return a_{p+1}/a_p if it is below 1 and the same for all p of at least three coefficients, else None.
+
+    Examples
+    --------
+    >>> geometric_ratio([4.0, 2.0, 1.0])
+    0.5
+    """
+    a = np.asarray(coefficients, dtype=np.float64)
+    if a.size < 3:
+        return None
+    ratios = a[1:] / a[:-1]
+    ratio = float(ratios.mean())
+    return ratio if ratio < 1.0 and np.ptp(ratios) <= RATIO_TOLERANCE * ratio else None
 
 
 def checked_integer(value: object, name: str, *, minimum: int) -> int:

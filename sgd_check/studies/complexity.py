@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.checks import checked_number
+from dynamics.slopes import fit_slope
+from dynamics.study_dataset import study_dataset
 from dynamics.teacher import checked_integer
-from sgd_check.studies.labels import study_dataset
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.slopes import fit_slope
-from sgd_check.studies.work import Meter, seconds_of
+from sgd_check.studies.work import Meter, announcement, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from dynamics.study_dataset import Values
     from sgd_check.studies.escape import Escapes
-    from sgd_check.studies.labels import Values
 
 EXPONENTS = (3, 4)
 DIMENSIONS = (32, 64, 128, 256, 512, 1024)
@@ -72,6 +72,10 @@ class SampleComplexity:
         """Return about how many seconds the runs take on this machine."""
         largest = max(self.cells.values(), key=lambda cell: cell.expected_steps)
         return seconds_of(largest.problem, self.settings["seeds"], self.steps)
+
+    def work(self) -> str:
+        """Return how long the runs should take, in words."""
+        return announcement(self.expected_seconds(), self.steps)
 
     def run(self, *, progress: bool | None = None) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""

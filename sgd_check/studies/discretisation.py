@@ -17,13 +17,14 @@ from dynamics.checks import checked_number
 from dynamics.prediction import asymptotic_exponents, learning_rate_limit, predict
 from dynamics.problem import Problem, Teacher
 from dynamics.schedule import SaveAt
+from dynamics.slopes import fit_slope, inverse_fit
+from dynamics.study_dataset import study_dataset
 from dynamics.teacher import checked_integer
-from sgd_check.studies.labels import study_dataset
+from dynamics.tuned_steps import target_losses, tuned_rates
 from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
-from sgd_check.studies.slopes import fit_slope, inverse_fit
 from sgd_check.studies.thresholds import first_below
-from sgd_check.studies.tuned import target_losses, theory_curve, tuned_rates
-from sgd_check.studies.work import Meter, seconds_of
+from sgd_check.studies.tuned import theory_curve
+from sgd_check.studies.work import Meter, announcement, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from sgd_check.studies.labels import Values
+    from dynamics.study_dataset import Values
 
     Array = NDArray[np.float64]
 
@@ -79,6 +80,10 @@ class Discretisation:
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
         return seconds_of(self.problem, self.settings["seeds"], self.steps)
+
+    def work(self) -> str:
+        """Return how long the runs should take, in words."""
+        return announcement(self.expected_seconds(), self.steps)
 
     def run(self, *, progress: bool | None = None) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""

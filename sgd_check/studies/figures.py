@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.laws.transfer_figure import draw_transfer
 from dynamics.plotting import MEASURED, PREDICTED, REFERENCE, plain_log_ticks
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     Parameters
     ----------
     dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation` or `step_size_phases`.
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases` or `sgd_transfer`.
 
     Returns
     -------
@@ -221,8 +222,16 @@ def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
     share_ax.legend(frameon=False, fontsize="small", loc="upper left")
 
 
+# --- transfer ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:
+    draw_transfer(dataset, axes, float(dataset.attrs["learning_rate_limit"]), "limit of stability")
+
+
 _DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
     "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
     "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
     "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
 }

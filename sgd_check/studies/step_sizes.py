@@ -16,19 +16,19 @@ from dynamics.checks import checked_number
 from dynamics.prediction import learning_rate_limit, predict
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt
+from dynamics.study_dataset import study_dataset
 from dynamics.teacher import checked_integer
-from sgd_check.studies.labels import study_dataset
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
-from sgd_check.studies.work import Meter, seconds_of
+from sgd_check.studies.work import Meter, announcement, seconds_of
 
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.studies.labels import Values
+    from dynamics.study_dataset import Values
 
     Array = NDArray[np.float64]
 
@@ -60,6 +60,10 @@ class StepSizes:
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
         return seconds_of(self.problem, self.settings["seeds"], self.steps)
+
+    def work(self) -> str:
+        """Return how long the runs should take, in words."""
+        return announcement(self.expected_seconds(), self.steps)
 
     def run(self, *, progress: bool | None = None) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""

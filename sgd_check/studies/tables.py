@@ -5,11 +5,13 @@ Knows the variables of the studies; nothing of how they were computed, and write
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dynamics.laws.tables import transfer_sentences, transfer_summary
+from dynamics.study_report import study_json, study_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,28 +26,13 @@ def summarise(dataset: xr.Dataset) -> dict[str, Any]:
 
 def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
     """Return one JSON object; what is not finite becomes null."""
-    found = {
-        "study": dataset.attrs["answer"],
-        "stop_reason": dataset.attrs["stop_reason"],
-        "wall_seconds": dataset.attrs["wall_seconds"],
-        **summarise(dataset),
-        "output": str(output),
-        "plot": None if figure is None else str(figure),
-    }
-    return json.dumps(_jsonable(found))
+    return study_json(dataset, summarise(dataset), output, figure)
 
 
 def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
     """Return the table of the points, one sentence per fit, and the names of the files."""
     summary = summarise(dataset)
-    columns = list(summary["points"][0])
-    rows = [[_short(point[column]) for column in columns] for point in summary["points"]]
-    titles = [column.replace("_", " ") for column in columns]
-    widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-    lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in [titles, *rows]]
-    lines += ["", *_SENTENCES[dataset.attrs["answer"]](summary)]
-    lines.append(f"{dataset.attrs['wall_seconds']:.0f} s; written: {output}" + (f", {figure}" if figure else ""))
-    return "\n".join(lines)
+    return study_text(dataset, summary, _SENTENCES[dataset.attrs["answer"]](summary), output, figure)
 
 
 # --- sample complexity ------------------------------------------------------------------------------------------------
@@ -205,27 +192,11 @@ _SUMMARIES = {
     "sample-complexity": _complexity,
     "unstable-discretisation": _discretisation,
     "step-size": _step_size,
+    "transfer": transfer_summary,
 }
 _SENTENCES = {
     "sample-complexity": _complexity_sentences,
     "unstable-discretisation": _discretisation_sentences,
     "step-size": _step_size_sentences,
+    "transfer": transfer_sentences,
 }
-
-
-def _short(value: float) -> str:
-    if isinstance(value, int):
-        return str(value)
-    if math.isnan(value):
-        return "-"
-    return "never" if math.isinf(value) else f"{value:.4g}"
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_jsonable(entry) for entry in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.prediction import escape_bias, predict
 from dynamics.systems.decoupled import LARGEST_HISTORY, solve_pairs
+from dynamics.tuned_steps import target_losses, tuned_rates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,25 +24,6 @@ if TYPE_CHECKING:
 
 # Times at which pairs are tabulated, and the last of them in units of the last learned time of the flow.
 GRID, REACH = 800, 4.0
-
-
-def tuned_rates(problem: Problem, targets: NDArray[np.int64], rate: float) -> Array:
-    """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1."""
-    k, d = problem.information_exponent, problem.dimension
-    rates: Array = rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k)
-    return rates
-
-
-def target_losses(problem: Problem, targets: NDArray[np.int64]) -> Array:
-    r"""Return the loss at which p̄ directions are learned, the last of them by half.
-
-    .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
-    """
-    a = problem.teacher.coefficients
-    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
-    norm = float(np.sum(problem.activation.coefficients**2))
-    losses: Array = norm * (left[targets] + 0.25 * a[targets - 1] ** 2)
-    return losses
 
 
 def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:

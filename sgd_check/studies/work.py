@@ -9,6 +9,7 @@ import sys
 import time as clock
 from typing import TYPE_CHECKING, Any, Self
 
+from dynamics.study_command import duration
 from sgd_check.defaults import measured_seconds_per_step
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 BURSTS = 3
+LONG_RUN_SECONDS = 660
 
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
@@ -25,6 +27,14 @@ def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     engine = make_engine(DEFAULT_ENGINE, problem, EngineOptions(seeds=tuple(range(runs))))
     # Whatever else the machine does can only make a burst slower.
     return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
+
+
+def announcement(seconds: float, steps: float) -> str:
+    """Return what a study says before its first step."""
+    lines = [f"About {duration(seconds)} for {steps:.2g} steps of all runs together."]
+    if seconds > LONG_RUN_SECONDS:
+        lines.append("This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster.")
+    return "\n".join(lines)
 
 
 class Meter:

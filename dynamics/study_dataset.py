@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.dataset import VARIABLES, make_dataset
+from dynamics.dataset import make_dataset
+from dynamics.variables import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

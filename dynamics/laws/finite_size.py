@@ -1,0 +1,181 @@
+r"""Study of the finite-size bias: the exponent of the loss in time against the number of directions.
+
+L ∝ t^((1−2β)/β) holds for P → ∞.  At a finite P the sum over the directions to come ends, which makes the law steeper,
+the more so the nearer β is to ½; random starts, the lag of the norms and the decay within each pair add to it.
+Responsible for the family over P and β; nothing is stepped in time.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.checks import checked_number
+from dynamics.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
+from dynamics.laws.families import answer_all, common_times, solve_decoupled
+from dynamics.laws.law_dataset import SOURCES
+from dynamics.prediction import asymptotic_exponents
+from dynamics.problem import Problem, Teacher
+from dynamics.scaling_laws import loss_against_time
+from dynamics.study_command import duration
+from dynamics.study_dataset import study_dataset
+from dynamics.teacher import checked_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+EXPONENT, STARTS = 4, 4
+BETAS = (0.8, 1.0, 1.5)
+SIZES = tuple(2**power for power in range(6, 21, 2))
+DIMENSION, WIDTH_FACTOR, TIMES = 2**24, 3, 150
+#: Seconds of a pair, and of a pair at one time, on two cores.
+PAIR_SECONDS, PAIR_TIME_SECONDS = 2e-6, 1.5e-8
+
+
+@dataclass(frozen=True)
+class FiniteSize:
+    """The study, prepared: settings are checked, nothing is solved yet."""
+
+    settings: dict[str, Any]
+    problems: dict[tuple[float, int], list[Problem]]
+
+    def work(self) -> str:
+        """Return what will be done, in words."""
+        pairs = sum(one.num_directions for starts in self.problems.values() for one in starts)
+        seconds = pairs * (PAIR_SECONDS + TIMES * PAIR_TIME_SECONDS)
+        return f"{pairs:.2g} matched pairs at {TIMES} times, without time stepping: about {duration(seconds)}."
+
+    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+        """Solve all problems and fit each size; what an interruption leaves undone is NaN."""
+        betas, sizes = self.settings["betas"], self.settings["sizes"]
+        exponent = np.full((len(betas), len(sizes), len(SOURCES)), np.nan)
+        error = np.full_like(exponent, np.nan)
+        reason, started = "reached_end", clock.perf_counter()
+        for (beta, count), starts in self.problems.items():
+            shared = common_times(starts[:1], TIMES)
+            answers = answer_all(
+                [(one, shared) for one in starts], solve_decoupled, progress=progress, total=len(starts)
+            )
+            if answers.stop_reason == "interrupted":
+                reason = "interrupted"
+                break
+            law, ideal = loss_against_time(answers.datasets), ideal_exponent(count, beta, "loss-time")
+            at = (betas.index(beta), sizes.index(count))
+            exponent[at] = [law.fit.exponent, law.finite_size.exponent, ideal.exponent, law.asymptotic]
+            error[at] = [law.fit.standard_error, law.finite_size.standard_error, ideal.standard_error, 0.0]
+        # The smallest problem stands for all: its coefficients take no room.
+        shown = next(iter(self.problems.values()))[0]
+        return study_dataset(
+            shown,
+            {
+                "exponent": (("beta", "num_directions"), exponent),
+                "exponent_error": (("beta", "num_directions"), error),
+            },
+            title="Exponent of the loss in time against the number of directions",
+            coords={"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
+            settings={"answer": "finite-size", **self.settings},
+            attributes={
+                "answer": "finite-size",
+                "stop_reason": reason,
+                "wall_seconds": clock.perf_counter() - started,
+                "dimension": shown.dimension,
+                "starts": self.settings["starts"],
+            },
+        )
+
+
+def prepare(
+    *,
+    information_exponent: int = EXPONENT,
+    betas: Sequence[float] = BETAS,
+    sizes: Sequence[int] = SIZES,
+    dimension: int = DIMENSION,
+    starts: int = STARTS,
+    seed: int = 0,
+) -> FiniteSize:
+    """Check the settings; see `finite_size`."""
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    decays = [checked_number(beta, "betas", positive=True) for beta in betas]
+    for beta in decays:
+        if np.isnan(asymptotic_exponents(k, beta).loss_time):
+            msg = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
+            raise ValueError(msg)
+    counts = [checked_integer(size, "sizes", minimum=FEWEST_DIRECTIONS) for size in sizes]
+    if not counts or any(b <= a for a, b in pairwise(counts)):
+        msg = f"Argument `sizes` must hold increasing integers, but is {counts}."
+        raise ValueError(msg)
+    d = checked_integer(dimension, "dimension", minimum=counts[-1])
+    first = checked_integer(seed, "seed", minimum=0)
+    number = checked_integer(starts, "starts", minimum=1)
+    problems = {
+        (beta, count): [
+            Problem(
+                activation=f"he{k}",
+                teacher=Teacher.power_law(count, beta),
+                width=WIDTH_FACTOR * count,
+                dimension=d,
+                seed=first + start,
+            )
+            for start in range(number)
+        ]
+        for count in counts
+        for beta in decays
+    }
+    return FiniteSize({"betas": decays, "sizes": counts, "starts": number}, problems)
+
+
+def finite_size(
+    *,
+    information_exponent: int = EXPONENT,
+    betas: Sequence[float] = BETAS,
+    sizes: Sequence[int] = SIZES,
+    dimension: int = DIMENSION,
+    starts: int = STARTS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    r"""Fit L ∝ t^x at a growing number of directions P, to see how x nears (1−2β)/β.
+
+    Parameters
+    ----------
+    information_exponent : int
+        k ≥ 3; the link is h_k.
+    betas : sequence of float
+        Decays β > ½.
+    sizes : sequence of int
+        Numbers of directions P ≥ 16, increasing; m = 3 P neurons learn each.
+    dimension : int
+        d, at least the largest P.
+    starts : int
+        Random starts of every size.
+    seed : int
+        Seed of the first start.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
+        of the sum formula, of the idealised sum (`dynamics.ideal_sums`), and asymptotic.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+    """
+    study = prepare(
+        information_exponent=information_exponent,
+        betas=betas,
+        sizes=sizes,
+        dimension=dimension,
+        starts=starts,
+        seed=seed,
+    )
+    return study.run(progress=progress)

@@ -1,0 +1,250 @@
+r"""Study of the compute frontier: loss against compute m · steps over widths, the experiment of arXiv:2504.19983.
+
+Population gradient descent with a fixed step is taken as its flow, t = η · step.  Two routes: all matched pairs and the
+sum formula, without time stepping, and the exact coupled flow up to a width.  Responsible for the family over widths.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.checks import checked_number
+from dynamics.descent_limit import descent_limit, warn_descent_limit
+from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
+from dynamics.laws.law_dataset import law_coordinates, law_values
+from dynamics.prediction import check_decouples
+from dynamics.problem import Problem, Teacher
+from dynamics.scaling_families import frontier_laws
+from dynamics.study_command import duration
+from dynamics.study_dataset import study_dataset
+from dynamics.teacher import checked_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.scaling_laws import ScalingLaw
+    from dynamics.schedule import SaveAt
+
+EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048
+WIDTHS = tuple(2**power for power in range(4, 12))
+LEARNING_RATE, STARTS, LARGEST_WIDTH = 0.1, 4, 256
+TIMES = 300
+ROUTES = ("coupled flow", "matched pairs", "sum formula")
+FEWEST_WIDTHS = 3
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The study, prepared: settings are checked, nothing is solved yet."""
+
+    settings: dict[str, Any]
+    problem: Problem
+    widths: list[int]
+    seeds: range
+
+    def problems(self, widths: Sequence[int], seeds: Sequence[int]) -> list[Problem]:
+        """Return the problems of some widths and starts, the narrow ones first."""
+        return [replace(self.problem, width=m, seed=seed) for m in widths for seed in seeds]
+
+    @property
+    def coupled_widths(self) -> list[int]:
+        """Widths that the coupled flow is solved for."""
+        return [m for m in self.widths if self.settings["coupled"] and m <= self.settings["largest_width"]]
+
+    def work(self) -> str:
+        """Return what will be done, in words."""
+        pairs = sum(min(m, self.problem.num_directions) for m in self.widths) * len(self.seeds)
+        text = f"{len(self.widths)} widths of {len(self.seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
+        if self.coupled_widths:
+            seconds = sum(map(_coupled_seconds, self.coupled_widths))
+            text += f" Coupled flow of {len(self.coupled_widths)} widths: about {duration(seconds)} on two cores."
+        return text
+
+    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+        """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
+        started = clock.perf_counter()
+        save_at = common_times(self.problems(self.widths, self.seeds[:1]), TIMES)
+        family = self.problems(self.widths, self.seeds)
+        pairs = answer_all(((one, save_at) for one in family), solve_decoupled, progress=progress, total=len(family))
+        if pairs.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        rate = self.settings["learning_rate"]
+        laws = list(frontier_laws(pairs.datasets, rate))
+        pair_seconds = clock.perf_counter() - started
+        family = self.problems(self.coupled_widths, self.seeds[:1])
+        flows = answer_all(((one, save_at) for one in family), coupled_flow, progress=progress, total=len(family))
+        if len(flows.datasets) >= FEWEST_WIDTHS:
+            laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
+        return self._labelled(
+            laws,
+            save_at,
+            pairs.datasets[:: len(self.seeds)],
+            flows.datasets,
+            flows.seconds,
+            {
+                "stop_reason": flows.stop_reason,
+                "pair_seconds": pair_seconds,
+                "wall_seconds": clock.perf_counter() - started,
+            },
+        )
+
+    def _labelled(
+        self,
+        laws: list[ScalingLaw],
+        save_at: SaveAt,
+        pairs: list[xr.Dataset],
+        flows: list[xr.Dataset],
+        seconds: list[float],
+        attributes: dict[str, Any],
+    ) -> xr.Dataset:
+        """Return the dataset; loss curves are those of the first start."""
+        loss = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan)
+        for at, one in enumerate(pairs):
+            loss[1, at], loss[2, at] = one["loss"], one["predicted_loss"]
+        for at, one in enumerate(flows):
+            loss[0, at] = one["loss"]
+        spent = np.full(len(self.widths), np.nan)
+        spent[: len(seconds)] = seconds
+        return study_dataset(
+            self.problem,
+            law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
+            title="Loss against compute over widths",
+            coords={
+                **law_coordinates(laws),
+                "width": np.array(self.widths),
+                "time": save_at.times,
+                "curve_of": np.array(ROUTES),
+            },
+            settings={"answer": "compute-frontier", **self.settings},
+            attributes={"answer": "compute-frontier", "beta": self.problem.teacher.beta, **self.settings, **attributes},
+        )
+
+
+def prepare(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int = DIRECTIONS,
+    dimension: int = DIMENSION,
+    widths: Sequence[int] = WIDTHS,
+    learning_rate: float = LEARNING_RATE,
+    starts: int = STARTS,
+    seed: int = 0,
+    coupled: bool = False,
+    largest_width: int | None = None,
+) -> Frontier:
+    """Check the settings; see `compute_frontier`."""
+    count = checked_integer(directions, "directions", minimum=16)
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    chosen = [checked_integer(width, "widths", minimum=1) for width in widths]
+    if len(chosen) < FEWEST_WIDTHS or any(b <= a for a, b in pairwise(chosen)):
+        msg = f"Argument `widths` must hold at least {FEWEST_WIDTHS} increasing integers, but is {chosen}."
+        raise ValueError(msg)
+    if largest_width is not None and not coupled:
+        msg = f"Argument `largest_width` must be absent without `coupled`, but is {largest_width}."
+        raise ValueError(msg)
+    first = checked_integer(seed, "seed", minimum=0)
+    problem = Problem(
+        activation=f"he{k}",
+        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
+        width=chosen[-1],
+        dimension=checked_integer(dimension, "dimension", minimum=count),
+        seed=first,
+    )
+    check_decouples(problem)
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    limit = descent_limit(problem)
+    warn_descent_limit(rate, limit)
+    settings: dict[str, Any] = {
+        "learning_rate": rate,
+        "descent_limit": limit,
+        "starts": checked_integer(starts, "starts", minimum=1),
+        "coupled": coupled,
+        "largest_width": checked_integer(largest_width or LARGEST_WIDTH, "largest_width", minimum=1),
+    }
+    return Frontier(settings, problem, chosen, range(first, first + settings["starts"]))
+
+
+def compute_frontier(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int = DIRECTIONS,
+    dimension: int = DIMENSION,
+    widths: Sequence[int] = WIDTHS,
+    learning_rate: float = LEARNING_RATE,
+    starts: int = STARTS,
+    seed: int = 0,
+    coupled: bool = False,
+    largest_width: int | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    r"""Measure loss against compute over widths, and its frontier.
+
+    .. math:: L^*(c) = \min_m L_m(\eta c / m) \propto c^{(1-2\beta)/(1+\beta)}, \qquad m^*(c) \propto c^{1/(1+\beta)}
+
+    asymptotically, with c = m · steps and t = η · step.
+
+    Parameters
+    ----------
+    information_exponent : int
+        k ≥ 3; the link is h_k.
+    beta : float
+        β; exponents exist for β > ½.
+    directions, dimension : int
+        P ≥ 16 and d ≥ P.
+    widths : sequence of int
+        At least three, increasing.
+    learning_rate : float
+        Step η of population gradient descent, which is taken as its flow: it only scales compute.
+    starts : int
+        Random starts of every width, for matched pairs and the sum formula.
+    seed : int
+        Seed of the first start.
+    coupled : bool
+        Integrate the exact coupled flow of the first start too.
+    largest_width : int, optional
+        Largest width of the coupled flow, by default 256.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `loss` (curve_of, width, time) of the first start, `exponent` (law, source) with `exponent_error`, the points of
+        the frontiers as `abscissa` and `ordinate`, and `solve_time` (width), the seconds of each coupled flow.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    References
+    ----------
+    Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+    """
+    study = prepare(
+        information_exponent=information_exponent,
+        beta=beta,
+        directions=directions,
+        dimension=dimension,
+        widths=widths,
+        learning_rate=learning_rate,
+        starts=starts,
+        seed=seed,
+        coupled=coupled,
+        largest_width=largest_width,
+    )
+    return study.run(progress=progress)
+
+
+def _coupled_seconds(width: int) -> float:
+    """Return about how long the coupled flow of a width takes at the default size, on two cores."""
+    return float(1.5 * max(width / 16.0, 1.0) ** 1.4)

@@ -1,0 +1,86 @@
+"""Scaling laws as variables of a dataset: points, exponents by source, windows.
+
+Knows `ScalingLaw`; nothing of a particular study.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dynamics.problem import Problem
+    from dynamics.scaling_laws import ScalingLaw
+    from dynamics.study_dataset import Values
+
+__all__ = ["CURVES", "SOURCES", "law_coordinates", "law_values"]
+
+CURVES = ("measured", "sum formula")
+SOURCES = (*CURVES, "ideal sum", "asymptotic")
+
+
+def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
+    """Return the variables of the laws, padded to one number of points and of runs.
+
+    Parameters
+    ----------
+    laws : sequence of ScalingLaw
+    problem : Problem
+        Whose β and P the ideal sum takes.
+
+    Returns
+    -------
+    dict
+        `exponent`, `exponent_error` and `prefactor` (law, source), `window_low`, `window_high` (law),
+        `abscissa` (law, point) and `ordinate` (law, curve, run, point).
+    """
+    points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
+    shape = (len(laws), len(SOURCES))
+    exponent, error, prefactor = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    x = np.full((len(laws), points), np.nan)
+    y = np.full((len(laws), len(CURVES), runs, points), np.nan)
+    for at, law in enumerate(laws):
+        x[at, : law.x.size] = law.x
+        for curve, (values, fit) in enumerate(((law.measured, law.fit), (law.predicted, law.finite_size))):
+            y[at, curve, : len(values), : law.x.size] = values
+            exponent[at, curve], error[at, curve] = fit.exponent, fit.standard_error
+            prefactor[at, curve] = fit.prefactor
+        exponent[at, 2], error[at, 2] = _ideal(law, problem)
+        exponent[at, 3] = law.asymptotic
+    return {
+        "exponent": (("law",), exponent),
+        "exponent_error": (("law",), error),
+        "prefactor": (("law",), prefactor),
+        "window_low": ((), np.array([law.fit.window[0] for law in laws])),
+        "window_high": ((), np.array([law.fit.window[1] for law in laws])),
+        "abscissa": (("law",), x),
+        "ordinate": (("law", "curve", "run"), y),
+    }
+
+
+def law_coordinates(laws: Sequence[ScalingLaw]) -> dict[str, Any]:
+    """Return the coordinates that go with `law_values`."""
+    return {
+        "law": np.array([law.name for law in laws]),
+        "source": np.array(SOURCES),
+        "curve": np.array(CURVES),
+        "run": np.arange(max(len(law.measured) for law in laws)),
+        "point": np.arange(max(law.x.size for law in laws)),
+    }
+
+
+def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
+    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN where there is none.
+
+    What follows a comma in the name says how the law was measured.
+    """
+    beta, count, name = problem.teacher.beta, problem.num_directions, law.name.partition(",")[0]
+    if name not in IDEAL_LAWS or not beta or count < FEWEST_DIRECTIONS or not law.ranks[0] < law.ranks[1]:
+        return float("nan"), float("nan")
+    fit = ideal_exponent(count, beta, name, ranks=law.ranks)
+    return fit.exponent, fit.standard_error

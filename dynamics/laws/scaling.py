@@ -1,0 +1,213 @@
+r"""Study of all scaling laws of one teacher: loss in time, samples, width and compute, emergence times in p and d.
+
+Each law as measured on the answers of several random starts, beside the sum formula for the same starts, the idealised
+sum at this P, and the asymptotic exponent.  The answers are those of matched pairs, without time stepping, or of the
+exact coupled flow.  Responsible for the families; laws are `scaling_laws` and `scaling_families`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.checks import checked_number
+from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
+from dynamics.laws.law_dataset import law_coordinates, law_values
+from dynamics.prediction import check_decouples
+from dynamics.problem import Problem, Teacher
+from dynamics.scaling_families import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.scaling_laws import (
+    loss_against_samples,
+    loss_against_time,
+    loss_against_tuned_samples,
+    middle_ranks,
+    times_against_direction,
+)
+from dynamics.study_dataset import study_dataset
+from dynamics.teacher import checked_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+
+    from dynamics.scaling_laws import ScalingLaw
+    from dynamics.schedule import SaveAt
+
+EXPONENT, BETA, STARTS = 4, 1.0, 4
+DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32
+#: Neurons per direction where the width is not what is varied, input dimensions per direction, and their growth.
+WIDTH_FACTOR, DIMENSION_FACTOR = 3, 4
+DIMENSIONS = 8
+#: Directions of the family over dimensions, at most.
+DIMENSION_DIRECTIONS = 64
+TIMES = 400
+#: Step size of descent in units of its limit of stability: what it is makes no exponent.
+STEP_SHARE, TUNED_RATE = 0.25, 0.1
+
+
+@dataclass(frozen=True)
+class ScalingStudy:
+    """The study, prepared: the three families of problems, each with its times; nothing is solved yet."""
+
+    settings: dict[str, Any]
+    problem: Problem
+    starts: list[tuple[Problem, SaveAt]]
+    widths: list[tuple[Problem, SaveAt]]
+    dimensions: list[tuple[Problem, SaveAt]]
+
+    def work(self) -> str:
+        """Return what will be done, in words."""
+        count = len(self.starts) + len(self.widths) + len(self.dimensions)
+        how = "coupled flows" if self.settings["coupled"] else "problems by matched pairs, without time stepping"
+        return f"{count} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
+
+    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+        """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
+        solve = coupled_flow if self.settings["coupled"] else solve_decoupled
+        rate = self.settings["learning_rate"]
+        laws: list[ScalingLaw] = []
+        seconds, reason = 0.0, "reached_end"
+        readings: tuple[tuple[list[tuple[Problem, SaveAt]], Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
+            (self.starts, lambda found: _laws_of_starts(found, rate)),
+            (self.widths, lambda found: [loss_against_width(found), *frontier_laws(found, rate)]),
+            (self.dimensions, lambda found: [times_against_dimension(found)]),
+        )
+        for family, read in readings:
+            answers = answer_all(family, solve, progress=progress, total=len(family))
+            seconds += sum(answers.seconds)
+            if answers.stop_reason == "interrupted":
+                reason = "interrupted"
+                break
+            laws += read(answers.datasets)
+        if not laws:
+            raise KeyboardInterrupt
+        return study_dataset(
+            self.problem,
+            law_values(laws, self.problem),
+            title="Scaling laws beside the sum formula and the asymptotic exponents",
+            coords=law_coordinates(laws),
+            settings={"answer": "scaling", **self.settings},
+            attributes={"answer": "scaling", "stop_reason": reason, "wall_seconds": seconds, **self.settings},
+        )
+
+
+def prepare(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int | None = None,
+    dimension: int | None = None,
+    starts: int = STARTS,
+    seed: int = 0,
+    coupled: bool = False,
+) -> ScalingStudy:
+    """Check the settings and draw the starts; see `scaling_study`."""
+    count = checked_integer(directions or (COUPLED_DIRECTIONS if coupled else DIRECTIONS), "directions", minimum=16)
+    d = checked_integer(dimension or DIMENSION_FACTOR * count, "dimension", minimum=count)
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    first = checked_integer(seed, "seed", minimum=0)
+    seeds = range(first, first + checked_integer(starts, "starts", minimum=1))
+    teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
+    problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
+    check_decouples(problem)
+    begin, _ = middle_ranks(count)
+    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
+    few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
+    smallest = 2 * few.num_directions
+    families = (
+        [replace(problem, seed=s) for s in seeds],
+        [replace(problem, width=m, seed=s) for s in seeds for m in widths],
+        [
+            replace(problem, teacher=few, width=WIDTH_FACTOR * few.num_directions, dimension=smallest * 2**i, seed=s)
+            for s in seeds
+            for i in range(DIMENSIONS)
+        ],
+    )
+    settings: dict[str, Any] = {
+        "starts": len(seeds),
+        "coupled": coupled,
+        "learning_rate": STEP_SHARE * 2.0 / (max(4, k) * float(teacher.coefficients[0])),
+        "tuned_rate": TUNED_RATE,
+    }
+    shared = common_times(families[0], TIMES)
+    return ScalingStudy(
+        settings,
+        problem,
+        [(one, shared) for one in families[0]],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
+    )
+
+
+def scaling_study(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int | None = None,
+    dimension: int | None = None,
+    starts: int = STARTS,
+    seed: int = 0,
+    coupled: bool = False,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    r"""Measure all scaling laws of the teacher a_p ∝ p^(−β).
+
+    .. math:: L \propto t^{(1-2\beta)/\beta},\; n^{(1-2\beta)/\beta} \text{ at a fixed step},\;
+       n^{(1-2\beta)/(2\beta)} \text{ at a tuned one},\; m^{1-2\beta},\; (m\,\text{steps})^{(1-2\beta)/(1+\beta)},
+       \qquad T_p \propto p^\beta d^{k/2-1}
+
+    Parameters
+    ----------
+    information_exponent : int
+        k ≥ 3; the link is h_k.
+    beta : float
+        β ≥ 0; exponents of the loss exist for β > ½ only.
+    directions, dimension : int, optional
+        P ≥ 16, by default 1024 (32 for the coupled flow), and d ≥ P, by default 4 P.
+    starts : int
+        Random starts of every problem.
+    seed : int
+        Seed of the first start.
+    coupled : bool
+        Integrate the exact coupled flow instead of matched pairs: P = 32 takes about a minute.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `exponent` and `exponent_error` (law, source), the window of each fit, and the points: `abscissa` (law, point),
+        `ordinate` (law, curve, run, point).  Errors: from the scatter over starts; of one start and of the ideal sum a
+        jackknife over blocks of the curve.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    References
+    ----------
+    Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+    """
+    study = prepare(
+        information_exponent=information_exponent,
+        beta=beta,
+        directions=directions,
+        dimension=dimension,
+        starts=starts,
+        seed=seed,
+        coupled=coupled,
+    )
+    return study.run(progress=progress)
+
+
+def _laws_of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
+    return [
+        loss_against_time(found),
+        loss_against_samples(found, rate),
+        loss_against_tuned_samples(found, TUNED_RATE),
+        times_against_direction(found),
+    ]

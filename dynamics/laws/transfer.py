@@ -1,0 +1,237 @@
+r"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
+
+The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
+enters.  Responsible for the family of runs; what is read off them is `dynamics.transfer`.
+"""
+
+from __future__ import annotations
+
+import time as clock
+import warnings
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.checks import checked_number
+from dynamics.descent_limit import descent_limit
+from dynamics.flow import solve_overlaps
+from dynamics.laws.families import answer_all
+from dynamics.prediction import check_decouples
+from dynamics.problem import Problem, Teacher
+from dynamics.schedule import SaveAt
+from dynamics.study_command import duration
+from dynamics.study_dataset import study_dataset
+from dynamics.teacher import checked_integer
+from dynamics.transfer import FEWEST_WIDTHS, read_transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.study_dataset import Values
+    from dynamics.transfer import Transfer
+
+    Array = NDArray[np.float64]
+
+EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
+WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4
+#: Step sizes in units of the edge: seven octaves below it by factors of two, then ever closer, and two beyond.
+SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
+#: Operations per second of a step, on two cores.
+SPEED = 1e10
+
+
+@dataclass(frozen=True)
+class TransferStudy:
+    """The study, prepared: settings are checked, no step is taken yet."""
+
+    settings: dict[str, Any]
+    problem: Problem
+    widths: list[int]
+    rates: Array
+    seeds: range
+
+    def work(self) -> str:
+        """Return what will be done, in words."""
+        runs = self.rates.size * len(self.seeds)
+        size = min(self.problem.dimension, self.problem.num_directions + self.widths[-1])
+        operations = sum(4.0 * m * m * size for m in self.widths) * runs * self.settings["steps"]
+        seconds = operations / SPEED + 0.05 * runs * len(self.widths)
+        return (
+            f"{runs * len(self.widths)} runs of {self.settings['steps']} steps of descent: about {duration(seconds)}."
+        )
+
+    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+        """Take the steps; what an interruption leaves undone is NaN."""
+        shape = (len(self.widths), self.rates.size, len(self.seeds))
+        loss = np.full(shape, np.nan)
+        steps, started = self.settings["steps"], clock.perf_counter()
+        rates = [rate for _ in self.widths for rate in self.rates.tolist() for _ in self.seeds]
+        family = [
+            (replace(self.problem, width=m, seed=seed), SaveAt.at([rate * steps]))
+            for m in self.widths
+            for rate in self.rates.tolist()
+            for seed in self.seeds
+        ]
+        following = iter(rates)
+
+        def descend(problem: Problem, *, save_at: SaveAt) -> xr.Dataset:
+            return solve_overlaps(
+                problem,
+                save_at=save_at,
+                keep="summary",
+                method="gradient-descent",
+                learning_rate=next(following),
+                on_failure="return",
+                progress=False,
+            )
+
+        with warnings.catch_warnings():
+            # That some steps are beyond the edge is what the study is about.
+            warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)
+            answers = answer_all(family, descend, progress=progress, total=len(family))
+        ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
+        loss.reshape(-1)[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
+        return study_dataset(
+            self.problem,
+            transfer_values(self.problem, self.widths, self.rates, loss),
+            title="Loss after so many steps of population gradient descent over step sizes and widths",
+            coords={"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(len(self.seeds))},
+            settings={"answer": "transfer", **self.settings},
+            attributes={
+                "answer": "transfer",
+                "stop_reason": answers.stop_reason,
+                "wall_seconds": clock.perf_counter() - started,
+                "edge": descent_limit(self.problem),
+                "method": "population gradient descent",
+                **self.settings,
+                **transfer_attributes(self.problem, self.widths, self.rates, loss),
+            },
+        )
+
+
+def prepare(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int = DIRECTIONS,
+    dimension: int = DIMENSION,
+    widths: Sequence[int] = WIDTHS,
+    steps: int = STEPS,
+    starts: int = STARTS,
+    seed: int = 0,
+) -> TransferStudy:
+    """Check the settings; see `transfer_study`."""
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    chosen = checked_widths(widths)
+    count = checked_integer(directions, "directions", minimum=2)
+    first = checked_integer(seed, "seed", minimum=0)
+    problem = Problem(
+        activation=f"he{k}",
+        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
+        width=chosen[-1],
+        dimension=checked_integer(dimension, "dimension", minimum=count),
+        seed=first,
+    )
+    check_decouples(problem)
+    settings = {
+        "steps": checked_integer(steps, "steps", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1),
+    }
+    rates = descent_limit(problem) * np.array(SHARES)
+    return TransferStudy(settings, problem, chosen, rates, range(first, first + settings["starts"]))
+
+
+def transfer_study(
+    *,
+    information_exponent: int = EXPONENT,
+    beta: float = BETA,
+    directions: int = DIRECTIONS,
+    dimension: int = DIMENSION,
+    widths: Sequence[int] = WIDTHS,
+    steps: int = STEPS,
+    starts: int = STARTS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Measure the loss of population gradient descent over step sizes and widths, and whether the best step transfers.
+
+    Parameters
+    ----------
+    information_exponent : int
+        k ≥ 3; the link is h_k.
+    beta : float
+        Decay β of the teacher's coefficients.
+    directions, dimension : int
+        P ≥ 2 and d ≥ P.
+    widths : sequence of int
+        At least four, increasing.
+    steps : int
+        Steps of every run, whatever its step size.
+    starts : int
+        Random starts of every width.
+    seed : int
+        Seed of the first start.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
+        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.transfer`).  Attributes: `edge`, the limit of
+        stability, the exponents of gap and drift, and the `verdict`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+    """
+    study = prepare(
+        information_exponent=information_exponent,
+        beta=beta,
+        directions=directions,
+        dimension=dimension,
+        widths=widths,
+        steps=steps,
+        starts=starts,
+        seed=seed,
+    )
+    return study.run(progress=progress)
+
+
+def checked_widths(widths: Sequence[int]) -> list[int]:
+    """Return widths as increasing integers, enough of them to see a trend."""
+    chosen = [checked_integer(width, "widths", minimum=1) for width in widths]
+    if len(chosen) < FEWEST_WIDTHS or any(b <= a for a, b in pairwise(chosen)):
+        msg = f"Argument `widths` must hold at least {FEWEST_WIDTHS} increasing integers, but is {chosen}."
+        raise ValueError(msg)
+    return chosen
+
+
+def transfer_values(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Values:
+    """Return the variables of a study of transfer, from losses (width, rate, run)."""
+    found = _read(problem, widths, rates, loss)
+    names = ("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost")
+    errors = ("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error")
+    return {
+        "final_loss": (("width", "learning_rate", "run"), loss),
+        **{name: (("width",), getattr(found, name)) for name in (*names, *errors)},
+    }
+
+
+def transfer_attributes(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> dict[str, Any]:
+    """Return exponents and verdict of a study of transfer, from losses (width, rate, run)."""
+    found = _read(problem, widths, rates, loss)
+    names = ("gap_exponent", "drift_exponent", "excess")
+    errors = ("gap_exponent_error", "drift_exponent_error", "excess_error")
+    return {name: getattr(found, name) for name in (*names, *errors)} | {"verdict": found.verdict}
+
+
+def _read(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Transfer:
+    start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
+    return read_transfer(widths, rates, loss, nothing=start)

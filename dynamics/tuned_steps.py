@@ -1,0 +1,38 @@
+r"""Step sizes tuned to the last wanted direction, η = c a_p̄ d^(−k/2), and the loss that such a run is to reach.
+
+Knows the problem; nothing of when a direction emerges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["target_losses", "tuned_rates"]
+
+
+def tuned_rates(problem: Problem, targets: NDArray[np.int64], rate: float) -> Array:
+    """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1."""
+    k, d = problem.information_exponent, problem.dimension
+    rates: Array = rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k)
+    return rates
+
+
+def target_losses(problem: Problem, targets: NDArray[np.int64]) -> Array:
+    r"""Return the loss at which p̄ directions are learned, the last of them by half.
+
+    .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
+    """
+    a = problem.teacher.coefficients
+    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
+    norm = float(np.sum(problem.activation.coefficients**2))
+    losses: Array = norm * (left[targets] + 0.25 * a[targets - 1] ** 2)
+    return losses

@@ -1,0 +1,205 @@
+"""The studies of scaling laws as commands and functions, at small sizes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics.laws import families, finite_size, frontier, scaling, transfer
+from dynamics.laws.__main__ import CATALOGUE, main
+from dynamics.laws.figures import plot_study
+from dynamics.laws.tables import summarise
+from dynamics.problem import Problem, Teacher
+from dynamics.storage import load
+
+FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom dynamics.study_command import build_parser\n"
+        "from dynamics.laws.__main__ import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
+        "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_the_studies_of_the_catalogue_can_be_prepared_from_their_options():
+    for study in CATALOGUE.studies.values():
+        prepare = __import__(study.module, fromlist=["prepare"]).prepare
+        assert {name for name, _ in study.options} == set(prepare.__kwdefaults__)
+
+
+def test_finite_size_by_command(tmp_path, capsys):
+    target = tmp_path / "found.nc"
+    command = ["finite-size", "--betas", "1", "--sizes", "64,512", "--dimension", "65536", "--starts", "3"]
+    assert main([*command, "--output", str(target), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    small, large = found["points"]
+    # More directions, nearer to the limit, by all three.
+    assert abs(large["ideal/asymptotic"] - 1.0) < abs(small["ideal/asymptotic"] - 1.0)
+    assert large["pairs"] == pytest.approx(large["sum_formula"], abs=0.01)
+    assert large["pairs"] == pytest.approx(-1.0, abs=0.1)
+    assert 0.0 < large["error"] < 0.1
+    assert target.with_suffix(".png").stat().st_size > 10_000
+    assert dict(load(target).sizes)["num_directions"] == 2
+
+
+def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
+    found = scaling.scaling_study(directions=64, starts=2, progress=False)
+    points = {point["law"]: point for point in summarise(found)["points"]}
+    assert len(points) == 8
+    limits = {"L ~ t^x": -1.0, "L ~ n^x, tuned step": -0.5, "L ~ m^x": -1.0, "L ~ compute^x": -0.5, "T ~ d^x": 1.0}
+    for law, limit in limits.items():
+        assert points[law]["asymptotic"] == limit
+        # Steeper than the limit, as every law is at so few directions; the frontier most of all.
+        assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
+        assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
+    assert plot_study(found).axes[0].get_title() == "L ~ t^x"
+
+
+def test_the_coupled_flow_has_the_same_laws():
+    found = scaling.prepare(directions=16, starts=1, coupled=True)
+    assert "coupled flows" in found.work()
+    answers = families.answer_all(found.starts, families.coupled_flow, progress=False, total=1)
+    (flow,) = answers.datasets
+    assert answers.stop_reason == "reached_end"
+    assert flow.attrs["method"] == "stiff"
+    tight = dynamics.solve_overlaps(
+        found.problem, save_at=found.starts[0][1], keep="summary", error_estimate=False, progress=False
+    )
+    np.testing.assert_allclose(flow["loss"], tight["loss"], atol=2e-3)
+
+
+def test_the_compute_frontier_by_command_with_the_coupled_flow(tmp_path, capsys):
+    target = tmp_path / "found.nc"
+    assert main([*FRONTIER, "--coupled", "--largest-width", "8", "--output", str(target)]) == 0
+    shown = capsys.readouterr()
+    assert "L ~ compute^x, coupled" in shown.out
+    assert "Coupled flow of 3 widths" in shown.err
+    found = load(target)
+    seconds = found["solve_time"].values
+    assert (seconds[:3] > 0.0).all()
+    assert np.isnan(seconds[3:]).all()
+    loss = found["loss"]
+    assert np.isnan(loss.sel(curve_of="coupled flow", width=16)).all()
+    # Every route starts from the same loss and a wider network of pairs ends lower.
+    np.testing.assert_allclose(
+        loss.sel(curve_of="coupled flow", width=8)[0], loss.sel(curve_of="matched pairs", width=8)[0], rtol=1e-2
+    )
+    assert (np.diff(loss.sel(curve_of="sum formula").values[:, -1]) <= 0.0).all()
+    assert target.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_the_largest_frontier_at_hand_is_bounded_by_the_unlearned_directions():
+    found = frontier.compute_frontier(directions=16, dimension=64, widths=[2, 4, 8], starts=1, progress=False)
+    a = Teacher.power_law(16, 0.8).coefficients
+    for m in (2, 4, 8):
+        best = np.sum(a[m:] ** 2)
+        assert float(found["loss"].sel(curve_of="matched pairs", width=m)[-1]) >= best - 1e-9
+
+
+def test_transfer_of_descent_by_command(tmp_path, capsys):
+    target = tmp_path / "found.nc"
+    command = ["transfer", "--directions", "8", "--dimension", "24", "--widths", "2,4,8,16", "--steps", "150"]
+    assert main([*command, "--starts", "2", "--output", str(target)]) == 0
+    shown = capsys.readouterr()
+    assert "Stability edge" in shown.out
+    assert "Transfer:" in shown.out
+    found = load(target)
+    edge = found.attrs["edge"]
+    a = Teacher.power_law(8, 1.0).coefficients
+    assert edge == pytest.approx(2.0 / (4.0 * a[0]))
+    # Below the edge more speed is better, whatever the width; the best step is near the edge, never far beyond.
+    mean = np.log(np.minimum(found["final_loss"].values, 1.0)).mean(axis=2)
+    assert (mean[:, 4] < mean[:, 0]).all()
+    assert (found["best_rate"].values <= 1.06 * edge).all()
+    assert target.with_suffix(".png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["finite-size", "--betas", "0.5"], "Argument `betas` must be above 1/2, or the loss follows no power law, but holds 0.5."),
+        (["finite-size", "--sizes", "64,32"], "Argument `sizes` must hold increasing integers, but is [64, 32]."),
+        (["finite-size", "--dimension", "10"], "Argument `dimension` must be at least 1048576, but is 10."),
+        (["scaling", "--k", "2"], "Argument `information_exponent` must be at least 3, but is 2."),
+        (["scaling", "--directions", "8"], "Argument `directions` must be at least 16, but is 8."),
+        (["compute-frontier", "--widths", "4,8"], "Argument `widths` must hold at least 3 increasing integers, but is [4, 8]."),
+        (["compute-frontier", "--largest-width", "8"], "Argument `largest_width` must be absent without `coupled`, but is 8."),
+        (["transfer", "--widths", "4,8,2,1"], "Argument `widths` must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
+        (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
+
+
+def test_functions_answer_as_the_commands_do():
+    found = finite_size.finite_size(betas=[2.0], sizes=[32, 64], dimension=256, starts=1, progress=False)
+    assert found["exponent"].sel(beta=2.0, source="asymptotic").values.tolist() == [-1.5, -1.5]
+    found = transfer.transfer_study(directions=2, dimension=8, widths=[1, 2, 3, 4], steps=3, starts=1, progress=False)
+    assert found["final_loss"].shape == (4, 13, 1)
+    # Three steps learn nothing.
+    np.testing.assert_allclose(found["final_loss"], 1.0, atol=1e-3)
+
+
+def interrupted_after(monkeypatch, module, name, count):
+    once, calls = getattr(module, name), []
+
+    def counted(*given, **options):
+        calls.append(given)
+        if len(calls) > count:
+            raise KeyboardInterrupt
+        return once(*given, **options)
+
+    monkeypatch.setattr(module, name, counted)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "count", "arguments"),
+    [
+        (finite_size, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
+        (scaling, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
+        (frontier, "coupled_flow", 1, [*FRONTIER, "--coupled"]),
+        (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2"]),
+    ],
+)  # fmt: skip
+def test_an_interrupted_study_keeps_draws_and_prints_what_it_has(
+    tmp_path, monkeypatch, capsys, module, name, count, arguments
+):
+    interrupted_after(monkeypatch, module, name, count)
+    target = tmp_path / "part.nc"
+    assert main([*arguments, "--output", str(target)]) == 130
+    assert f"what was computed is in {target}" in capsys.readouterr().err
+    assert load(target).attrs["stop_reason"] == "interrupted"
+    assert target.with_suffix(".png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [(scaling, ["scaling", "--directions", "64", "--starts", "2"]), (frontier, FRONTIER)],
+)
+def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, module, arguments):
+    interrupted_after(monkeypatch, module, "solve_decoupled", 0)
+    assert main([*arguments, "--output", str(tmp_path / "none.nc")]) == 130
+    assert "interrupted before anything was computed" in capsys.readouterr().err
+    assert not (tmp_path / "none.nc").exists()
+
+
+def test_dry_runs_solve_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(finite_size, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
+    assert main(["finite-size", "--dry-run", "--output", str(tmp_path / "none.nc")]) == 0
+    assert "without time stepping: about" in capsys.readouterr().err
+
+
+def test_plotting_refuses_what_is_no_study():
+    asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=4, dimension=16)
+    with pytest.raises(ValueError, match="must be the result of a study"):
+        plot_study(dynamics.predict_emergence(asked))

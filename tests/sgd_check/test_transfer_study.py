@@ -1,0 +1,82 @@
+"""The study of the step size's transfer under SGD, at a small size, as a command."""
+
+import json
+
+import numpy as np
+import pytest
+
+import sgd_check
+from dynamics.problem import Problem, Teacher
+from dynamics.storage import load
+from sgd_check.study import main
+
+QUICK = ["transfer", "--k", "3", "--directions", "2", "--dimension", "12", "--widths", "1,2,3,4", "--samples", "400"]
+RUNS = ["--starts", "2", "--seeds", "2"]
+
+
+def test_the_command_writes_losses_of_simulated_runs(tmp_path, capsys):
+    target = tmp_path / "found.nc"
+    assert main([*QUICK, *RUNS, "--output", str(target)]) == 0
+    shown = capsys.readouterr()
+    assert "Transfer:" in shown.out
+    assert "of all runs together" in shown.err
+    found = load(target)
+    assert found["final_loss"].dims == ("width", "learning_rate", "run")
+    assert found.sizes["run"] == 4
+    assert target.with_suffix(".png").stat().st_size > 10_000
+    # One of the runs by itself: start 1, the second step size, the largest width.
+    rate = float(found["learning_rate"][1])
+    problem = Problem(activation="he3", teacher=Teacher.power_law(2, 1.0), width=4, dimension=12, seed=1)
+    first = (1 * 2 + 1) * 2
+    runs = sgd_check.simulate(problem, learning_rate=rate, steps=400, seeds=[first, first + 1], progress=False)
+    np.testing.assert_allclose(found["final_loss"][3, 1, 2:], runs["loss"][:, -1], rtol=1e-9)
+    # No two runs of one width share samples and start.
+    assert len(np.unique(found["final_loss"][3, 0])) == 4
+
+
+def test_the_function_answers_as_the_command_does():
+    found = sgd_check.sgd_transfer(
+        information_exponent=3,
+        directions=2,
+        dimension=12,
+        widths=[1, 2, 3, 4],
+        samples=5,
+        starts=1,
+        seeds=2,
+        progress=False,
+    )
+    assert found["final_loss"].shape == (4, 9, 2)
+    # Five samples learn nothing.
+    np.testing.assert_allclose(found["final_loss"], 1.0, atol=0.05)
+
+
+def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
+    once, calls = sgd_check.simulate, []
+
+    def interrupted(*given, **options):
+        calls.append(given)
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        return once(*given, **options)
+
+    monkeypatch.setattr(sgd_check, "simulate", interrupted)
+    target = tmp_path / "part.nc"
+    assert main([*QUICK, *RUNS, "--output", str(target), "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["stop_reason"] == "interrupted"
+    loss = load(target)["final_loss"].values
+    assert np.isfinite(loss[0]).all()
+    assert np.isnan(loss[2:]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--widths", "4,8"], "Argument `widths` must hold at least 4 increasing integers, but is [4, 8]."),
+        (["--dimension", "20"], "Argument `dimension` must be at least 41, but is 20."),
+        (["--k", "2"], "Argument `information_exponent` must be at least 3, but is 2."),
+    ],
+)
+def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert main(["transfer", *arguments]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
