@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, memory, sgd, timed_cases, work_precision
+from benchmarks import growth, mean_field, memory, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics import provenance
@@ -20,7 +20,7 @@ from dynamics import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "report")
+PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "mean-field", "sweep", "report")
 
 
 def parse() -> argparse.Namespace:
@@ -54,7 +54,14 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
         "growth": lambda: growth.run(journal, growth_sizes),
         "memory": lambda: memory.run(journal, memory.QUICK_SIZES if quick else memory.SIZES),
         "sgd": lambda: sgd.run(journal, quick=quick),
+        "mean-field": lambda: mean_field.run(journal, quick=quick),
+        "sweep": lambda: sweep.run(journal, quick=quick),
     }
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def main() -> None:
@@ -67,14 +74,18 @@ def main() -> None:
     figures = folder if options.quick else ROOT / "docs" / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     target: Path = folder / "baseline.json"
-    baseline: dict[str, Any] = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
+    baseline = read(target)
     began = time.perf_counter()
     for name, measure in parts(options, journal).items():
         if options.only is None or name in options.only:
             print(f"{name} (after {time.perf_counter() - began:.0f} s)", flush=True)
             result = measure()
-            # Measured now, so that the heading speaks of this part too.
-            baseline |= {"date": time.strftime("%Y-%m-%d"), "commit": provenance.git_commit(), "machine": machine()}
+            # Another run may have written its parts meanwhile.
+            baseline = read(target)
+            now = {"date": time.strftime("%Y-%m-%d"), "commit": provenance.git_commit(), "machine": machine()}
+            # The heading speaks of all parts: one part alone, on another processor, leaves it to the others.
+            if options.only is None or baseline.get("machine", now["machine"])["processor"] == machine()["processor"]:
+                baseline |= now
             baseline[name.replace("-", "_")] = result
             target.write_text(json.dumps(baseline, indent=1) + "\n", encoding="utf-8")
     for path in draw(baseline, figures):

@@ -48,6 +48,8 @@ def table(baseline: Mapping[str, Any]) -> str:
     lines += _right_hand_side(cases)
     lines += _growth(baseline.get("growth"))
     lines += _sgd(baseline.get("sgd"))
+    lines += _mean_field(baseline.get("mean_field"), machine["processor"])
+    lines += _sweep(baseline.get("sweep"))
     if "work_precision" in baseline:
         lines += ["", *_duels(baseline["work_precision"])]
     return "\n".join(lines)
@@ -121,6 +123,46 @@ def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
         f"| floor of a step in R^d there: {part['dimension']} normals and 4 m d operations | {_short(lowest)} "
         f"({_short(normals)} and {_short(products)} of a core); the torch engine takes "
         f"{seconds['torch'] / lowest:.1f} times that |"
+    )
+
+
+def _mean_field(part: Mapping[str, Any] | None, processor: str) -> Iterator[str]:
+    """Ours beside loops by hand over the same particles at equal error, and the run of many particles."""
+    if part is None:
+        return
+    elsewhere = "" if part["processor"] == processor else f" ({part['processor']})"
+    pair = min(seconds[1] for seconds in part["pairs"]["seconds_of_an_evaluation"].values())
+    for duel in part["targets"]:
+        ours = duel["ours"]["seconds"][1]
+        loops = ", ".join(
+            f"{label}, steps of {duel[name]['step']:g}, {_short(duel[name]['seconds'][1])} "
+            f"({duel[name]['seconds'][1] / ours:.0f} times)"
+            for name, label in (("euler", "torch autograd loop"), ("rk4", "the same with Runge–Kutta steps"))
+        )
+        expected = pair * min(duel[name]["evaluations"] for name in ("euler", "rk4"))
+        yield (
+            f"| mean field of h_4, d = {part['dimension']}, {part['particles']} particles, t(L < 0.1) to "
+            f"{duel['target']:g}{elsewhere} | {_short(ours)}; {loops}; by pairs {_short(pair)} an evaluation, "
+            f"{_short(expected)} expected ({expected / ours:.0f} times) |"
+        )
+    large = part["large"]
+    yield (
+        f"| mean field of {large['particles']:.0e} particles, d = {large['dimension']}, to t(L < 0.1) = "
+        f"{large['crossing']:.4f}{elsewhere} | {_spread(large['seconds'])} |"
+    )
+
+
+def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
+    """A sweep with one worker beside one worker per core."""
+    if part is None:
+        return
+    one, all_ = ([entry[name] for entry in part["rounds"]] for name in ("one", "all"))
+    ratios = sorted(entry["speed_up"] for entry in part["rounds"])
+    yield (
+        f"| sweep of {part['points']} flows, m = P = {part['size']}, 1 worker, {part['cores']} workers | "
+        f"{_short(sorted(one)[len(one) // 2])}, {_short(sorted(all_)[len(all_) // 2])}: "
+        f"{ratios[len(ratios) // 2]:.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f}); "
+        f"{_short(part['seconds_per_idle_point'])} a point without work |"
     )
 
 

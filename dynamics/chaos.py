@@ -12,6 +12,7 @@ with the moments μ_k of the mean field and their features F_k (`systems.mean_fi
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.spherical import coupled_problem, solve_spherical
 from dynamics.teacher import checked_integer
+from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["propagation_of_chaos"]
+__all__ = ["coupled_tracers", "function_gap", "propagation_of_chaos", "width_exponents"]
 
 #: Saved times by default, over the span of the default schedule of the mean field.
 DEFAULT_TIMES = 40
@@ -57,6 +59,7 @@ def propagation_of_chaos(
     particles: int | None = None,
     rtol: float = 1e-6,
     atol: float = 1e-8,
+    progress: bool = False,
 ) -> xr.Dataset:
     r"""Measure the distance of networks of finite width from the mean field, in function space and neuron by neuron.
 
@@ -79,6 +82,8 @@ def propagation_of_chaos(
         add an error of order m/N to the scaled function gap.
     rtol, atol : float
         Wanted accuracy of both flows, as for these.
+    progress : bool, default False
+        Whether to say on stderr which seed and width are integrated.
 
     Returns
     -------
@@ -88,12 +93,15 @@ def propagation_of_chaos(
         `mean_field_loss(time)` and its `loss_level_time(loss_level)`. `function_gap_exponent(time)` is the slope of
         ln ⟨E(f_m − f_∞)²⟩ in ln m, ⟨·⟩ the mean over seeds, and `coupling_exponent(time)` that of ln ⟨mean_i |Δ_i|²⟩;
         theory says −1 for both. Their standard errors, `…_error`, are from a bootstrap over the seeds, which all widths
-        share. NaN where a distance is 0, as |Δ| is at t = 0. Dimensionless.
+        share. NaN where a distance is 0, as |Δ| is at t = 0. `attrs["stop_reason"]` is "reached_end", or "interrupted"
+        after Ctrl-C; then the seeds are those that were finished. Dimensionless.
 
     Raises
     ------
     SolveError
         If an integration fails.
+    KeyboardInterrupt
+        If Ctrl-C was pressed before two seeds were finished.
     TypeError, ValueError
         For bad arguments, before any work.
 
@@ -120,41 +128,43 @@ def propagation_of_chaos(
     """
     # === check
     check_problem(problem, "spherical")
-    counts = _checked_increasing(widths, "widths", minimum=1)
+    counts = checked_increasing(widths, "widths", minimum=1)
     numbers = _checked_seeds(seeds)
     rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
-    schedule = _default_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     axes = problem.teacher.span
     if particles is None:
         particles = PARTICLES if axes == 1 else RANDOM_PARTICLES
     asked = replace(problem, initial_weights=None, initial_overlaps=None)
 
     # === run
-    from dynamics.systems.coupling import followers_in_space, make_particle_system
+    from dynamics.systems.coupling import make_particle_system
 
     solver: dict[str, Any] = {"save_at": schedule, "rtol": rtol, "atol": atol, "progress": False}
-    starts = [coupled_problem(asked, counts[-1], seed) for seed in numbers]
-    tracers = np.concatenate([start.reduced_weights()[:, :axes] for start in starts])
+    tracers = coupled_tracers(asked, counts[-1], numbers)
     law = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
     followers = law["tracer_projection"].values.reshape(len(schedule), len(numbers), counts[-1], axes)
     law_system = make_particle_system(asked, np.zeros((1, axes)))
-    shape = (len(counts), len(numbers), len(schedule))
-    names = ("function_gap", "coupling_error", "largest_coupling_error", "loss")
-    values = {name: np.empty(shape) for name in names}
-    for w, width in enumerate(counts):
+    finished: list[dict[str, Array]] = []
+    reason = StopReason.REACHED_END
+    try:
         for s, seed in enumerate(numbers):
-            flow = solve_spherical(coupled_problem(asked, width, seed), **solver)
-            vectors = flow["neuron_vector"].values
-            paths = followers_in_space(vectors[0], followers[:, s, :width])
-            distance = np.linalg.norm(vectors - paths, axis=2)
-            values["function_gap"][w, s] = width * _function_gap(vectors, law["law_moment"].values, law_system)
-            values["coupling_error"][w, s] = np.sqrt(np.sum(distance**2, axis=1))
-            values["largest_coupling_error"][w, s] = np.sqrt(width) * distance.max(axis=1)
-            values["loss"][w, s] = flow["loss"].values
+            rows: list[dict[str, Array]] = []
+            for width in counts:
+                if progress:
+                    sys.stderr.write(f"seed {seed} ({s + 1} of {len(numbers)}), width {width}\n")
+                flow = solve_spherical(coupled_problem(asked, width, seed), **solver)
+                rows.append(_distances(flow, followers[:, s, :width], law["law_moment"].values, law_system))
+            finished.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
+    except KeyboardInterrupt:
+        if len(finished) < 2:
+            raise
+        reason = StopReason.INTERRUPTED
+    values = {name: np.stack([one[name] for one in finished], axis=1) for name in finished[0]}
 
     # === return
-    gap_exponent = _exponents(values["function_gap"], np.array(counts))
-    coupling_exponent = _exponents(values["coupling_error"] ** 2, np.array(counts))
+    gap_exponent = width_exponents(values["function_gap"], np.array(counts))
+    coupling_exponent = width_exponents(values["coupling_error"] ** 2, np.array(counts))
     found = {
         **values,
         "mean_field_loss": law["loss"].values,
@@ -172,29 +182,60 @@ def propagation_of_chaos(
         coords={
             "time": schedule.times,
             "width": np.array(counts),
-            "seed": np.array(numbers),
+            "seed": np.array(numbers[: len(finished)]),
             "loss_level": law["loss_level"].values,
         },
         solver={"answer": "chaos", "widths": counts, "seeds": numbers, **settings},
-        attributes={"answer": "chaos", "teacher_loss": law.attrs["teacher_loss"], **settings},
+        attributes={
+            "answer": "chaos",
+            "teacher_loss": law.attrs["teacher_loss"],
+            "stop_reason": str(reason),
+            **settings,
+        },
         leading=("width", "seed"),
         with_leading=("loss",),
     )
 
 
-def _function_gap(vectors: Array, moments: Array, system: MeanFieldSystem) -> Array:
-    """Return E(f_m − f_∞)² at every time, from neurons (T, m, D) and the moments of the mean field (T, M)."""
+def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
+    """Return the scaled distances (T,) of one network from the mean field, by name, and its loss."""
+    from dynamics.systems.coupling import followers_in_space
+
+    vectors = flow["neuron_vector"].values
+    width = vectors.shape[1]
+    distance = np.linalg.norm(vectors - followers_in_space(vectors[0], followers), axis=2)
+    return {
+        "function_gap": width * function_gap(vectors, moments, system),
+        "coupling_error": np.sqrt(np.sum(distance**2, axis=1)),
+        "largest_coupling_error": np.sqrt(width) * distance.max(axis=1),
+        "loss": flow["loss"].values,
+    }
+
+
+def coupled_tracers(problem: Problem, width: int, seeds: Sequence[int]) -> Array:
+    """Return the projections (len(seeds)·m, r) of the neurons of `coupled_problem`, seed after seed, as tracers."""
+    starts = [coupled_problem(problem, width, seed).reduced_weights() for seed in seeds]
+    return np.concatenate([start[:, : problem.teacher.span] for start in starts])
+
+
+def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others: Array | None = None) -> Array:
+    """Return E(f_m − f_∞)² at every time, from neurons (T, m, D) and the moments of the mean field (T, M).
+
+    With the neurons of a second network of the same width it is E(f_m − f_∞)(f'_m − f_∞).
+    """
     from dynamics.systems.spherical import mean_of_pairs
 
     problem, c = system.problem, system.coefficients
+    axes, kernel = problem.teacher.span, problem.activation.kernel
     gap = np.empty(len(vectors))
     for t, (neurons, mu) in enumerate(zip(vectors, moments, strict=True)):
-        features = system.features(neurons[:, : problem.teacher.span]).mean(axis=1)
-        gap[t] = mean_of_pairs(neurons, problem.activation.kernel) - 2.0 * (c * mu) @ features + (c * mu) @ mu
+        second = neurons if others is None else others[t]
+        features = sum(system.features(np.ascontiguousarray(w[:, :axes])).mean(axis=1) for w in (neurons, second))
+        gap[t] = mean_of_pairs(neurons, kernel, second) - (c * mu) @ features + (c * mu) @ mu
     return gap
 
 
-def _exponents(scaled: Array, widths: NDArray[np.int64]) -> tuple[Array, Array]:
+def width_exponents(scaled: Array, widths: NDArray[np.int64]) -> tuple[Array, Array]:
     """Return the exponent in m of the mean over seeds of scaled/m, (width, seed, time) -> (time,), and its error."""
     x = np.log(widths)
     x = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
@@ -212,7 +253,8 @@ def _exponents(scaled: Array, widths: NDArray[np.int64]) -> tuple[Array, Array]:
     return slopes(np.arange(count)), resampled.std(axis=0) * np.sqrt(count / (count - 1))
 
 
-def _default_schedule(problem: Problem) -> SaveAt:
+def default_chaos_schedule(problem: Problem) -> SaveAt:
+    """Return the schedule used when none is given, over the span of that of the mean field."""
     times = default_mean_field_schedule(problem).times
     return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
 
@@ -220,10 +262,11 @@ def _default_schedule(problem: Problem) -> SaveAt:
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, (int, np.integer)):
         return list(range(checked_integer(seeds, "seeds", minimum=2)))
-    return _checked_increasing(seeds, "seeds", minimum=0)
+    return checked_increasing(seeds, "seeds", minimum=0)
 
 
-def _checked_increasing(values: Sequence[int], name: str, *, minimum: int) -> list[int]:
+def checked_increasing(values: Sequence[int], name: str, *, minimum: int) -> list[int]:
+    """Return two or more increasing integers."""
     checked = [checked_integer(value, name, minimum=minimum) for value in values]
     if len(checked) < 2 or any(a >= b for a, b in pairwise(checked)):
         msg = f"Argument `{name}` must hold at least two increasing integers, but is {checked}."

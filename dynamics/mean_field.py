@@ -1,4 +1,4 @@
-"""The infinite-width limit of the spherical network as a question: problem → particles → run → dataset.
+"""The infinite-width limit of a network as a question: problem → particles → run → dataset.
 
 `solve_mean_field` reads top to bottom: check, build, run, return. The equations are in `systems.mean_field`.
 """
@@ -23,16 +23,22 @@ from dynamics.mean_field_checks import (
 from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.overlap_law import SHARES, make_observer, overlap_edges
 from dynamics.problem import check_problem
+from dynamics.run_file import as_run_file
 from dynamics.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
+from dynamics.soundness import Soundness
 from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     import xarray as xr
     from numpy.typing import ArrayLike, NDArray
 
+    from dynamics.integrators import Stepper
     from dynamics.problem import Problem
+    from dynamics.run import RunResult
+    from dynamics.run_file import RunFile
     from dynamics.systems.mean_field import MeanFieldSystem
     from dynamics.trackers import Tracker
 
@@ -63,20 +69,27 @@ def solve_mean_field(
     progress: bool | None = None,
     max_runtime: float | None = None,
     on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
-    r"""Integrate the infinite-width limit of the spherical network, exactly at finite d.
+    r"""Integrate the infinite-width limit of the spherical or the 2-homogeneous network, exactly at finite d.
 
     .. math:: f(x) = \int \sigma(w\cdot x)\, \rho_t(dw), \quad |w| = 1, \qquad
        w' = -(I - ww^T)\, \nabla_w \Big[\int K(w, w')\, \rho_t(dw') - \sum_p a_p\, g^*(w\cdot\theta_p)\Big],
 
     the flow of ½ E(f − f*)² with velocities scaled by the width, from the isotropic law. It closes in the projections
-    of w on the r axes that the teacher spans; particles carry them.
+    of w on the r axes that the teacher spans; particles carry them. The 2-homogeneous student is a measure of
+    directions with masses n = |w|², from mass m σ0² on,
+
+    .. math:: f(x) = \int \sigma(u\cdot x)\, \rho_t(du), \qquad u' = -(I - uu^T)\, \nabla\Phi(u), \qquad
+       (\ln n)' = -4\, \Phi(u),
+
+    with the same potential Φ, the bracket above: its limit m → ∞ at m σ0² fixed, in the clock of `solve_overlaps`.
 
     Parameters
     ----------
     problem : Problem
-        With ``student="spherical"``, in d ≥ r + 1 dimensions, r ≤ 8; the coefficients of the teacher are mixture
-        weights. Links that are not polynomials enter as their truncated series.
+        With the spherical or the homogeneous student, in d ≥ r + 1 dimensions, r ≤ 8; for the spherical one the
+        coefficients of the teacher are mixture weights. Links that are not polynomials enter as their truncated series.
     particles : int, optional
         Number N of particles. Default: 4096, or the width for "neurons", where nothing else is allowed.
     quadrature : {"auto", "graded", "quantiles", "random", "neurons"}
@@ -85,7 +98,8 @@ def solve_mean_field(
         `problem.seed`; "neurons" takes the start of the problem's own m neurons. "auto" is "graded" for r = 1, else
         "random".
     tracers : array_like, shape (n, r), optional
-        Projections on the teacher's axes, at most 1 in length, of neurons that follow the field and are no part of it.
+        Projections on the teacher's axes, at most 1 in length, of neurons that follow the field and are no part of it;
+        for the spherical student.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times, to 20 times that which a neuron of overlap 1/√d needs alone.
     keep : {"full", "summary"}
@@ -102,6 +116,9 @@ def solve_mean_field(
         Wall-clock budget in seconds.
     on_failure : {"raise", "return"}
         What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
+        goes on from it if the run ends early, but for methods "scipy:<name>".
 
     Returns
     -------
@@ -114,7 +131,9 @@ def solve_mean_field(
         per particle `alpha` and its `velocity` α' for r = 1, else `projection(time, particle, teacher_axis)`, the
         `speed` |w'|, the `local_hessian` (largest eigenvalue of the derivative of a particle's velocity in its position
         on the sphere) and `self_concordance`, |a| max(local Hessian, 0)/speed, and `self_concordance_supremum(time)` of
-        it over |a| ≥ 1/√d; nearer to the equator the field may vanish, and the ratio has no bound.
+        it over |a| ≥ 1/√d; nearer to the equator the field may vanish, and the ratio has no bound. Where masses grow,
+        `weight` has those at the start, `total_mass(time)` their sum, "full" `particle_mass(time, particle)`, and
+        the law of the overlaps is by mass.
         `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time` is NaN: a continuous law has
         mass next to every θ_p from the start. Dimensionless; times after an early stop hold NaN.
 
@@ -130,7 +149,7 @@ def solve_mean_field(
     Warns
     -----
     UserWarning
-        If Σ a_p is not 1, so that no law of neurons fits the teacher, or if the loss rises.
+        If Σ a_p is not 1 for the spherical student, so that no law of neurons fits the teacher, or if the loss rises.
 
     Notes
     -----
@@ -140,7 +159,7 @@ def solve_mean_field(
 
     References
     ----------
-    Glasgow, Wu and Bruna, arXiv:2504.13110.
+    Glasgow, Wu and Bruna, arXiv:2504.13110, for the spherical student.
 
     Examples
     --------
@@ -154,7 +173,7 @@ def solve_mean_field(
     from dynamics.integrators import check_method
     from dynamics.systems.mean_field_start import QUADRATURES, halves_are_alike, start_particles
 
-    check_problem(problem, "spherical")
+    check_problem(problem, "homogeneous" if getattr(problem, "student", None) == "homogeneous" else "spherical")
     check_choice("quadrature", quadrature, QUADRATURES)
     check_choice("keep", keep, ("full", "summary"))
     check_choice("on_failure", on_failure, ("raise", "return"))
@@ -166,11 +185,15 @@ def solve_mean_field(
     followers = checked_tracers(problem, tracers)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
+    if followers.size > 0:
+        file.arguments["tracers"] = followers
     warn_of_mixture(problem)
 
     # === build and run
     from dynamics.integrators import load_method, make_stepper
-    from dynamics.run import run
+    from dynamics.kept_run import kept_run
+    from dynamics.particle_stepper import ParticleStepper, wants_sweeps
     from dynamics.systems.mean_field_axis import AxisSystem
     from dynamics.systems.mean_field_subspace import SubspaceSystem
 
@@ -186,67 +209,70 @@ def solve_mean_field(
         positions = np.concatenate([projections, followers])
         moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
     compiled = load_method(method, moving.pieces)
-    stepper = make_stepper(
-        method,
-        compiled,
-        moving.initial_state,
-        moving.parameters,
-        moving.sizes,
-        np.empty(moving.work_size),
-        rtol=rtol,
-        atol=moving.absolute_tolerance(atol),
-        num_events=moving.num_events,
+    tolerances: dict[str, Any] = {"rtol": rtol, "atol": moving.absolute_tolerance(atol)}
+    stepper: Stepper = (
+        ParticleStepper(moving, compiled, **tolerances)
+        if wants_sweeps(method, moving)
+        else make_stepper(
+            method,
+            compiled,
+            moving.initial_state,
+            moving.parameters,
+            moving.sizes,
+            np.empty(moving.work_size),
+            num_events=moving.num_events,
+            **tolerances,
+        )
     )
     observe = _with_tracers(system, followers.shape, make_observer(system, keep, mirrored=mirrored))
-    result = run(stepper, schedule.times, observe, trackers=watchers)
+
+    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+        levels, edges = len(LOSS_LEVELS), overlap_edges()
+        values: dict[str, Any] = {
+            **stack_records(result.records, len(schedule), observe(moving.initial_state)),
+            **no_prediction_values(problem.num_directions),
+            "emergence_time": np.full(problem.num_directions, np.nan),
+            "loss_level_time": result.event_times[:levels],
+            "learned_time": result.event_times[levels:],
+            "weight": np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights,
+        }
+        settings = {
+            "particles": count, "quadrature": rule, "keep": keep, "method": method, "rtol": rtol, "atol": atol
+        }  # fmt: skip
+        return make_dataset(
+            values,
+            problem=problem,
+            title=f"Mean field of the {problem.student} network",
+            coords={
+                "time": schedule.times,
+                "particle": np.arange(count),
+                "loss_level": np.array(LOSS_LEVELS),
+                "share": np.array(SHARES),
+                "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
+            },
+            solver={"answer": "mean-field", **settings},
+            attributes={
+                "answer": "mean-field",
+                "method": method,
+                "compile_seconds": compiled.compile_seconds,
+                **run_attributes(result),
+                "particles": count,
+                "quadrature": rule,
+                "tracers": len(followers),
+                "rtol": rtol,
+                "atol": atol,
+                "loss_floor": system.floor,
+                "teacher_loss": system.teacher_loss(),
+                **_verdicts(values["loss"], rtol),
+                "notes": "A continuous law has no emergence times; the student's own are those of loss and mass.",
+            },
+        )
+
+    sound = Soundness(rtol, system.teacher_loss(), falls=True)
+    result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers, sound=sound)
 
     # === return
-    levels = len(LOSS_LEVELS)
-    values: dict[str, Any] = {
-        **stack_records(result.records, len(schedule), observe(moving.initial_state)),
-        **no_prediction_values(problem.num_directions),
-        "emergence_time": np.full(problem.num_directions, np.nan),
-        "loss_level_time": result.event_times[:levels],
-        "learned_time": result.event_times[levels:],
-        "weight": np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights,
-    }
-    edges = overlap_edges()
-    dataset = make_dataset(
-        values,
-        problem=problem,
-        title="Mean field of the spherical network",
-        coords={
-            "time": schedule.times,
-            "particle": np.arange(count),
-            "loss_level": np.array(LOSS_LEVELS),
-            "share": np.array(SHARES),
-            "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
-        },
-        solver={
-            "answer": "mean-field",
-            "particles": count,
-            "quadrature": rule,
-            "tracers": len(followers),
-            "keep": keep,
-            "method": method,
-            "rtol": rtol,
-            "atol": atol,
-        },
-        attributes={
-            "answer": "mean-field",
-            "method": method,
-            "compile_seconds": compiled.compile_seconds,
-            **run_attributes(result),
-            "particles": count,
-            "quadrature": rule,
-            "rtol": rtol,
-            "atol": atol,
-            "loss_floor": system.floor,
-            "teacher_loss": system.teacher_loss(),
-            **_verdicts(values["loss"], rtol),
-            "notes": "A continuous law has no emergence times; the student's own are those of the loss and the mass.",
-        },
-    )
+    _warn_of_rise(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)
 
 
@@ -292,8 +318,14 @@ def _verdicts(loss: Array, rtol: float) -> dict[str, Any]:
     """Return whether the loss never rises by more than `rtol` of its largest value, and by how much it does at most."""
     known = loss[np.isfinite(loss)]
     rise = float(np.max(np.diff(known), initial=0.0))
-    monotone = rise <= rtol * float(np.max(np.abs(known), initial=0.0))
-    if not monotone:
+    return {
+        "loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)),
+        "largest_loss_rise": rise,
+    }
+
+
+def _warn_of_rise(dataset: xr.Dataset) -> None:
+    if not dataset.attrs["loss_is_monotone"]:
+        rise = dataset.attrs["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
         warnings.warn(msg, UserWarning, stacklevel=3)
-    return {"loss_is_monotone": monotone, "largest_loss_rise": rise}

@@ -80,6 +80,9 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     axes = problem.teacher.span
     if tracers is None:
         return np.empty((0, axes))
+    if problem.student == "homogeneous":
+        msg = "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given."
+        raise ValueError(msg)
     positions = float_array(tracers, "tracers")
     if positions.ndim != 2 or positions.shape[1] != axes:
         msg = f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}."
@@ -94,7 +97,7 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
 def warn_of_mixture(problem: Problem) -> None:
     """Warn where Σ a_p is not 1, so that no law of neurons fits the teacher."""
     total = float(problem.teacher.coefficients.sum())
-    if abs(total - 1.0) > MIXTURE_TOLERANCE:
+    if problem.student == "spherical" and abs(total - 1.0) > MIXTURE_TOLERANCE:
         msg = (
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."

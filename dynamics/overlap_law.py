@@ -23,9 +23,10 @@ __all__ = ["OVERLAP_BINS", "SHARES", "make_observer", "overlap_edges"]
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 OVERLAP_BINS = 100
-#: What a mirror image has, and what of it has the other sign.
-PER_PARTICLE = {"alpha", "velocity", "speed", "local_hessian", "self_concordance"}
-ODD = {"alpha", "velocity"}
+#: What a mirror image has too.
+PER_PARTICLE = {"alpha", "velocity", "speed", "local_hessian", "self_concordance", "particle_mass"}
+#: Of these, the factor of the image, and that of the particle itself.
+IMAGES = {"alpha": (-1.0, 1.0), "velocity": (-1.0, 1.0), "particle_mass": (0.5, 0.5)}
 
 
 def overlap_edges() -> Array:
@@ -40,15 +41,16 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
     """
     observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
     edges = overlap_edges()
-    weights = np.concatenate([system.weights[::-1], system.weights]) / 2.0 if mirrored else system.weights
 
     def record(state: Array) -> dict[str, Any]:
-        found, overlaps = observe(state), system.overlaps(state)
+        found, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
+        weights = weights / weights.sum()
         if mirrored:
             overlaps = np.concatenate([-overlaps[::-1], overlaps])
+            weights = 0.5 * np.concatenate([weights[::-1], weights])
             for name in PER_PARTICLE.intersection(found):
-                sign = -1.0 if name in ODD else 1.0
-                found[name] = np.concatenate([sign * found[name][::-1], found[name]])
+                image, own = IMAGES.get(name, (1.0, 1.0))
+                found[name] = np.concatenate([image * found[name][::-1], own * found[name]])
         laws = [_law(overlap, weights, edges) for overlap in overlaps.T]
         quantiles, densities = zip(*laws, strict=True)
         return {**found, "overlap_quantile": np.array(quantiles), "overlap_density": np.array(densities)}

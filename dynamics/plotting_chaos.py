@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["plot_chaos", "save_chaos"]
+__all__ = ["chaos_figure", "plot_chaos", "save_chaos"]
 
 #: Of a band and of an error bar, in standard errors.
 BAND = 2.0
@@ -69,6 +70,11 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
 
 def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """Write the figure to `path`; the suffix chooses the format."""
+    chaos_figure(dataset).savefig(path, dpi=130)
+
+
+def chaos_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure of `plot_chaos`, which no window shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -76,7 +82,7 @@ def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     FigureCanvasAgg(figure)
     panels: Any = figure.subplots(1, 3)
     plot_chaos(dataset, panels)
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def _draw_collapse(ax: Axes, dataset: xr.Dataset, name: str, label: str) -> None:

@@ -60,7 +60,7 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
         axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=[2.2, 1.0], figsize=(7.0, 6.0))[1]
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
-    _draw_loss(axes[1], dataset.isel(time=shown))
+    draw_loss(axes[1], dataset.isel(time=shown))
     return axes
 
 
@@ -109,7 +109,8 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     ax.legend(framealpha=0.85, fontsize="small", loc="lower left")
 
 
-def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
+def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
+    """Draw the loss of a mean field, the times of its levels, and what the student's link cannot express."""
     time, loss = dataset["time"].values, dataset["loss"].values
     lowest = LOSS_DECADES * float(loss[0])
     ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss")

@@ -112,7 +112,7 @@ def field_rows(
 ) -> None:
     """Write F and growth of rows begin … end − 1, begin a multiple of 128, from what `pair_products` wrote.
 
-    `teacher` (P, D) holds the directions, or no row at all if they are the first P axes; `work` has 128 (m + P) numbers.
+    `teacher` (P, D) holds the directions, or no row if they are the first P axes; `work` has 128 (m + P) numbers.
     """
     m, P, D = U.shape[0], a.size, U.shape[1]
     for first in range(begin, end, FIELD_BLOCK):

@@ -22,6 +22,9 @@ the moments that a teacher of the student's own link has, scaled by c*_j/c_j, th
 where the floor is what the student's link cannot express. No difference of large terms: small losses are exact to
 rounding.
 
+The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
+measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
+
 Knows the problem and its kernels; not the integrators, nor datasets. Dimensionless throughout.
 """
 
@@ -43,11 +46,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LANES", "MeanFieldSystem", "link_powers"]
+__all__ = ["MeanFieldSystem", "link_powers"]
 
 FOLDER = Path(__file__).parent
-#: Particles treated at a time by the compiled kernels; the same number stands in `mean_field_kernels`.
-LANES = 64
 #: Particles treated at a time by numpy.
 BLOCK = 16384
 #: Speed below which a particle counts as resting.
@@ -60,11 +61,11 @@ class MeanFieldSystem:
     Parameters
     ----------
     problem : Problem
-        With the spherical student.
+        With the spherical student, or the homogeneous one, whose masses grow.
     projections : ndarray, shape (N, r)
         Projections of the particles on the teacher's axes.
     weights : ndarray, shape (N,)
-        Positive weights of the particles, which sum to 1.
+        Positive masses of the particles at the start; for the spherical student they sum to 1 and stay.
     levels : sequence of float
         Fractions of E f*² below which the loss is timed; the events are these, then the directions' learned masses.
     kernels : str
@@ -72,6 +73,10 @@ class MeanFieldSystem:
     """
 
     name = "mean-field"
+    #: Particles treated at a time by the compiled kernels, which have the same number.
+    lanes: int
+    #: Bound on a particle's speed where the slopes of the field, as the kernels have them, sum to 1 in size.
+    steepness = 1.0
 
     def __init__(
         self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float], kernels: str
@@ -81,7 +86,9 @@ class MeanFieldSystem:
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / float(problem.activation.kernel(1.0))
         self.pieces = (read_piece(FOLDER / "mean_field_kernels.py"), read_piece(FOLDER / kernels))
-        self.initial_state: Array = np.ascontiguousarray(projections).ravel()
+        self.grows = problem.student == "homogeneous"
+        growing = np.log(weights) if self.grows else np.empty(0)
+        self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
         scalars = [self.floor, float(problem.dimension)]
         self.parameters: Array = np.concatenate(
             [
@@ -96,8 +103,11 @@ class MeanFieldSystem:
             ]
         )
         counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
-        self.sizes: NDArray[np.int64] = np.array([*counts, *self._layout()], dtype=np.int64)
+        self.sizes: NDArray[np.int64] = np.array(
+            [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
+        )
         self.num_events = len(levels) + problem.num_directions
+        self._levels = np.array(levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g(w·θ_p) dρ (P, M)."""
@@ -111,18 +121,29 @@ class MeanFieldSystem:
         """Return what the kernels find behind the weights."""
         return np.empty(0)
 
+    def _scratch_size(self) -> int:
+        """Return how much scratch the kernels of the particles need for a block."""
+        raise NotImplementedError
+
     @property
     def work_size(self) -> int:
         """Length of the scratch of the kernels."""
-        raise NotImplementedError
+        return 3 * self.coefficients.size + self.lanes + self._scratch_size()
 
     def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component, in units of 1/√d, the size of a random projection."""
-        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
+        """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
+        tolerance = np.full(self.initial_state.size, atol)
+        self.unpack(tolerance)[:] /= np.sqrt(self.problem.dimension)
+        return tolerance
 
     def unpack(self, state: Array) -> Array:
-        """Return the projections (N, r) of a state."""
-        return state.reshape(self.weights.size, -1)
+        """Return the projections (N, r) of a state, a view."""
+        count, axes = self.weights.size, self.problem.teacher.span
+        return state[: count * axes].reshape(count, axes)
+
+    def masses(self, state: Array) -> Array:
+        """Return the masses (N,) of a state."""
+        return np.exp(state[-self.weights.size :]) if self.grows else self.weights
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
@@ -132,9 +153,9 @@ class MeanFieldSystem:
 
     def moments(self, state: Array) -> Array:
         """Return μ (M,)."""
-        total = np.zeros(self.coefficients.size)
+        total, masses = np.zeros(self.coefficients.size), self.masses(state)
         for rows in self._blocks():
-            total += self.features(self.unpack(state)[rows]) @ self.weights[rows]
+            total += self.features(self.unpack(state)[rows]) @ masses[rows]
         return total
 
     def loss(self, moments: Array) -> float:
@@ -144,6 +165,11 @@ class MeanFieldSystem:
     def learned_mass(self, moments: Array) -> Array:
         """Return ∫ g(w·θ_p) dρ / g(1) per direction, shape (P,)."""
         return self._learned @ moments
+
+    def event_values(self, moments: Array) -> Array:
+        """Return what the kernel `event_values` writes."""
+        masses = self.learned_mass(moments) - 0.5 * self.problem.teacher.coefficients
+        return np.concatenate([self._levels * self.teacher_loss() - self.loss(moments), masses])
 
     def overlaps(self, state: Array) -> Array:
         """Return w·θ_p of every particle, shape (N, P)."""
@@ -196,14 +222,14 @@ class MeanFieldSystem:
         return self.observe if keep == "full" else self.summarise
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, learned mass and moments."""
+        """Return loss, learned mass and moments, and the total mass if it grows."""
         moments = self.moments(state)
-        return {"loss": self.loss(moments), "learned_mass": self.learned_mass(moments), "law_moment": moments}
+        total = {"total_mass": float(self.masses(state).sum())} if self.grows else {}
+        return {"loss": self.loss(moments), "learned_mass": self.learned_mass(moments), "law_moment": moments, **total}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return loss, learned mass, moments, and of every particle position, speed and local Hessian."""
-        moments = self.moments(state)
-        velocity, speed, hessian = self.motion(state, moments)
+        velocity, speed, hessian = self.motion(state, self.moments(state))
         projections = self.unpack(state)
         size = np.sqrt(np.sum(projections**2, axis=1))
         # Where a particle rests, growth over speed says nothing.
@@ -214,10 +240,10 @@ class MeanFieldSystem:
             if projections.shape[1] == 1
             else {"projection": projections.copy()}
         )
+        if self.grows:
+            position["particle_mass"] = self.masses(state)
         return {
-            "loss": self.loss(moments),
-            "learned_mass": self.learned_mass(moments),
-            "law_moment": moments,
+            **self.summarise(state),
             **position,
             "speed": speed,
             "local_hessian": hessian,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.systems.mean_field import LANES, MeanFieldSystem, link_powers
+from dynamics.systems.mean_field import MeanFieldSystem, link_powers
 from dynamics.systems.sphere_moments import zonal_coefficients, zonal_polynomials, zonal_powers
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ MOST_POWERS = 13
 
 class AxisSystem(MeanFieldSystem):
     """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
+
+    lanes = 256
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         super().__init__(problem, projections, weights, levels, "mean_field_axis_kernels.py")
@@ -70,10 +72,8 @@ class AxisSystem(MeanFieldSystem):
             return np.empty(0)
         return zonal_powers(self.problem.dimension, count).ravel()
 
-    @property
-    def work_size(self) -> int:
-        """Length of the scratch of the kernels."""
-        return 3 * self.coefficients.size + 2 * LANES
+    def _scratch_size(self) -> int:
+        return 2 * self.lanes
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""

@@ -5,7 +5,9 @@ forces f, and α' = −(1 − α²) Σ_l f_l C_l'(α), where C_l' = l (l + d −
 
 sizes go on with [stride, start]: where the stride is not 0, moments and potential go through the powers α^k with
 k = start, start + stride, …, which is several times faster, and the coefficients of the C_l in all powers (M, M) follow
-the weights in the parameters. Scratch: two rows of lanes, then the moments of the powers (M).
+the masses in the parameters. Then sums are those of powers, and slopes the coefficients of Φ' in powers; else sums are
+the moments, and slopes the coefficients of Φ' in zonal polynomials of R^(d+2), at the place of the degree l. Degree 0
+has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 """
 
 from typing import TYPE_CHECKING
@@ -16,165 +18,233 @@ from numpy.typing import NDArray
 from dynamics.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.systems.mean_field_kernels import LANES, scalars_start, write_forces
+    from dynamics.systems.mean_field_kernels import scalars_start
 
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 
+LANES = 256
+
 
 @kernel
-def advance_degree(y: FloatVector, first: int, count: int, degree: int, dimension: float, lanes: FloatVector) -> None:
-    """Pass from C_(degree−1), C_degree to the next pair, for `count` particles from `first` on."""
+def advance_degree(y: FloatVector, count: int, degree: int, dimension: float, lanes: FloatVector) -> None:
+    """Pass from C_(degree−1), C_degree to the next pair."""
     high = degree + dimension - 2.0
     up, back = (high + degree) / high, degree / high
     for i in range(count):
-        following = up * y[first + i] * lanes[LANES + i] - back * lanes[i]
+        following = up * y[i] * lanes[LANES + i] - back * lanes[i]
         lanes[i] = lanes[LANES + i]
         lanes[LANES + i] = following
 
 
 @kernel
-def start_degrees(y: FloatVector, first: int, count: int, lanes: FloatVector) -> None:
+def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
     """C_0 and C_1."""
     for i in range(count):
         lanes[i] = 1.0
-        lanes[LANES + i] = y[first + i]
+        lanes[LANES + i] = y[i]
 
 
 @kernel
-def fill_base(y: FloatVector, first: int, count: int, stride: int, lanes: FloatVector) -> None:
-    """α^stride behind the first row of lanes."""
-    if stride == 2:
+def sums_of_powers(
+    y: FloatVector, weights: FloatVector, count: int, sizes: IntVector, sums: FloatVector, lanes: FloatVector
+) -> None:
+    """Add Σ_i weight_i α_i^k, two powers in a pass."""
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    for i in range(count):
+        lanes[i] = weights[i] * (y[i] * y[i] if start == 2 else y[i])
+    for k in range(start, M, 2 * stride):
+        one = two = 0.0
         for i in range(count):
-            lanes[LANES + i] = y[first + i] * y[first + i]
+            base = y[i] * y[i] if stride == 2 else y[i]
+            low = lanes[i]
+            high = low * base
+            one += low
+            two += high
+            lanes[i] = high * base
+        sums[k] += one
+        if k + stride < M:
+            sums[k + stride] += two
+
+
+@kernel
+def sums_of_degrees(
+    y: FloatVector,
+    weights: FloatVector,
+    count: int,
+    dimension: float,
+    sizes: IntVector,
+    sums: FloatVector,
+    lanes: FloatVector,
+) -> None:
+    """Add Σ_i weight_i C_l(α_i), by the recurrence in l."""
+    start_degrees(y, count, lanes)
+    for degree in range(1, sizes[1]):
+        total = 0.0
+        for i in range(count):
+            total += weights[i] * lanes[LANES + i]
+        sums[degree] += total
+        advance_degree(y, count, degree, dimension, lanes)
+
+
+@kernel
+def block_sums(
+    y: FloatVector,
+    weights: FloatVector,
+    count: int,
+    parameters: FloatVector,
+    sizes: IntVector,
+    sums: FloatVector,
+    lanes: FloatVector,
+) -> None:
+    """Add a block's sums of powers, or of zonal polynomials."""
+    total = 0.0
+    for i in range(count):
+        total += weights[i]
+    sums[0] += total
+    if sizes[6] > 0:
+        sums_of_powers(y, weights, count, sizes, sums, lanes)
     else:
-        for i in range(count):
-            lanes[LANES + i] = y[first + i]
+        sums_of_degrees(y, weights, count, parameters[scalars_start(sizes) + 1], sizes, sums, lanes)
 
 
 @kernel
-def write_moments_of_powers(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
-    """Σ_i weight_i α_i^k, then μ_l from them."""
-    N, M, stride, start = sizes[0], sizes[1], sizes[4], sizes[5]
-    scalars = scalars_start(sizes)
-    weights, lanes, sums = parameters[scalars + 2 :], work[2 * M :], work[2 * M + 2 * LANES :]
-    for k in range(M):
-        sums[k] = 0.0
-    sums[0] = 1.0
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        fill_base(y, first, count, stride, lanes)
-        for i in range(count):
-            lanes[i] = lanes[LANES + i] if start == stride else y[first + i]
-        for k in range(start, M, stride):
-            total = 0.0
-            for i in range(count):
-                total += weights[first + i] * lanes[i]
-                lanes[i] *= lanes[LANES + i]
-            sums[k] += total
+def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """μ_l."""
+    N, M = sizes[0], sizes[1]
+    powers = parameters[scalars_start(sizes) + 2 + N :]
     for degree in range(M):
-        work[degree] = 0.0
-        for k in range(degree + 1):
-            work[degree] += weights[N + degree * M + k] * sums[k]
+        moments[degree] = sums[degree]
+        if sizes[6] > 0:
+            moments[degree] = 0.0
+            for k in range(degree + 1):
+                moments[degree] += powers[degree * M + k] * sums[k]
 
 
 @kernel
-def write_slopes_by_powers(
-    y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
-    """Σ_l f_l C_l'(α), by Horner's rule in α^stride."""
-    N, M, stride, start = sizes[0], sizes[1], sizes[4], sizes[5]
+def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """Coefficients of Φ' = Σ_l f_l C_l'."""
+    N, M = sizes[0], sizes[1]
     scalars = scalars_start(sizes)
-    powers = parameters[scalars + 2 + N :]
-    lanes, slopes = work[2 * M :], work[2 * M + 2 * LANES :]
+    dimension, powers = parameters[scalars + 1], parameters[scalars + 2 + N :]
     for k in range(M):
-        slopes[k] = 0.0
-        for degree in range(k, M):
-            slopes[k] += k * work[M + degree] * powers[degree * M + k]
-    top = start + (M - 1 - start) // stride * stride
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        fill_base(y, first, count, stride, lanes)
-        for i in range(count):
-            out[first + i] = slopes[top]
-        for k in range(top - stride, start - 1, -stride):
-            for i in range(count):
-                out[first + i] = out[first + i] * lanes[LANES + i] + slopes[k]
-        # Even powers leave an odd slope.
-        if start == 2:
-            for i in range(count):
-                out[first + i] *= y[first + i]
-
-
-@kernel
-def write_moments_of_degrees(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
-    """μ_l = Σ_i weight_i C_l(α_i), by the recurrence in l."""
-    N, M = sizes[0], sizes[1]
-    scalars = scalars_start(sizes)
-    dimension = parameters[scalars + 1]
-    weights, lanes = parameters[scalars + 2 :], work[2 * M :]
-    work[0] = 1.0
-    for degree in range(1, M):
-        work[degree] = 0.0
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        start_degrees(y, first, count, lanes)
+        if sizes[6] > 0:
+            slopes[k] = 0.0
+            for degree in range(k, M):
+                slopes[k] += k * forces[degree] * powers[degree * M + k]
+        else:
+            slopes[k] = k * (k + dimension - 2.0) / (dimension - 1.0) * forces[k]
+    slopes[0] = forces[0]
+    if sizes[6] > 0:
         for degree in range(1, M):
-            total = 0.0
-            for i in range(count):
-                total += weights[first + i] * lanes[LANES + i]
-            work[degree] += total
-            advance_degree(y, first, count, degree, dimension, lanes)
+            slopes[0] += forces[degree] * powers[degree * M]
 
 
 @kernel
-def write_slopes_by_degrees(
-    y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
-    """Σ_l f_l C_l'(α), by the recurrence in l; scales the forces."""
-    N, M = sizes[0], sizes[1]
-    dimension = parameters[scalars_start(sizes) + 1]
-    lanes = work[2 * M :]
-    for degree in range(1, M):
-        work[M + degree] *= degree * (degree + dimension - 2.0) / (dimension - 1.0)
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        start_degrees(y, first, count, lanes)
+def power_series(y: FloatVector, out: FloatVector, count: int, coefficients: FloatVector, sizes: IntVector) -> None:
+    """Σ_k coefficient_k α^(k − start) over k = start, start + stride, …, by Horner's rule, two powers in a pass."""
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    terms = (M - 1 - start) // stride + 1
+    first = coefficients[start + (terms - 1) * stride] if terms % 2 == 1 else 0.0
+    for i in range(count):
+        out[i] = first
+    for term in range(terms - terms % 2 - 2, -1, -2):
+        low, high = coefficients[start + term * stride], coefficients[start + (term + 1) * stride]
         for i in range(count):
-            out[first + i] = work[M + 1] if M > 1 else 0.0
-        for degree in range(1, M - 1):
-            force = work[M + 1 + degree]
-            for i in range(count):
-                out[first + i] += force * lanes[LANES + i]
-            advance_degree(y, first, count, degree, dimension + 2.0, lanes)
+            base = y[i] * y[i] if stride == 2 else y[i]
+            out[i] = (out[i] * base + high) * base + low
 
 
 @kernel
-def write_moments(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
-    """Moments μ_l, the means of C_l."""
-    if sizes[4] > 0:
-        write_moments_of_powers(y, parameters, sizes, work)
-    else:
-        write_moments_of_degrees(y, parameters, sizes, work)
-
-
-@kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+def slopes_by_degrees(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    dimension: float,
+    slopes: FloatVector,
+    sizes: IntVector,
+    lanes: FloatVector,
 ) -> None:
-    """α' = −(1 − α²) Σ_l f_l C_l'(α)."""
-    write_moments(y, parameters, sizes, work)
-    write_forces(parameters, sizes, work)
-    if sizes[4] > 0:
-        write_slopes_by_powers(y, out, parameters, sizes, work)
+    """Φ'(α), by the recurrence in l."""
+    M = sizes[1]
+    start_degrees(y, count, lanes)
+    for i in range(count):
+        out[i] = slopes[1] if M > 1 else 0.0
+    for degree in range(1, M - 1):
+        for i in range(count):
+            out[i] += slopes[degree + 1] * lanes[LANES + i]
+        advance_degree(y, count, degree, dimension + 2.0, lanes)
+
+
+@kernel
+def block_rates(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    slopes: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    lanes: FloatVector,
+) -> None:
+    """α' = −(1 − α²) Φ'(α)."""
+    if sizes[6] > 0:
+        power_series(y, out, count, slopes, sizes)
+        # Even powers leave an odd slope.
+        if sizes[7] == 2:
+            for i in range(count):
+                out[i] *= y[i]
     else:
-        write_slopes_by_degrees(y, out, parameters, sizes, work)
-    for i in range(sizes[0]):
+        slopes_by_degrees(y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes, lanes)
+    for i in range(count):
         out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def potentials_by_degrees(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    dimension: float,
+    slopes: FloatVector,
+    sizes: IntVector,
+    lanes: FloatVector,
+) -> None:
+    """Φ(α), by the recurrence in l."""
+    start_degrees(y, count, lanes)
+    for i in range(count):
+        out[i] = slopes[0]
+    for degree in range(1, sizes[1]):
+        force = slopes[degree] * (dimension - 1.0) / (degree * (degree + dimension - 2.0))
+        for i in range(count):
+            out[i] += force * lanes[LANES + i]
+        advance_degree(y, count, degree, dimension, lanes)
+
+
+@kernel
+def block_potentials(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    slopes: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    lanes: FloatVector,
+) -> None:
+    """Φ(α)."""
+    if sizes[6] > 0:
+        M, start = sizes[1], sizes[7]
+        for k in range(1, M):
+            lanes[k] = slopes[k] / k
+        power_series(y, out, count, lanes, sizes)
+        constant = slopes[0]
+        for i in range(count):
+            out[i] = constant + out[i] * (y[i] * y[i] if start == 2 else y[i])
+    else:
+        potentials_by_degrees(y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes, lanes)
+
+
+@kernel
+def block_normalise(y: FloatVector, count: int, sizes: IntVector) -> None:
     """Keep |α| ≤ 1: a particle that rounding carries past a pole is put on it."""
-    for i in range(sizes[0]):
+    for i in range(count):
         y[i] = min(max(y[i], -1.0), 1.0)

@@ -41,21 +41,24 @@ def halves_are_alike(problem: Problem, count: int, quadrature: str) -> bool:
 
 
 def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Array, Array]:
-    """Return projections (N, r) and weights (N,), which sum to 1.
+    """Return projections (N, r) and masses (N,), which sum to 1, or to m σ0² for the homogeneous student.
 
     For r = 1 the particles are in increasing order of α, except "neurons", which keep theirs.
     """
-    axes, dimension = problem.teacher.span, problem.dimension
+    axes, dimension, grows = problem.teacher.span, problem.dimension, problem.student == "homogeneous"
     if quadrature == "neurons":
-        on_axes = problem.reduced_weights()[:, :axes]
-        return np.ascontiguousarray(on_axes), np.full(problem.width, 1.0 / problem.width)
+        neurons = problem.reduced_weights()
+        squared_norm = np.sum(neurons**2, axis=1)
+        on_axes = neurons[:, :axes] / np.sqrt(squared_norm)[:, None]
+        return on_axes, squared_norm if grows else np.full(problem.width, 1.0 / problem.width)
+    total = problem.width * problem.initial_norm**2 if grows else 1.0
     if quadrature == "random":
         projections = _random(np.random.default_rng(problem.seed), count, axes, dimension)
         if axes == 1:
             projections.sort(axis=0)
-        return projections, np.full(count, 1.0 / count)
+        return projections, np.full(count, total / count)
     alpha, weights = (_graded if quadrature == "graded" else _quantiles)(count, dimension)
-    return alpha[:, None], weights
+    return alpha[:, None], total * weights
 
 
 def _random(rng: np.random.Generator, count: int, axes: int, dimension: int) -> Array:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.systems.mean_field import LANES, MeanFieldSystem, link_powers
+from dynamics.systems.mean_field import MeanFieldSystem, link_powers
 from dynamics.systems.sphere_moments import coordinate_moments, multinomial
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class SubspaceSystem(MeanFieldSystem):
         If there are too many monomials.
     """
 
+    lanes = 64
+
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)
         super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels.py")
@@ -59,6 +61,8 @@ class SubspaceSystem(MeanFieldSystem):
                 )
                 raise ValueError(msg)
         self._powers_of_rest = 1 + degree // 2
+        # A derivative of a^κ u^q is at most its degree.
+        self.steepness = float(degree)
         place = {exponents: k for k, exponents in enumerate(self._exponents)}
 
         def lowered(exponents: tuple[int, ...], axis: int) -> int:
@@ -98,14 +102,12 @@ class SubspaceSystem(MeanFieldSystem):
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
     def _layout(self) -> list[int]:
-        axes, count = self.problem.teacher.span, len(self._exponents)
-        return [axes, count, self._powers_of_rest, *self._parent, *self._axis]
+        count = len(self._exponents)
+        return [count, self._powers_of_rest, *self._parent, *self._axis]
 
-    @property
-    def work_size(self) -> int:
-        """Length of the scratch of the kernels."""
+    def _scratch_size(self) -> int:
         count = 2 * len(self._exponents) + self._powers_of_rest + self.problem.teacher.span + 1
-        return 2 * self.coefficients.size + count * LANES
+        return count * self.lanes
 
     def _monomials(self, a: Array) -> Array:
         values = np.ones((len(self._exponents), a.shape[0]))

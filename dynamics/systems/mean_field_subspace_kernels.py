@@ -1,144 +1,177 @@
 """Compiled motion of particles in r axes; executed after `mean_field_kernels`, which says the layout.
 
 State y = projections a (N, r), u = 1 − |a|². Moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes
-go on with [r, K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1.
-The potential Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain, so that a gradient costs about as
-much as a value: a' = −(I − a aᵀ)(∂_a − 2 a ∂_u) Φ. Scratch: a^κ (K, lanes), its adjoint (K, lanes), powers of u
-(Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
+go on with [K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1.
+Sums are the moments, and slopes the forces. The potential Φ = Σ f_κq a^κ u^q is differentiated backwards along the same
+chain, so that a gradient costs about as much as a value: a' = −(I − a aᵀ)(∂_a − 2 a ∂_u) Φ. Scratch: a^κ (K, lanes),
+its adjoint (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compilation import kernel
 
-if TYPE_CHECKING:
-    from dynamics.systems.mean_field_kernels import LANES, scalars_start, write_forces
-
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 
+LANES = 64
+
 
 @kernel
-def write_monomials(y: FloatVector, first: int, count: int, sizes: IntVector, work: FloatVector) -> None:
-    """Monomials a^κ and powers of u of `count` particles from `first` on."""
-    r, K, Q = sizes[4], sizes[5], sizes[6]
-    place = 2 * sizes[1]
-    powers = place + 2 * K * LANES
+def write_monomials(y: FloatVector, count: int, sizes: IntVector, scratch: FloatVector) -> None:
+    """Monomials a^κ and powers of u."""
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    powers = 2 * K * LANES
     for i in range(count):
-        work[place + i] = 1.0
-        work[powers + i] = 1.0
+        scratch[i] = 1.0
+        scratch[powers + i] = 1.0
     for k in range(1, K):
-        parent, axis = place + sizes[7 + k] * LANES, sizes[7 + K + k]
+        parent, axis = sizes[8 + k] * LANES, sizes[8 + K + k]
         for i in range(count):
-            work[place + k * LANES + i] = work[parent + i] * y[(first + i) * r + axis]
+            scratch[k * LANES + i] = scratch[parent + i] * y[i * r + axis]
     if Q > 1:
         for i in range(count):
             u = 1.0
             for axis in range(r):
-                u -= y[(first + i) * r + axis] ** 2
+                u -= y[i * r + axis] ** 2
             # Rounding must not make the square of a length negative.
             u = max(u, 0.0)
             for q in range(1, Q):
-                work[powers + q * LANES + i] = work[powers + (q - 1) * LANES + i] * u
+                scratch[powers + q * LANES + i] = scratch[powers + (q - 1) * LANES + i] * u
 
 
 @kernel
-def write_moments(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
-    """μ_κq = Σ_i weight_i a_i^κ u_i^q, where the kernel needs it, else 0."""
-    N, M, K, Q = sizes[0], sizes[1], sizes[5], sizes[6]
-    scalars = scalars_start(sizes)
-    place = 2 * M
-    powers = place + 2 * K * LANES
-    for k in range(M):
-        work[k] = 0.0
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        write_monomials(y, first, count, sizes, work)
-        for k in range(K):
-            for q in range(Q):
-                if parameters[k * Q + q] != 0.0:
-                    total = 0.0
-                    for i in range(count):
-                        own = work[place + k * LANES + i] * work[powers + q * LANES + i]
-                        total += parameters[scalars + 2 + first + i] * own
-                    work[k * Q + q] += total
+def block_sums(
+    y: FloatVector,
+    weights: FloatVector,
+    count: int,
+    parameters: FloatVector,
+    sizes: IntVector,
+    sums: FloatVector,
+    scratch: FloatVector,
+) -> None:
+    """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
+    K, Q = sizes[6], sizes[7]
+    powers = 2 * K * LANES
+    write_monomials(y, count, sizes, scratch)
+    for k in range(K):
+        for q in range(Q):
+            if parameters[k * Q + q] != 0.0:
+                total = 0.0
+                for i in range(count):
+                    total += weights[i] * scratch[k * LANES + i] * scratch[powers + q * LANES + i]
+                sums[k * Q + q] += total
 
 
 @kernel
-def seed_adjoints(count: int, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
+def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """μ_κq are the sums."""
+    for k in range(sizes[1]):
+        moments[k] = sums[k]
+
+
+@kernel
+def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """Blocks need the forces themselves."""
+    for k in range(sizes[1]):
+        slopes[k] = forces[k]
+
+
+@kernel
+def seed_adjoints(
+    count: int, forces: FloatVector, parameters: FloatVector, sizes: IntVector, scratch: FloatVector
+) -> None:
     """Σ_q f_κq u^q into the adjoint of a^κ, and ∂_u Φ."""
-    M, r, K, Q = sizes[1], sizes[4], sizes[5], sizes[6]
-    place = 2 * M
-    adjoint = place + K * LANES
-    powers = adjoint + K * LANES
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    adjoint, powers = K * LANES, 2 * K * LANES
     slope = powers + (Q + r) * LANES
     for i in range(count):
-        work[slope + i] = 0.0
+        scratch[slope + i] = 0.0
     for k in range(K):
         for i in range(count):
-            work[adjoint + k * LANES + i] = 0.0
+            scratch[adjoint + k * LANES + i] = 0.0
         for q in range(Q):
-            force = work[M + k * Q + q]
+            force = forces[k * Q + q]
             if parameters[k * Q + q] != 0.0:
                 for i in range(count):
-                    work[adjoint + k * LANES + i] += force * work[powers + q * LANES + i]
+                    scratch[adjoint + k * LANES + i] += force * scratch[powers + q * LANES + i]
                 if q > 0:
                     for i in range(count):
-                        own = work[place + k * LANES + i] * work[powers + (q - 1) * LANES + i]
-                        work[slope + i] += q * force * own
+                        own = scratch[k * LANES + i] * scratch[powers + (q - 1) * LANES + i]
+                        scratch[slope + i] += q * force * own
 
 
 @kernel
-def write_gradient(y: FloatVector, first: int, count: int, sizes: IntVector, work: FloatVector) -> None:
+def write_gradient(y: FloatVector, count: int, sizes: IntVector, scratch: FloatVector) -> None:
     """Write ∂_a Φ, from the last monomial back to the first."""
-    M, r, K, Q = sizes[1], sizes[4], sizes[5], sizes[6]
-    place = 2 * M
-    adjoint = place + K * LANES
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    adjoint = K * LANES
     gradient = adjoint + (K + Q) * LANES
     for k in range(r * LANES):
-        work[gradient + k] = 0.0
+        scratch[gradient + k] = 0.0
     for k in range(K - 1, 0, -1):
-        parent, axis = sizes[7 + k] * LANES, sizes[7 + K + k]
+        parent, axis = sizes[8 + k] * LANES, sizes[8 + K + k]
         for i in range(count):
-            own = work[adjoint + k * LANES + i]
-            work[adjoint + parent + i] += own * y[(first + i) * r + axis]
-            work[gradient + axis * LANES + i] += own * work[place + parent + i]
+            own = scratch[adjoint + k * LANES + i]
+            scratch[adjoint + parent + i] += own * y[i * r + axis]
+            scratch[gradient + axis * LANES + i] += own * scratch[parent + i]
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+def block_rates(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    slopes: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    scratch: FloatVector,
 ) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
-    N, M, r, K, Q = sizes[0], sizes[1], sizes[4], sizes[5], sizes[6]
-    gradient = 2 * M + (2 * K + Q) * LANES
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    gradient = (2 * K + Q) * LANES
     slope = gradient + r * LANES
-    write_moments(y, parameters, sizes, work)
-    write_forces(parameters, sizes, work)
-    for first in range(0, N, LANES):
-        count = min(LANES, N - first)
-        write_monomials(y, first, count, sizes, work)
-        seed_adjoints(count, parameters, sizes, work)
-        write_gradient(y, first, count, sizes, work)
-        for i in range(count):
-            radial = 0.0
-            for axis in range(r):
-                a = y[(first + i) * r + axis]
-                work[gradient + axis * LANES + i] -= 2.0 * a * work[slope + i]
-                radial += a * work[gradient + axis * LANES + i]
-            for axis in range(r):
-                a = y[(first + i) * r + axis]
-                out[(first + i) * r + axis] = a * radial - work[gradient + axis * LANES + i]
+    write_monomials(y, count, sizes, scratch)
+    seed_adjoints(count, slopes, parameters, sizes, scratch)
+    write_gradient(y, count, sizes, scratch)
+    for i in range(count):
+        radial = 0.0
+        for axis in range(r):
+            a = y[i * r + axis]
+            scratch[gradient + axis * LANES + i] -= 2.0 * a * scratch[slope + i]
+            radial += a * scratch[gradient + axis * LANES + i]
+        for axis in range(r):
+            out[i * r + axis] = y[i * r + axis] * radial - scratch[gradient + axis * LANES + i]
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def block_potentials(
+    y: FloatVector,
+    out: FloatVector,
+    count: int,
+    slopes: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    scratch: FloatVector,
+) -> None:
+    """Φ = Σ f_κq a^κ u^q, from the monomials that `block_rates` left."""
+    K, Q = sizes[6], sizes[7]
+    powers = 2 * K * LANES
+    for i in range(count):
+        out[i] = 0.0
+    for k in range(K):
+        for q in range(Q):
+            if parameters[k * Q + q] != 0.0:
+                for i in range(count):
+                    out[i] += slopes[k * Q + q] * scratch[k * LANES + i] * scratch[powers + q * LANES + i]
+
+
+@kernel
+def block_normalise(y: FloatVector, count: int, sizes: IntVector) -> None:
     """Keep |a| ≤ 1: a particle that rounding carries out of the ball is put on its surface."""
     r = sizes[4]
-    for i in range(sizes[0]):
+    for i in range(count):
         square = 0.0
         for axis in range(r):
             square += y[i * r + axis] ** 2

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["SphericalSystem", "mean_of_pairs"]
+__all__ = ["SphericalSystem", "mean_of_pairs", "squared_error", "teacher_square"]
 
 KERNELS = Path(__file__).with_name("spherical_kernels.py")
 #: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.
@@ -90,15 +90,11 @@ class SphericalSystem:
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
-        teacher = self.problem.teacher
-        means = self.problem.teacher_link.kernel(teacher.gram())
-        return float(teacher.coefficients @ means @ teacher.coefficients)
+        return teacher_square(self.problem)
 
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
-        attraction = np.polynomial.polynomial.polyval(self.overlaps(state), self._pull).mean(axis=0)
-        own = mean_of_pairs(self.unpack(state), self.problem.activation.kernel)
-        return float(own - 2.0 * attraction @ self.problem.teacher.coefficients + self.teacher_loss())
+        return squared_error(self.problem, self.unpack(state), self.overlaps(state))
 
     def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
         """Return what observes a state: loss, largest overlap and learned mass, for "full" also the neurons."""
@@ -123,11 +119,25 @@ class SphericalSystem:
         }
 
 
-def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array]) -> float:
-    """Return (1/m²) Σ_ij g(w_i·w_j), in strips, so that memory stays that of the vectors."""
-    m = vectors.shape[0]
-    strip = max(PAIRS // m, 1)
+def teacher_square(problem: Problem) -> float:
+    """Return E f*², the loss of f = 0."""
+    a = problem.teacher.coefficients
+    return float(a @ problem.teacher_link.kernel(problem.teacher.gram()) @ a)
+
+
+def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
+    """Return E(f − f*)² of neurons w (m, D) with overlaps w·θ (m, P)."""
+    student, other = link_powers(problem)
+    attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
+    own = mean_of_pairs(vectors, problem.activation.kernel)
+    return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_square(problem))
+
+
+def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
+    """Return (1/mn) Σ_ij g(w_i·v_j) for w (m, D) and v (n, D), w itself by default; strips keep memory that of w."""
+    second = vectors if others is None else others
+    strip = max(PAIRS // len(second), 1)
     total = 0.0
-    for first in range(0, m, strip):
-        total += float(kernel(vectors[first : first + strip] @ vectors.T).sum())
-    return float(total / m**2)
+    for first in range(0, len(vectors), strip):
+        total += float(kernel(vectors[first : first + strip] @ second.T).sum())
+    return float(total / (len(vectors) * len(second)))

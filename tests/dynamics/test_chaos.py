@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.chaos import _exponents as exponents
+from dynamics.chaos import width_exponents as exponents
 from dynamics.coupling import _nodes as nodes
 from dynamics.dataset import VARIABLES
 from dynamics.plotting_chaos import save_chaos

@@ -1,0 +1,27 @@
+"""Draw every teacher of `dynamics.teachers.SPHERICAL_TEACHERS` as the mean field learns it, one PNG each.
+
+Run from the root of the repository: python docs/gallery/spherical_teachers.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dynamics
+from dynamics.plotting_teachers import save_teacher
+from dynamics.teachers import SPHERICAL_TEACHERS, spherical_problem
+
+
+def draw(name: str, folder: Path, *, dimension: int = 16, width: int = 256, particles: int = 8192) -> Path:
+    """Solve one teacher at infinite and at finite width, and return the figure written to the folder."""
+    problem = spherical_problem(name, dimension=dimension, width=width)
+    law = dynamics.solve_mean_field(problem, particles=particles, rtol=1e-5, keep="summary")
+    network = dynamics.solve_spherical(problem, rtol=1e-5, keep="summary")
+    path = folder / f"{name}.png"
+    save_teacher(SPHERICAL_TEACHERS[name].title, law, network, path)
+    return path
+
+
+if __name__ == "__main__":
+    for teacher in SPHERICAL_TEACHERS:
+        draw(teacher, Path(__file__).parent)
