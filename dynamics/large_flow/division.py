@@ -41,9 +41,10 @@ MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
 SLOW = 1.5
 #: Factors by which an accepted cluster may fail the last two before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
-#: Rows whose stages fit in a core's cache together. OpenBLAS multiplies up to 10^6 pairs of numbers without copying its
-#: factors first, which for few rows takes as long as the product: blocks are half as long where that keeps it there.
-BLOCK, UNPACKED, LONGEST_BLOCK = 8, 1_000_000, 64
+#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. OpenBLAS
+#: multiplies up to 10^6 pairs of numbers without copying its factors first, which for few rows takes as long as the
+#: product: blocks are half as long too where that keeps it there.
+BLOCK, MANY_COLUMNS, UNPACKED, LONGEST_BLOCK = 8, 2000, 1_000_000, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class Divider:
             cluster=cluster,
             sources=sources,
             plan=plan,
-            cuts=_cuts(sources.size, first, m, _block_length(sources.size * self._columns)),
+            cuts=_cuts(sources.size, first, m, _block_length(sources.size, self._columns)),
             rates=np.stack([a * self._slope, 4.0 * a * self._value], axis=1),
         )
 
@@ -227,10 +228,10 @@ class Divider:
         return passed
 
 
-def _block_length(numbers: int) -> int:
-    """Return how many rows a block should have if the sources have so many numbers."""
+def _block_length(sources: int, columns: int) -> int:
+    """Return how many rows a block should have."""
     for length in (BLOCK, BLOCK // 2):
-        if length * numbers <= UNPACKED:
+        if length * sources * columns <= UNPACKED and (columns < MANY_COLUMNS or length < BLOCK):
             return length
     return LONGEST_BLOCK
 
