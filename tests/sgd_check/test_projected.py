@@ -10,6 +10,7 @@ from dynamics.one_step import one_step_moments
 from dynamics.problem import Problem, Teacher
 from sgd_check import projected
 from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.generator_words import set_words
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 SMOOTH = "tanh(z) + 0.5*he2(z)"
@@ -59,8 +60,8 @@ def drawn_samples(run, problem, rate, batch):
     """The samples of the next step of run 0 in the axes of the moment and new ones, and their label noise."""
     m, r, s = 3, 2, problem.dimension - 5
     axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
-    for stream, state in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
-        stream.bit_generator.state = state
+    for stream, words in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
+        set_words(stream, words)
     rows, count = min(batch, m), min(batch, m, s)
     known = axes.standard_normal((batch, r + m))
     factor = np.zeros((rows, count))
@@ -106,6 +107,31 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(dimension, batch, 
         np.testing.assert_allclose(products(run.weights(), rows), products(expected, rows), rtol=0, atol=1e-13)
         assert np.abs(products(expected, rows) - products(before, rows)).max() > 1e-3
         assert (np.triu(run.weights()[0, :, 2:], 1) == 0).all()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("dimension", [2, 3, 30])
+def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
+    """The same direction given as a row is stepped by the loop for any teacher, tested above; largest error 3e-16."""
+    runs = []
+    for directions in (None, [[1.0]]):
+        problem = Problem(
+            activation=SMOOTH,
+            teacher=Teacher([0.8], directions=directions),
+            width=1,
+            dimension=dimension,
+            initial_norm=0.7,
+            label_noise=0.3,
+        )
+        runs.append(engine(problem, (7,)))
+    assert runs[0]._directions.size == 0
+    assert runs[1]._directions.size == 1
+    before = runs[0].weights()
+    for run in runs:
+        run.advance(np.full(40, 0.03))
+    lone, general = (run.weights() for run in runs)
+    np.testing.assert_allclose(lone, general, rtol=0, atol=1e-13)
+    assert np.abs(lone - before).max() > 0.1
 
 
 def repeated_steps(problem, rate, batch, repeats, seed):
@@ -211,7 +237,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
     monkeypatch.setattr(projected, "THREADED_OPERATIONS", 0)
 
     def final(seeds, cores):
-        monkeypatch.setattr(projected, "_cores", lambda: cores)
+        monkeypatch.setattr(projected, "available_cores", lambda: cores)
         run = engine(problem, seeds, batch)
         with run.running():
             run.advance(rates)
@@ -257,7 +283,7 @@ def test_samples_are_not_those_of_the_start():
 @pytest.mark.parametrize("dimension", [5, 12])
 def test_measured_overlaps_are_those_of_the_start(dimension, directions):
     problem = uneven(dimension, directions)
-    C, G, n = engine(problem).measure(student=True)
+    C, G, n, _ = engine(problem).measure(student=True)
     for found, wanted in zip((C, G, n), problem.start(), strict=True):
         np.testing.assert_allclose(found[1], wanted, atol=1e-14)
     assert engine(problem).measure(student=False).student_overlap is None
