@@ -110,6 +110,15 @@ def non_negative(text: str) -> float:
     return value
 
 
+def fraction(text: str) -> float:
+    """Read a number above 0 and below 1."""
+    value = real(text)
+    if not 0 < value < 1:
+        msg = f"must be above 0 and below 1, but is {text}"
+        raise ValueError(msg)
+    return value
+
+
 def tolerance(text: str) -> float:
     """Read a number between 1e-14 and 1, which float64 can honour."""
     value = real(text)
@@ -167,6 +176,14 @@ PROBLEM_OPTIONS = (
         None,
         "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
         "BETA",
+        models=HOMOGENEOUS,
+    ),
+    Option(
+        "ratio",
+        fraction,
+        None,
+        "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law",
+        "R",
         models=HOMOGENEOUS,
     ),
     Option("directions", positive_integer, None, "number of teacher directions P [16; mean-field: 1]", "P"),
@@ -256,6 +273,14 @@ SOLVER_OPTIONS = (
     Option("save", save_schedule, ("geometric", 150), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
     Option("keep", plain, "full", "what to keep at each time", choices=KEEPS, models=INTEGRATED),
     Option("max-runtime", positive, None, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
+    Option(
+        "checkpoint-every",
+        positive,
+        30.0,
+        "seconds between two versions of the file that a run can be resumed from",
+        "SECONDS",
+        models=INTEGRATED,
+    ),
 )
 
 OPTIONS = (*PROBLEM_OPTIONS, *SOLVER_OPTIONS)

@@ -45,8 +45,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     -------
     Axes
     """
-    from dynamics.prediction import asymptotic_exponents
-    from dynamics.report import predicted_loss, stored_beta
+    from dynamics.report import predicted_loss, stored_exponents
 
     ax = _axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values
@@ -65,7 +64,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
         span = np.array(law.window)
         label = f"fit: t^({law.exponent:.2f} ± {law.standard_error:.2f})"
         ax.loglog(span, law.prefactor * span**law.exponent, "k--", lw=1.2, label=label)
-        slope = asymptotic_exponents(dataset.attrs["information_exponent"], stored_beta(dataset)).loss_time
+        slope = stored_exponents(dataset).loss_time
         if np.isfinite(slope):
             middle = np.exp(np.log(span).mean())
             height = 2.5 * law.prefactor * middle**law.exponent

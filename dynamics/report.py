@@ -11,6 +11,7 @@ import numpy as np
 from dynamics.analysis import default_window, fit_power_law
 from dynamics.prediction import asymptotic_exponents
 from dynamics.schedule import DEFAULT_COUNT
+from dynamics.teacher import geometric_ratio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
+    from dynamics.prediction import AsymptoticExponents
     from dynamics.problem import Problem
     from dynamics.schedule import SaveAt
 
@@ -32,6 +34,15 @@ def stored_beta(dataset: xr.Dataset) -> float | None:
     """Return the declared decay β of the teacher's coefficients, or None."""
     beta: float | None = json.loads(dataset.attrs["parameters"])["problem"]["beta"]
     return beta
+
+
+def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
+    """Return the asymptotic exponents of the problem that a dataset answers."""
+    return asymptotic_exponents(
+        dataset.attrs["information_exponent"],
+        stored_beta(dataset),
+        ratio=geometric_ratio(dataset["teacher_coefficient"].values),
+    )
 
 
 def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
@@ -62,12 +73,13 @@ def summarise(dataset: xr.Dataset, output: Path | None = None, figure: Path | No
         "exponents": _exponents(dataset),
         "loss_levels": _loss_levels(dataset),
         "notes": attrs.get("notes", ""),
+        "scaling_notes": attrs.get("scaling_notes", ""),
     }
 
 
 def as_json(summary: dict[str, Any]) -> str:
     """Return one JSON object; what is not finite becomes null."""
-    return json.dumps(_jsonable(summary))
+    return json.dumps(jsonable(summary))
 
 
 def as_text(summary: dict[str, Any]) -> str:
@@ -98,6 +110,8 @@ def as_text(summary: dict[str, Any]) -> str:
         lines.append(f"stopped early: {summary['stop_reason']}. {summary['stop_message']}")
     if summary["notes"]:
         lines.append(f"note: {summary['notes']}")
+    if summary["scaling_notes"]:
+        lines.append(f"scaling laws: {summary['scaling_notes']}")
     if summary["method"]:
         lines.append(f"method: {summary['method']}, {summary['solve_seconds']:.2f} s")
     lines += [f"{name}: {summary[name]}" for name in ("output", "figure") if summary[name]]
@@ -172,7 +186,7 @@ def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
     window = default_window(dataset)
     if window is None:
         return []
-    laws = asymptotic_exponents(dataset.attrs["information_exponent"], stored_beta(dataset))
+    laws = stored_exponents(dataset)
     time, loss = dataset["time"].values, dataset["loss"].values
     found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, predicted_loss(dataset))]
     emerged = dataset["emergence_time"].values
@@ -222,9 +236,12 @@ def _time(value: float, digits: int = 5) -> str:
     return "never" if math.isinf(value) else f"{value:.{digits}g}"
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """Return plain values as JSON takes them: what is not finite becomes None."""
     if isinstance(value, dict):
-        return {key: _jsonable(entry) for key, entry in value.items()}
+        return {key: jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_jsonable(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [jsonable(entry) for entry in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return value

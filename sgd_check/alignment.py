@@ -12,6 +12,8 @@ import numpy as np
 from sgd_check.expectation import has_step
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from numpy.typing import NDArray
 
@@ -21,8 +23,8 @@ START_TOLERANCE = 1e-7
 RATE_TOLERANCE = 1e-9
 
 
-def checked_problem(prediction: xr.Dataset, simulation: xr.Dataset) -> Problem:
-    """Return the problem that both answer, or refuse in one sentence.
+def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
+    """Return the problem that both answer, and the simulation, or refuse in one sentence.
 
     Raises
     ------
@@ -34,25 +36,26 @@ def checked_problem(prediction: xr.Dataset, simulation: xr.Dataset) -> Problem:
     """
     from dynamics.problem import Problem
 
-    for name, dataset in (("prediction", prediction), ("simulation", simulation)):
-        _check_dataset(name, dataset)
+    check_dataset("prediction", prediction)
+    simulated = check_dataset("simulation", simulation)
+    for name, dataset in (("prediction", prediction), ("simulation", simulated)):
         if "emergence_time" not in dataset:
             msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
             raise ValueError(msg)
-    if "seed" not in simulation.dims:
+    if "seed" not in simulated.dims:
         msg = (
             "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
         )
         raise ValueError(msg)
-    problem, predicted = Problem.from_dataset(simulation), Problem.from_dataset(prediction)
+    problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     _check_same(predicted, problem)
     if has_step(prediction) or "seed" in prediction.dims:
-        _check_steps(prediction, simulation)
+        _check_steps(prediction, simulated)
         if predicted.label_noise != problem.label_noise:
             _refuse("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
-        _check_seeds(prediction, simulation)
-    return problem
+        _check_seeds(prediction, simulated)
+    return problem, simulated
 
 
 def noise_rate(simulation: xr.Dataset) -> float:
@@ -60,12 +63,14 @@ def noise_rate(simulation: xr.Dataset) -> float:
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
 
 
-def _check_dataset(name: str, dataset: object) -> None:
+def check_dataset(name: str, dataset: object) -> xr.Dataset:
+    """Return a dataset, or refuse what is none."""
     import xarray as xr
 
     if not isinstance(dataset, xr.Dataset):
         msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
         raise TypeError(msg)
+    return dataset
 
 
 def _refuse(what: str, theirs: object, ours: object) -> None:
@@ -73,13 +78,19 @@ def _refuse(what: str, theirs: object, ours: object) -> None:
     raise ValueError(msg)
 
 
-def _check_same(predicted: Problem, simulated: Problem) -> None:
-    for name in ("dimension", "width", "teacher"):
+def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
+    """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
+    for name in ("student", *fields):
         if getattr(predicted, name) != getattr(simulated, name):
             _refuse(name, getattr(predicted, name), getattr(simulated, name))
-    ours, theirs = simulated.activation, predicted.activation
-    if not _same(ours.coefficients, theirs.coefficients):
-        _refuse("link", theirs.name, ours.name)
+    for word, link in (("link", "activation"), ("teacher's link", "teacher_link")):
+        theirs, ours = getattr(predicted, link), getattr(simulated, link)
+        if not _same(ours.coefficients, theirs.coefficients):
+            _refuse(word, theirs.name, ours.name)
+
+
+def _check_same(predicted: Problem, simulated: Problem) -> None:
+    check_question(predicted, simulated, ("dimension", "width", "teacher"))
     for field, a, b in zip(predicted.start()._fields, predicted.start(), simulated.start(), strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
             _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")

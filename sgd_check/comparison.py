@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgd_check.alignment import checked_problem, noise_rate
+from sgd_check.chaos import compare_with_mean_field
 from sgd_check.expectation import Expectation, expectation, has_step
 from sgd_check.judgement import Finding, judgement
 from sgd_check.loss_band import against_curve, against_sample
@@ -25,6 +26,8 @@ from sgd_check.survival import (
 from sgd_check.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from numpy.typing import NDArray
 
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
 FAMILIES = 2
 
 
-def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate: float = 0.01) -> xr.DataTree:
+def compare(
+    prediction: xr.Dataset, simulation: xr.Dataset | Sequence[xr.Dataset], *, false_alarm_rate: float = 0.01
+) -> xr.DataTree:
     r"""Hold simulated emergence times, and the loss, against predicted ones.
 
     Against **one predicted time** per direction, for every direction that the prediction says emerges, the null
@@ -57,14 +62,27 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
     (`sgd_check.survival`).
 
+    Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
+    with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in
+    function space, without the noise of SGD, falls as
+
+    .. math:: E(f_m - f_\infty)^2 \sim m^x, \qquad x \in -1 \pm 0.15
+
+    averaged over log time while the loss of the mean field falls from half to a tenth; 0.15 is for corrections of
+    finite width. The standard error of x is from a bootstrap over the starts, and "agree" is said only where an
+    exponent of −1/2 would have been seen (`sgd_check.chaos`). Distances of neurons stand beside the verdict.
+
     Parameters
     ----------
     prediction : Dataset
         Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow, or with
         `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
-        neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine.
-    simulation : Dataset
-        Result of `sgd_check.simulate` for the same problem.
+        neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine; or
+        `dynamics.solve_mean_field`, saved at times at which the simulations have records, with
+        ``tracers=dynamics.chaos.coupled_tracers(problem, m, starts)`` for the largest m if neurons are to be followed,
+        and with time 0 by which these are recognised.
+    simulation : Dataset or sequence of Dataset
+        Result of `sgd_check.simulate` for the same problem; for a mean field one for each width.
     false_alarm_rate : float, default 0.01
         Probability, in (0, 1), of "disagree" if the theory holds.
 
@@ -80,6 +98,11 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         the global one, `loss_p_value` that of the loss (NaN where none can be given). Its attrs hold `verdict`
         ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or
         "sample"), `loss_statement`, and the counts of runs. Runs that blew up are excluded and counted.
+
+        For a mean field the simulations are /simulation/width_m, and /comparison has the variables of
+        `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD; this is
+        `function_gap_noise` and `coupling_noise`. What is tested is `mean_gap_exponent` with its error, and
+        `exponent_z` its distance from the band (NaN: not tested); `theory` is "mean field".
 
     Raises
     ------
@@ -97,7 +120,9 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     if not 0 < false_alarm_rate < 1:
         msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {false_alarm_rate}."
         raise ValueError(msg)
-    problem = checked_problem(prediction, simulation)
+    if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
+        return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    problem, simulation = checked_problem(prediction, simulation)
     sampled = "seed" in prediction.dims
     if sampled:
         finding = _against_sample(prediction, simulation, false_alarm_rate)

@@ -179,12 +179,14 @@ def _safe_rate(
     return rate
 
 
-def measured_seconds_per_step(engine: Engine) -> float:
-    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent."""
+def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
+    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent.
+
+    The first burst has so many steps.
+    """
     with engine.running():
         engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)
-        steps = BURST_STEPS
         while True:
             started = clock.perf_counter()
             engine.advance(np.full(steps, BURST_RATE))

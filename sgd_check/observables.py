@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dynamics.systems.overlaps import learned_mass, population_loss, teacher_term
+from dynamics.systems.spherical import squared_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Observables(Protocol):
-    """Loss and learned mass of runs, from C (…, m, P), G (m, m) and n (…, m)."""
+    """Loss and learned mass of runs, from C (…, m, P), n (…, m), and G (m, m) or spherical neurons (m, d) for it."""
 
-    def loss(self, C: Array, G: Array, n: Array) -> float:
+    def loss(self, C: Array, among: Array, n: Array, /) -> float:
         """Return E(f − f*)² of one run; NaN where it is not known in closed form."""
         ...
 
@@ -33,7 +36,7 @@ class Observables(Protocol):
 
 def observables_of(problem: Problem) -> Observables:
     """Return the observables of a problem's student."""
-    return _Committee(problem) if problem.student == "committee" else _Homogeneous(problem)
+    return _STUDENTS[problem.student](problem)
 
 
 class _Homogeneous:
@@ -71,3 +74,24 @@ class _Committee:
         if self._system is None:
             return np.full((n.shape[0], self._size), np.nan)
         return np.array([self._system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)])
+
+
+class _Spherical:
+    """f = (1/m) Σ σ(w_i·x), |w_i| = 1."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def loss(self, C: Array, w: Array, n: Array) -> float:  # noqa: ARG002
+        return squared_error(self._problem, w, C)
+
+    def learned(self, C: Array, n: Array) -> Array:  # noqa: ARG002
+        kernel = self._problem.activation.kernel
+        return np.asarray(kernel(C).mean(axis=1) / float(kernel(1.0)))
+
+
+_STUDENTS: dict[str, Callable[[Problem], Observables]] = {
+    "homogeneous": _Homogeneous,
+    "committee": _Committee,
+    "spherical": _Spherical,
+}

@@ -8,8 +8,8 @@ Responsible for what a run starts from and what is measured of it. One step on a
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b. Steps are taken by
 `sgd_check.torch_blocks`, or on a CUDA device by one Triton kernel, `sgd_check.fused`, where that can
-(`attributes["step_kernel"]`). Must not know about schedules, emergence times or predictions, and must import without
-numba.
+(`attributes["step_kernel"]`). The spherical student has an engine of its own, `sgd_check.spherical_online`. Must not
+know about schedules, emergence times or predictions, and must import without numba.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import torch
 
 from sgd_check.engines import EngineOptions, Measurement
 from sgd_check.fused import FusedStepper, fusible
+from sgd_check.spherical_online import SphericalEngine
 from sgd_check.torch_blocks import BlockStepper, Setting, drawn_steps
+from sgd_check.torch_devices import check_memory, checked_device, checked_dtype, device_name
 from sgd_check.torch_links import make_link
 from sgd_check.torch_recursion import aligned
 from sgd_check.torch_streams import make_streams
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-DEVICES = ("auto", "cpu", "cuda")
-MEMORY_LIMIT = 16 * 2**30
+    from sgd_check.engines import Engine
 
 
 class Stepper(Protocol):
@@ -65,17 +65,17 @@ class Stepper(Protocol):
         ...
 
 
-def make_engine(problem: Problem, options: EngineOptions) -> OnlineEngine:
+def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that simulates the samples x in R^d themselves."""
-    return OnlineEngine(problem, options)
+    return SphericalEngine(problem, options) if problem.student == "spherical" else OnlineEngine(problem, options)
 
 
 class OnlineEngine:
     """A batch of online SGD runs in R^d; see the module's docstring for the step."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        self._device = _checked_device(options.device)
-        self._dtype = _choice(options.dtype, "dtype", DTYPES)
+        self._device = checked_device(options.device)
+        self._dtype = checked_dtype(options.dtype)
         self._batch = options.batch_size
         _check_memory(problem, options, self._dtype, self._device)
         rows = problem.teacher.directions
@@ -94,7 +94,7 @@ class OnlineEngine:
         )
         self._stepper = self._make_stepper(problem, options, setting)
         self.attributes: dict[str, str | int | float] = {
-            "device": _device_name(self._device),
+            "device": device_name(self._device),
             "dtype": options.dtype,
             "simulated_link": link_name,
             "torch_version": str(torch.__version__),
@@ -130,6 +130,21 @@ class OnlineEngine:
         """Return the weights w_i, shape (seeds, neurons, d)."""
         return self._stepper.current().to(torch.float64, copy=True).cpu().numpy()
 
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the further course depends on, generators included.
+
+        Raises
+        ------
+        NotImplementedError
+            If the steps are taken by the fused kernel.
+        """
+        return self._resumable().state()
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state of an engine for the same problem and options, on the same device."""
+        with torch.inference_mode():
+            self._resumable().restore(state)
+
     def draw(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw the samples of the next steps; return x (steps, seeds, batch, d) and labels (steps, seeds, batch).
 
@@ -144,6 +159,12 @@ class OnlineEngine:
         x, labels = self._stepper.draw()
         x, labels = (values.transpose(0, 1).to(torch.float64, copy=True).cpu() for values in (x, labels))
         return x.numpy(), labels.numpy()
+
+    def _resumable(self) -> BlockStepper:
+        if not isinstance(self._stepper, BlockStepper):
+            msg = "Steps that are taken by the fused kernel cannot be continued from a checkpoint."
+            raise NotImplementedError(msg)
+        return self._stepper
 
     # --- building -----------------------------------------------------------------------------------------
 
@@ -170,35 +191,6 @@ class OnlineEngine:
 
 
 def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype, device: torch.device) -> None:
-    size = torch.empty(0, dtype=dtype).element_size()
     seeds = len(options.seeds)
     drawn = drawn_steps(problem.width, problem.dimension, options.batch_size, device)
-    need = size * problem.dimension * seeds * (2 * problem.width + drawn * options.batch_size)
-    if need > MEMORY_LIMIT:
-        msg = (
-            f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {seeds} seeds "
-            f"of {problem.width} neurons in dimension {problem.dimension} need {need / 2**30:.1f} GiB."
-        )
-        raise ValueError(msg)
-
-
-def _choice(value: str, name: str, menu: dict[str, torch.dtype]) -> torch.dtype:
-    if value not in menu:
-        msg = f"Argument `{name}` must be one of {', '.join(map(repr, menu))}, but is {value!r}."
-        raise ValueError(msg)
-    return menu[value]
-
-
-def _checked_device(device: str) -> torch.device:
-    if device not in DEVICES:
-        msg = f"Argument `device` must be one of {', '.join(map(repr, DEVICES))}, but is {device!r}."
-        raise ValueError(msg)
-    available = torch.cuda.is_available()
-    if device == "cuda" and not available:
-        msg = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."
-        raise ValueError(msg)
-    return torch.device("cuda" if device != "cpu" and available else "cpu")
-
-
-def _device_name(device: torch.device) -> str:
-    return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else "cpu"
+    check_memory(problem.dimension * seeds * (2 * problem.width + drawn * options.batch_size), problem, seeds, dtype)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgd_check.chaos import THEORY
 from sgd_check.plotting_loss import plot_loss_band
 from sgd_check.plotting_runs import plot_overlaps, plot_survival
 from sgd_check.plotting_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new
+from sgd_check.plotting_widths import plot_widths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,12 +31,15 @@ PANELS = 5
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
+    Against a mean field, `sgd_check.plotting_widths.plot_widths` draws losses, distances and exponents on four axes.
+
     Parameters
     ----------
     tree : DataTree
         Result of `sgd_check.compare`.
-    axes : sequence of five Axes, optional
-        Where to draw times, overlaps, survival, loss and its residual; by default a new figure.
+    axes : sequence of Axes, optional
+        Where to draw times, overlaps, survival, loss and its residual (five), or what belongs to a mean field (four);
+        by default a new figure.
 
     Returns
     -------
@@ -43,8 +48,10 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     Raises
     ------
     ValueError
-        If `axes` are not five.
+        If `axes` are not so many.
     """
+    if tree["comparison"].attrs["theory"] == THEORY:
+        return plot_widths(tree, axes)
     panels: Sequence[Axes] = _new_panels() if axes is None else axes
     if len(panels) != PANELS:
         msg = f"Argument `axes` must be five axes, but has {len(panels)}."

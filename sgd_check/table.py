@@ -34,14 +34,14 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
         records.append(
             {
                 "direction": p + 1,
-                "teacher_coefficient": _number(comparison["teacher_coefficient"].values[p]),
-                "given": _number(given[p]),
-                "predicted": _number(predicted[p]),
-                "sgd_median": _number(median * predicted[p]),
-                "ratio": _number(np.exp(mean[p])),
-                "standard_error": _number(np.exp(mean[p]) * error[p]),
-                "expected_delay": _number(comparison["expected_delay"].values[p]),
-                "z": _number(comparison["z_score"].values[p]),
+                "teacher_coefficient": number_or_none(comparison["teacher_coefficient"].values[p]),
+                "given": number_or_none(given[p]),
+                "predicted": number_or_none(predicted[p]),
+                "sgd_median": number_or_none(median * predicted[p]),
+                "ratio": number_or_none(np.exp(mean[p])),
+                "standard_error": number_or_none(np.exp(mean[p]) * error[p]),
+                "expected_delay": number_or_none(comparison["expected_delay"].values[p]),
+                "z": number_or_none(comparison["z_score"].values[p]),
                 "censored": int(comparison["censored_count"].values[p]),
             }
         )
@@ -59,11 +59,11 @@ def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     head = " ".join(f"{name:>{width}}" for name, width in (*columns, ("delay", 7), ("z", 6), ("censored", 8)))
     lines = [head]
     for r in records[:MOST_LINES]:
-        given = f"{_short(r['given'], 10)} " if both else ""
+        given = f"{short(r['given'], 10)} " if both else ""
         lines.append(
-            f"{r['direction']:>4} {_short(r['teacher_coefficient'], 8)} {given}{_short(r['predicted'], 11)} "
-            f"{_short(r['sgd_median'], 10)} {_short(r['ratio'], 7, 3)} {_short(r['standard_error'], 7, 2)} "
-            f"{_delay(r, both=both):>7} {_short(r['z'], 6, 2)} {r['censored']:>8}"
+            f"{r['direction']:>4} {short(r['teacher_coefficient'], 8)} {given}{short(r['predicted'], 11)} "
+            f"{short(r['sgd_median'], 10)} {short(r['ratio'], 7, 3)} {short(r['standard_error'], 7, 2)} "
+            f"{_delay(r, both=both):>7} {short(r['z'], 6, 2)} {r['censored']:>8}"
         )
     if len(records) > MOST_LINES:
         lines.append(f"     … and {len(records) - MOST_LINES} more directions in the file")
@@ -99,7 +99,7 @@ def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
         "verdict": comparison.attrs["verdict"],
         "theory": comparison.attrs["theory"],
         "reasons": comparison.attrs["reasons"],
-        "p_value": _number(comparison["p_value"].values),
+        "p_value": number_or_none(comparison["p_value"].values),
         "loss": comparison.attrs["loss_statement"],
         "false_alarm_rate": comparison.attrs["false_alarm_rate"],
         "usable_runs": int(comparison.attrs["usable_runs"]),
@@ -114,10 +114,12 @@ def as_json(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     return json.dumps(found)
 
 
-def _number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
+    """Return a finite number as such, anything else as None."""
     number = float(value)
     return number if np.isfinite(number) else None
 
 
-def _short(value: float | None, width: int, digits: int = 4) -> str:
+def short(value: float | None, width: int, digits: int = 4) -> str:
+    """Return a number right-aligned, a dash where there is none."""
     return f"{'-' if value is None else format(value, f'.{digits}g'):>{width}}"

@@ -12,12 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from sgd_check.torch_links import teacher_values
 from sgd_check.torch_recursion import Recursion, aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from sgd_check.torch_links import TorchLink
     from sgd_check.torch_streams import Streams
@@ -115,6 +119,7 @@ class BlockStepper:
         self._blocks = drawn // self._steps
         self._block = self._blocks - 1  # index of the open block among the drawn ones
         self._taken = 0  # steps taken of the open block; zero if none is open
+        self._before_draw = streams.state()
         self._rows = [slice(index * rows, (index + 1) * rows) for index in range(self._blocks)]
         group = self._lanes if self._cuda else max(GROUP_NUMBERS // (columns * (width + rows)), 1)
         self._groups = [range(first, min(first + group, self._lanes)) for first in range(0, self._lanes, group)]
@@ -157,6 +162,7 @@ class BlockStepper:
             first = self._taken
             if first == 0:
                 if self._block == self._blocks - 1:
+                    self._before_draw = self._streams.state()
                     self._each(self._draw)
                     self._block = -1
                 self._block += 1
@@ -180,8 +186,35 @@ class BlockStepper:
         """Turn a run to NaN; every operation keeps the lanes apart, so the others do not notice."""
         self._weights[lane] = torch.nan
 
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the further course depends on; samples that were drawn are drawn again from it."""
+        drawn = self._taken > 0 or self._block < self._blocks - 1
+        return {
+            "weights": self._weights.cpu().numpy().copy(),
+            "streams": self._before_draw if drawn else self._streams.state(),
+            "position": np.array([drawn, self._block, self._taken]),
+            "rates": self._recursion.rates.cpu().numpy().copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state that `state` returned; raise ValueError if it is of other runs."""
+        if state["weights"].shape != tuple(self._weights.shape):
+            shape = state["weights"].shape
+            msg = f"Argument `state` must hold weights of shape {tuple(self._weights.shape)}, but has {shape}."
+            raise ValueError(msg)
+        self._weights.copy_(torch.from_numpy(np.array(state["weights"])))
+        self._streams.restore(state["streams"])
+        drawn, self._block, taken = np.asarray(state["position"]).tolist()
+        if drawn:
+            self._before_draw = np.array(state["streams"])
+            self._each(self._draw)
+        if taken > 0:
+            self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
+            self._take(0, taken)
+
     def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw the samples of the next steps; return x (lanes, steps, B, d) and labels (lanes, steps, B)."""
+        self._before_draw = self._streams.state()
         self._each(self._draw)
         self._block = -1
         shape = (self._lanes, -1, self._setting.batch)
@@ -198,20 +231,11 @@ class BlockStepper:
         samples[..., setting.dimension :] = 0.0
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
-            labels = self._labels(part[..., : setting.span])
+            axes = part[..., : setting.span]
+            labels = teacher_values(setting.link, setting.teacher, setting.directions, axes)
             if setting.noise > 0:
                 labels.add_(target, alpha=setting.noise)
             torch.neg(labels, out=target)
-
-    def _labels(self, x: torch.Tensor) -> torch.Tensor:
-        """Return Σ_p a_p σ(θ_p·x), elementwise in the samples, so that no sample sees its neighbours' rounding."""
-        link, teacher = self._setting.link, self._setting.teacher
-        if self._setting.directions is None:
-            return torch.sum(link.value(x.contiguous()) * teacher, dim=-1)
-        total = x.new_zeros(x.shape[:-1])
-        for coefficient, direction in zip(teacher, self._setting.directions, strict=True):
-            total.addcmul_(coefficient, link.value(torch.sum(x * direction, dim=-1)))
-        return total
 
     # --- blocks -------------------------------------------------------------------------------------------
 

@@ -33,6 +33,10 @@ class TorchLink(Protocol):
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
         ...
 
+    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z) to out[0] and σ'(z) to out[2], and anything to out[1]."""
+        ...
+
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
     """Return the link in torch and one phrase saying what it is.
@@ -49,6 +53,21 @@ def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.dev
         except NotImplementedError:
             pass
     return _series(expansion, dtype, device), f"{expansion.name} (Hermite series to order {expansion.order})"
+
+
+def teacher_values(
+    link: TorchLink, coefficients: torch.Tensor, directions: torch.Tensor | None, x: torch.Tensor
+) -> torch.Tensor:
+    """Return Σ_p a_p σ(θ_p·x) of samples x (…, r) on the teacher's axes; θ_p are these axes if `directions` is None.
+
+    Elementwise in the samples, so that no sample sees its neighbours' rounding.
+    """
+    if directions is None:
+        return torch.sum(link.value(x.contiguous()) * coefficients, dim=-1)
+    total = x.new_zeros(x.shape[:-1])
+    for coefficient, direction in zip(coefficients, directions, strict=True):
+        total.addcmul_(coefficient, link.value(torch.sum(x * direction, dim=-1)))
+    return total
 
 
 def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> TorchLink:
@@ -86,6 +105,16 @@ def _monomial(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
+def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Return the polynomial with these coefficients, highest power first, in `out`; an empty one is 0."""
+    if len(coefficients) < 2:
+        return out.fill_(coefficients[0] if coefficients else 0.0)
+    torch.mul(z, coefficients[0], out=out)
+    for coefficient in coefficients[1:-1]:
+        out.add_(coefficient).mul_(z)
+    return out.add_(coefficients[-1])
+
+
 class MonomialLink:
     """Low-degree polynomial by Horner's rule, the three functions in one pass."""
 
@@ -93,13 +122,25 @@ class MonomialLink:
         powers = _monomial(rows)
         self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in powers.T[::-1]]
         self._sigma = [float(v) for v in powers[0, ::-1]]
+        self._slope = [float(v) for v in powers[2, -2::-1]]
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
-        total = torch.full_like(z, self._sigma[0])
-        for coefficient in self._sigma[1:]:
-            total.mul_(z).add_(coefficient)
-        return total
+        return _horner(self._sigma, z, torch.empty_like(z))
+
+    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z) and σ'(z) to the first and last row; a link with a parity takes half the passes, in z²."""
+        value, square, slope = out.unbind(0)
+        if any(self._sigma[1::2]):
+            _horner(self._sigma, z, value)
+            _horner(self._slope, z, slope)
+            return
+        torch.mul(z, z, out=square)
+        _horner(self._sigma[::2], square, value)
+        _horner(self._slope[::2], square, slope)
+        # Powers go down from the degree in steps of two, so that one of the two ends with z instead of 1.
+        odd = value if len(self._sigma) % 2 == 0 else slope
+        odd.mul_(z)
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
@@ -130,6 +171,10 @@ class RecurrenceLink:
         for used, column, h in zip(self._nonzero, self._columns, self._table(z), strict=False):
             if used:
                 out.addcmul_(column, h)
+
+    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write all three rows."""
+        self.fill(z, out)
 
     def _table(self, z: torch.Tensor) -> Any:
         before, now = torch.zeros_like(z), torch.ones_like(z)
@@ -169,6 +214,10 @@ class FormulaLink:
         sigma.copy_(_as_tensor(self._sigma(scope), z))
         slope.copy_(_as_tensor(self._slope(scope), z))
         torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
+
+    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write all three rows."""
+        self.fill(z, out)
 
     def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
         scope = {self._z: z}

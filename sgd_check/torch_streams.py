@@ -14,9 +14,12 @@ import numpy as np
 import torch
 
 from sgd_check.fused import fill_normals, triton_version
+from sgd_check.generator_words import set_words, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 #: Apart from the streams of the projected engine (0, 1, 2) and from the start, which has the plain seed.
 SPAWN_KEY = (1000,)
@@ -29,6 +32,14 @@ class Streams(Protocol):
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
+        ...
+
+    def state(self) -> NDArray[np.generic]:
+        """Return where all streams are, as integers."""
+        ...
+
+    def restore(self, state: NDArray[np.generic]) -> None:
+        """Go on from where `state` says."""
         ...
 
 
@@ -46,6 +57,15 @@ class TorchStreams:
             if noise is not None:
                 noise[row].normal_(generator=self._generators[lane])
 
+    def state(self) -> NDArray[np.generic]:
+        """Return the bytes of each generator, shape (lanes, bytes)."""
+        return np.stack([generator.get_state().numpy() for generator in self._generators])
+
+    def restore(self, state: NDArray[np.generic]) -> None:
+        """Go on from where `state` says."""
+        for generator, stored in zip(self._generators, state, strict=True):
+            generator.set_state(torch.from_numpy(np.array(stored, dtype=np.uint8)))
+
 
 class NumpyStreams:
     """SFC64 of numpy, one per seed, in double precision."""
@@ -62,6 +82,15 @@ class NumpyStreams:
             if noise is not None:
                 self._generators[lane].standard_normal(out=noise[row].numpy())
 
+    def state(self) -> NDArray[np.generic]:
+        """Return the words of each generator, shape (lanes, 6)."""
+        return np.array([words_of(generator) for generator in self._generators])
+
+    def restore(self, state: NDArray[np.generic]) -> None:
+        """Go on from where `state` says."""
+        for generator, words in zip(self._generators, state, strict=True):
+            set_words(generator, words)
+
 
 class CounterStreams:
     """Numbers on a CUDA device as a function of seed, sample and coordinate."""
@@ -75,6 +104,14 @@ class CounterStreams:
         """Draw the next numbers of all seeds at once."""
         fill_normals(self._seeds[lanes.start : lanes.stop], self._drawn, samples, noise)
         self._drawn += samples.shape[1]
+
+    def state(self) -> NDArray[np.generic]:
+        """Return how many samples each seed has drawn."""
+        return np.array([self._drawn])
+
+    def restore(self, state: NDArray[np.generic]) -> None:
+        """Go on from where `state` says."""
+        self._drawn = int(state[0])
 
 
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:

@@ -181,7 +181,7 @@ def test_measured_overlaps_are_those_of_the_weights(tools):
     problem = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=5, directions=CROOKED)
     run = engine(problem)
     with run.running():
-        C, G, n = run.measure(student=True)
+        C, G, n, _ = run.measure(student=True)
     start = problem.start()
     for found, wanted in zip((C, G, n), start, strict=True):
         np.testing.assert_allclose(found[1], wanted, atol=1e-14)
@@ -221,7 +221,7 @@ def test_single_precision_has_the_statistics_of_double_precision(tools):
         run = engine(problem, seeds, dtype=dtype)
         with run.running():
             run.advance(np.full(600, 2e-4))
-            overlap, _, norm = run.measure(student=False)
+            overlap, _, norm, _ = run.measure(student=False)
         found[dtype] = np.stack([overlap[:, 0, 0], np.log(norm[:, 0])])
     a, b = found["float32"], found["float64"]
     z = (a.mean(1) - b.mean(1)) / np.sqrt(a.var(1) / 400 + b.var(1) / 400)

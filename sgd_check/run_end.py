@@ -1,0 +1,64 @@
+"""What the commands of a check do alike: files and figure, exit codes, durations, messages.
+
+Imports nothing heavy; knows neither engines nor comparisons.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> str | None:
+    """Write dataset and figure; return what went wrong, in one sentence."""
+    from dynamics.storage import StorageError, save
+    from sgd_check import plot_comparison
+
+    try:
+        save(tree, output, overwrite=overwrite)
+    except StorageError as error:
+        return str(error)
+    if figure is not None:
+        drawn = plot_comparison(tree)
+        try:
+            drawn.savefig(figure, dpi=150)
+        except OSError as error:
+            return f"Figure {str(figure)!r} could not be written: {error}; the dataset is in {output}."
+    return None
+
+
+def exit_code(stop_reason: str, output: Path) -> int:
+    """Return the exit code of a run that ended so, and say what was kept if it ended early."""
+    if stop_reason == "interrupted":
+        say(f"The run was interrupted; what was computed is in {output}.")
+        return EXIT_INTERRUPTED
+    if stop_reason == "blown_up":
+        say(f"Every run blew up, so try a smaller learning rate; what was computed is in {output}.")
+        return EXIT_FAILED
+    if stop_reason == "max_runtime":
+        say(f"The wall-clock budget ran out; what was computed is in {output}.")
+    return EXIT_DONE
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def sentence(error: BaseException, engine: str) -> str:
+    """Return one sentence for an error that the user can mend."""
+    if isinstance(error, ImportError) and engine == "torch":
+        return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
+    return str(error)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(text + "\n")

@@ -1,0 +1,310 @@
+"""The spherical student in torch: its step against autograd, its mean against the flow, its seeds against themselves."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import dynamics
+import sgd_check
+from sgd_check.engines import EngineOptions, make_engine
+
+CROOKED = [[1.0, 0.0], [0.6, 0.8]]
+MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
+
+
+def question(link="he4", width=5, dimension=7, coefficients=(0.6, 0.4), directions=None, **more):
+    teacher = dynamics.Teacher(coefficients, directions=directions)
+    given = {"activation": link, "teacher": teacher, "width": width, "dimension": dimension, "student": "spherical"}
+    return dynamics.Problem(**(given | more))
+
+
+def engine(problem, seeds=(0, 1, 2), **options):
+    return make_engine("torch", problem, EngineOptions(seeds=tuple(seeds), **{"dtype": "float64", **options}))
+
+
+def he(k, z):
+    before, now = torch.zeros_like(z), torch.ones_like(z)
+    for j in range(k):
+        before, now = now, (z * now - j**0.5 * before) / (j + 1) ** 0.5
+    return now
+
+
+LINKS = {
+    "he4": ("he4", lambda z: he(4, z)),
+    "he3": ("he3", lambda z: he(3, z)),
+    "he1": ("he1", lambda z: z),
+    "mixed": (MIXED, lambda z: sum(c * he(j, z) for j, c in MIXED.items())),
+    "h10": ("he10", lambda z: he(10, z)),
+    "tanh": ("tanh", torch.tanh),
+}
+
+
+def autograd_step(weights, x, labels, rate, sigma):
+    """m times the gradient of ½ mean (f − y)², its tangential part, and back to the sphere."""
+    w = torch.tensor(weights, requires_grad=True)
+    f = torch.mean(sigma(w @ torch.tensor(x).T), dim=0)
+    (gradient,) = torch.autograd.grad(0.5 * torch.mean((f - torch.tensor(labels)) ** 2), w)
+    velocity = len(weights) * gradient.numpy()
+    moved = weights - rate * (velocity - np.sum(velocity * weights, axis=1)[:, None] * weights)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("link", LINKS)
+def test_one_step_is_autograds_tangential_step_and_back(link, directions, batch_size):
+    text, sigma = LINKS[link]
+    problem = question(text, directions=directions, teacher_activation="he3", label_noise=0.3)
+    run = engine(problem, batch_size=batch_size)
+    with run.running():
+        before = run.weights()
+        x, labels = run.draw()
+    again = engine(problem, batch_size=batch_size)
+    with again.running():
+        again.advance(np.array([0.05]))
+        after = again.weights()
+    np.testing.assert_allclose(np.linalg.norm(after, axis=2), 1.0, atol=1e-14)
+    for s in range(3):
+        expected = autograd_step(before[s], x[s], labels[s], 0.05, sigma)
+        np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
+
+
+def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
+    problem = question(MIXED, directions=CROOKED)
+
+    def stepped():
+        run = engine(problem, batch_size=10)
+        with run.running():
+            run.advance(np.full(3, 0.1))
+        return run.weights()
+
+    whole = stepped()
+    monkeypatch.setattr("sgd_check.spherical_online.PASS_NUMBERS", 20)
+    np.testing.assert_allclose(stepped(), whole, rtol=0, atol=1e-13)
+
+
+@pytest.mark.statistical
+def test_labels_are_the_teachers_link_plus_noise_of_the_stated_size():
+    problem = question("he4", teacher_activation="he3", directions=CROOKED, label_noise=0.25)
+    run = engine(problem, batch_size=4000)
+    with run.running():
+        x, labels = run.draw()
+    teacher = sum(a * he(3, torch.tensor(x[..., :2] @ row)) for a, row in zip((0.6, 0.4), CROOKED, strict=True))
+    noise = (labels - teacher.numpy()).ravel()
+    # Five standard errors of a mean and of a standard deviation: a false-alarm rate of 1e-6.
+    assert abs(noise.std() - 0.25) < 5 * 0.25 / np.sqrt(2 * noise.size)
+    assert abs(noise.mean()) < 5 * 0.25 / np.sqrt(noise.size)
+
+
+def flow_velocity(problem, w):
+    c, other = (link.coefficients for link in (problem.activation, problem.teacher_link))
+    g = np.polynomial.Polynomial(c**2).deriv()
+    pull = np.polynomial.Polynomial(c[: other.size] * other[: c.size]).deriv()
+    rows = np.pad(problem.teacher.directions, ((0, 0), (0, problem.dimension - 2)))
+    force = (pull(w @ rows.T) * problem.teacher.coefficients) @ rows - g(w @ w.T) @ w / len(w)
+    return force - np.sum(force * w, axis=1)[:, None] * w
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("training_samples", [None, 512])
+def test_the_mean_step_is_the_velocity_of_the_flow(training_samples):
+    """False-alarm rate: thirty z-scores beyond 5, below 2e-5 for each case, with fixed seeds."""
+    problem = question({3: 0.8, 4: 0.6}, dimension=6, directions=CROOKED, teacher_activation={3: 0.5, 4: 0.2})
+    seeds, rate = 200, 1e-9
+    run = engine(problem, seeds=range(seeds), batch_size=512, training_samples=training_samples)
+    with run.running():
+        before = run.weights()
+        run.advance(np.full(8, rate))
+        velocity = (run.weights() - before) / (8 * rate)
+    error = velocity.std(axis=0, ddof=1) / np.sqrt(seeds)
+    z = (velocity.mean(axis=0) - flow_velocity(problem, before[0])) / error
+    assert np.abs(z).max() < 5
+
+
+@pytest.mark.statistical
+def test_small_steps_of_large_batches_follow_the_exact_flow():
+    """Fixed seeds. Loss within four standard errors of eight runs: false alarms below 2 % in all."""
+    problem = question("he4", width=12, dimension=6, coefficients=(1.0,), seed=4)
+    save_at = dynamics.SaveAt.at([0.0, 1.0, 3.0])
+    flow = dynamics.solve_spherical(problem, save_at=save_at, progress=False)
+    runs = sgd_check.simulate(
+        problem,
+        learning_rate=5e-3,
+        steps=600,
+        seeds=8,
+        engine="torch",
+        batch_size=500,
+        save_at=save_at,
+        progress=False,
+    )
+    np.testing.assert_allclose(runs.loss[:, 0], flow.loss[0], rtol=1e-6)
+    error = runs.loss.values.std(axis=0, ddof=1) / np.sqrt(8)
+    assert (np.abs(runs.loss.values.mean(axis=0) - flow.loss.values)[1:] < 4 * error[1:]).all()
+    assert (error[1:] < 0.01).all()
+    assert float(flow.loss[2]) < 0.75 * float(flow.loss[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("training_samples", [None, 12])
+def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads(dtype, training_samples, monkeypatch):
+    problem = question(MIXED, width=19, dimension=11, directions=CROOKED, label_noise=0.1)
+    rates = np.full(70, 0.02)
+
+    def final(seeds, pieces, threaded):
+        monkeypatch.setattr("sgd_check.spherical_online.THREADED_NUMBERS", 0 if threaded else 2**30)
+        monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+        run = engine(problem, seeds, batch_size=4, training_samples=training_samples, dtype=dtype)
+        assert run.attributes["threads"] == (2 if threaded and len(seeds) > 1 else 1)
+        with run.running():
+            for part in np.array_split(rates, pieces):
+                run.advance(part)
+        return run.weights()
+
+    together = final((3, 1, 4, 15, 9), 1, threaded=True)
+    np.testing.assert_array_equal(final((3, 1, 4, 15, 9), 6, threaded=False), together)
+    np.testing.assert_array_equal(final((4,), 5, threaded=False)[0], together[2])
+    assert not np.array_equal(together[0], together[1])
+
+
+def test_a_full_batch_is_gradient_descent_on_one_sample():
+    problem = question(MIXED, label_noise=0.2)
+    run = engine(problem, seeds=(5,), batch_size=30, training_samples=30)
+    with run.running():
+        x, labels = run.draw()
+        expected = run.weights()[0]
+        run.advance(np.full(4, 0.1))
+    for _ in range(4):
+        expected = autograd_step(expected, x[0], labels[0], 0.1, LINKS["mixed"][1])
+    np.testing.assert_allclose(run.weights()[0], expected, rtol=0, atol=1e-12)
+
+
+def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own():
+    run = engine(question(label_noise=0.2), seeds=(5, 6), batch_size=4, training_samples=12)
+    with run.running():
+        epochs = [[run.draw() for _ in range(3)] for _ in range(3)]
+    first = [np.concatenate([x[:, :, 0] for x, _ in epoch], axis=1) for epoch in epochs]
+    labels = [np.concatenate([y for _, y in epoch], axis=1) for epoch in epochs]
+    for s in range(2):
+        orders = [np.argsort(values[s]) for values in first]
+        for values, order in zip(first, orders, strict=True):
+            np.testing.assert_array_equal(values[s][order], first[0][s][orders[0]])
+        for values, order in zip(labels, orders, strict=True):
+            np.testing.assert_array_equal(values[s][order], labels[0][s][orders[0]])
+        assert len({tuple(order) for order in orders}) == 3
+    assert not np.intersect1d(first[0][0], first[0][1]).size
+
+
+def test_a_frozen_run_is_nan_and_the_others_do_not_notice():
+    run, free = engine(question()), engine(question())
+    rates = np.full(5, 0.05)
+    with run.running(), free.running():
+        run.advance(rates)
+        run.freeze(np.array([False, True, False]))
+        run.advance(rates)
+        free.advance(np.full(10, 0.05))
+    assert np.isnan(run.weights()[1]).all()
+    np.testing.assert_array_equal(run.weights()[[0, 2]], free.weights()[[0, 2]])
+    assert np.isnan(run.measure(student=True).squared_norm[1]).all()
+
+
+# --- the dataset ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    return question("he4", width=4, dimension=6, directions=CROOKED, teacher_activation={2: 0.3, 4: 0.6})
+
+
+def simulate(problem, **changed):
+    given = {"learning_rate": 0.05, "steps": 12, "seeds": 3, "engine": "torch", "batch_size": 8, "progress": False}
+    return sgd_check.simulate(problem, **(given | changed))
+
+
+def test_records_are_labelled_exact_and_come_back_from_a_file(small, tmp_path):
+    found = simulate(small, dtype="float64", training_samples=16)
+    assert found.neuron_vector.dims == ("seed", "time", "neuron", "flow_axis")
+    assert "student_overlap" not in found
+    assert "neuron_2" not in found.coords
+    w, rows = found.neuron_vector.values, np.array(CROOKED)
+    np.testing.assert_allclose(found.teacher_overlap, w[..., :2] @ rows.T, atol=1e-14)
+    np.testing.assert_allclose(found.squared_norm, 1.0, atol=1e-13)
+    c, other = small.activation.coefficients, small.teacher_link.coefficients
+    g, pull, own = (np.polynomial.Polynomial(p) for p in (c**2, c * np.resize(other, c.size), other**2))
+    a = small.teacher.coefficients
+    for s, t in ((0, 0), (2, -1)):
+        C = found.teacher_overlap.values[s, t]
+        loss = g(w[s, t] @ w[s, t].T).mean() - 2 * (pull(C) @ a).mean() + a @ own(rows @ rows.T) @ a
+        assert float(found.loss[s, t]) == pytest.approx(loss, abs=1e-13)
+    assert found.attrs["training_samples"] == 16
+    assert found.attrs["stop_reason"] == "reached_end"
+    assert found.attrs["step_kernel"] == "plain"
+    dynamics.save(found, tmp_path / "runs.nc")
+    assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "runs.nc")) == small
+
+
+def test_emergence_and_learned_mass_are_those_of_the_unit_sphere():
+    """A start beside the teacher's direction emerges in the first steps, and half of the neurons there learn it."""
+    weights = np.zeros((2, 4))
+    weights[0, 0], weights[1, 1] = 1.0, 1.0
+    problem = question("he4", width=2, dimension=4, coefficients=(1.0,), initial_weights=weights)
+    found = simulate(problem, learning_rate=1e-6, steps=3)
+    assert (found.emergence_time == 0.0).all()
+    assert (found.learned_time == 0.0).all(), "g(1)/2 of one neuron in two is half of the weight"
+    assert (found.censored == 0).all()
+
+
+def test_coupled_starts_are_rows_of_one_matrix():
+    asked = question(width=1)
+    wide, narrow = (simulate(replace(asked, width=m), starts=(7, 7, 9), dtype="float64") for m in (6, 3))
+    np.testing.assert_array_equal(wide.start_seed, [7, 7, 9])
+    np.testing.assert_allclose(wide.neuron_vector[:, 0, :3], narrow.neuron_vector[:, 0], atol=1e-15)
+    np.testing.assert_allclose(
+        wide.neuron_vector[2, 0], dynamics.coupled_problem(asked, 6, 9).initial_weights, atol=1e-15
+    )
+    np.testing.assert_array_equal(wide.neuron_vector[0, 0], wide.neuron_vector[1, 0])
+    assert not np.array_equal(wide.neuron_vector[0, -1], wide.neuron_vector[1, -1])
+    assert dynamics.Problem.from_dataset(wide) == replace(asked, width=6)
+
+
+GIVEN = {"initial_weights": np.eye(4, 6)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "kind", "sentence"),
+    [
+        ({}, {"engine": "projected"}, ValueError, "Argument `problem` must have the homogeneous student for engine 'projected', but has the spherical student, which engine 'torch' simulates."),
+        ({}, {"engine": "diffusion"}, ValueError, "Argument `problem` must have the homogeneous student for engine 'diffusion', but has the spherical student, which engine 'torch' simulates."),
+        ({"student": "homogeneous"}, {"training_samples": 8}, ValueError, "Argument `training_samples` must be None for the homogeneous student, but is not."),
+        ({"student": "homogeneous"}, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for the homogeneous student, but is not."),
+        ({}, {"training_samples": 12}, ValueError, "Argument `training_samples` must be a multiple of `batch_size`, 8, but is 12."),
+        ({}, {"starts": (0, 1)}, ValueError, "Argument `starts` must have one entry for each of the 3 runs, but has 2."),
+        ({}, {"starts": 3}, TypeError, "Argument `starts` must be a sequence of integers, but is 3."),
+        (GIVEN, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for a problem with a given start, but is not."),
+        ({"width": 2000, "dimension": 20000}, {"seeds": 6}, ValueError, "Argument `save_at` must have records that fit in 16 GiB, but 13 times of 6 runs need 23.2 GiB."),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_must_hold_and_what_was_given(changed, options, kind, sentence):
+    with pytest.raises(kind) as caught:
+        simulate(question(**({"width": 4, "dimension": 6, "coefficients": (1.0,)} | changed)), **options)
+    assert str(caught.value) == sentence
+
+
+def test_more_than_memory_holds_is_refused():
+    with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 3 seeds of 4 neurons in dimension 6 need"):
+        simulate(question(width=4, dimension=6), batch_size=1, training_samples=10**9)
+
+
+def test_it_runs_where_numba_is_missing():
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
+        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8, student='spherical')\n"
+        "found = sgd_check.simulate(p, learning_rate=1e-2, steps=3, seeds=2, engine='torch', starts=(0, 0))\n"
+        "print(found.attrs['stop_reason'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == "reached_end", found.stderr
