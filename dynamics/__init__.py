@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dynamics.committee import solve_committee as solve_committee
     from dynamics.coupling import solve_coupling as solve_coupling
     from dynamics.flow import solve_overlaps as solve_overlaps
+    from dynamics.laws.finite_size import finite_size as finite_size
+    from dynamics.laws.frontier import compute_frontier as compute_frontier
+    from dynamics.laws.scaling import scaling_study as scaling_study
+    from dynamics.laws.transfer import transfer_study as transfer_study
     from dynamics.mean_field import solve_mean_field as solve_mean_field
     from dynamics.one_step import OneStepMoments as OneStepMoments
     from dynamics.one_step import moments_of_overlaps as moments_of_overlaps
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from dynamics.plotting_chaos import plot_chaos as plot_chaos
     from dynamics.plotting_particles import plot_particles as plot_particles
     from dynamics.problem import Problem as Problem
+    from dynamics.resumption import resume as resume
+    from dynamics.run_file import RunFile as RunFile
     from dynamics.schedule import SaveAt as SaveAt
     from dynamics.spherical import coupled_problem as coupled_problem
     from dynamics.spherical import solve_spherical as solve_spherical
@@ -35,17 +41,21 @@ if TYPE_CHECKING:
     from dynamics.storage import StorageError as StorageError
     from dynamics.storage import load as load
     from dynamics.storage import save as save
+    from dynamics.sweeps import sweep as sweep
     from dynamics.teacher import Teacher as Teacher
 
 _HOME = {
     "OneStepMoments": "dynamics.one_step",
     "Problem": "dynamics.problem",
+    "RunFile": "dynamics.run_file",
     "SaveAt": "dynamics.schedule",
     "SolveError": "dynamics.outcome",
     "SolveInterrupted": "dynamics.outcome",
     "StorageError": "dynamics.storage",
     "Teacher": "dynamics.teacher",
+    "compute_frontier": "dynamics.laws.frontier",
     "coupled_problem": "dynamics.spherical",
+    "finite_size": "dynamics.laws.finite_size",
     "fit_power_law": "dynamics.analysis",
     "learning_rate_limit": "dynamics.step_size",
     "load": "dynamics.storage",
@@ -58,24 +68,31 @@ _HOME = {
     "plot_particles": "dynamics.plotting_particles",
     "predict_emergence": "dynamics.answers",
     "propagation_of_chaos": "dynamics.chaos",
+    "resume": "dynamics.resumption",
     "save": "dynamics.storage",
+    "scaling_study": "dynamics.laws.scaling",
     "solve_committee": "dynamics.committee",
     "solve_coupling": "dynamics.coupling",
     "solve_decoupled": "dynamics.answers",
     "solve_mean_field": "dynamics.mean_field",
     "solve_overlaps": "dynamics.flow",
     "solve_spherical": "dynamics.spherical",
+    "sweep": "dynamics.sweeps",
+    "transfer_study": "dynamics.laws.transfer",
 }
 
 __all__ = [
     "OneStepMoments",
     "Problem",
+    "RunFile",
     "SaveAt",
     "SolveError",
     "SolveInterrupted",
     "StorageError",
     "Teacher",
+    "compute_frontier",
     "coupled_problem",
+    "finite_size",
     "fit_power_law",
     "learning_rate_limit",
     "load",
@@ -88,13 +105,17 @@ __all__ = [
     "plot_particles",
     "predict_emergence",
     "propagation_of_chaos",
+    "resume",
     "save",
+    "scaling_study",
     "solve_committee",
     "solve_coupling",
     "solve_decoupled",
     "solve_mean_field",
     "solve_overlaps",
     "solve_spherical",
+    "sweep",
+    "transfer_study",
 ]
 
 

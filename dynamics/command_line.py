@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from dynamics.options import Option
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -24,6 +27,19 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the parser's message."""
         raise UsageError(message)
+
+
+def read_option(option: Option, text: str) -> Any:
+    """Return the value of an option, or raise UsageError with what must hold."""
+    try:
+        value = option.read(text)
+    except ValueError as error:
+        msg = f"Option --{option.name} {error}."
+        raise UsageError(msg) from None
+    if option.choices and value not in option.choices:
+        msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {value!r}."
+        raise UsageError(msg)
+    return value
 
 
 def chosen_figure(plot: str | None, output: Path, *, no_plot: bool, json: bool, quiet: bool) -> Path | None:

@@ -7,25 +7,25 @@ tolerances ρ and 10 ρ differ by about the error of the looser one, several tim
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.outcome import stack_records
-from dynamics.run import run
+from dynamics.run import run, snapshot_of
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.flow_methods import FlowMethod
-    from dynamics.run import RunResult
+    from dynamics.run import RunResult, Snapshot
     from dynamics.trackers import RunView
 
     Array = NDArray[np.float64]
 
-__all__ = ["FACTOR", "Companion", "event_errors"]
+__all__ = ["FACTOR", "Companion", "event_errors", "loss_and_event_errors"]
 
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
@@ -33,18 +33,28 @@ LOOSER = 10.0
 FACTOR = 2.0
 
 
-class _Cancelled:
-    """A tracker that stops the companion when the run it accompanies has ended early."""
+class _Asked:
+    """A tracker by which another thread stops a run, or has a snapshot of it."""
 
     def __init__(self) -> None:
-        self.event = threading.Event()
+        self.stop = threading.Event()
+        self._wanted: Future[Snapshot] | None = None
+
+    def snapshot(self) -> Future[Snapshot]:
+        """Ask for a snapshot; it comes between two chunks of steps, or never if the run ends before."""
+        wanted: Future[Snapshot] = Future()
+        self._wanted = wanted
+        return wanted
 
     def start(self, view: RunView) -> None:
         """Do nothing."""
 
-    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
-        """Stop when told to."""
-        return StopReason.CALLBACK if self.event.is_set() else None
+    def check(self, view: RunView) -> StopReason | None:
+        """Give what was asked for; stop when told to."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.set_result(view.snapshot())
+        return StopReason.CALLBACK if self.stop.is_set() else None
 
     def finish(self, view: RunView) -> None:
         """Do nothing."""
@@ -61,49 +71,61 @@ class Companion:
         Tolerance of the caller's run.
     times : ndarray, shape (T,)
         Saved times.
+    begun : Snapshot, optional
+        Of a companion that was stopped, to continue.
     """
 
-    def __init__(self, method: FlowMethod, rtol: float, times: Array) -> None:
-        self._times = times
-        self._cancelled = _Cancelled()
+    def __init__(self, method: FlowMethod, rtol: float, times: Array, begun: Snapshot | None = None) -> None:
+        self._asked = _Asked()
         self._pool = ThreadPoolExecutor(1)
-        stepper = method.stepper(LOOSER * rtol)
+        self._stepper = method.stepper(LOOSER * rtol)
         system = method.system
 
         def observe(state: Array) -> dict[str, float]:
             return {"loss": system.loss(*system.unpack(state))}
 
-        self._result = self._pool.submit(run, stepper, times, observe, trackers=[self._cancelled])
+        self._result = self._pool.submit(run, self._stepper, times, observe, trackers=[self._asked], begun=begun)
 
-    def errors(self, result: RunResult) -> dict[str, Array]:
-        """Wait for the looser run; return the estimated errors of loss and of event times, NaN where unknown.
-
-        An event that only one of the two runs saw has an infinite error: whether it happens at all
-        is not resolved.
-        """
+    def finish(self, result: RunResult) -> RunResult:
+        """Wait for the looser run, or stop it if the caller's has ended early; return what it gave."""
         if result.stop_reason is not StopReason.REACHED_END:
-            self._cancelled.event.set()
+            self._asked.stop.set()
         looser = self._result.result()
         self._pool.shutdown()
-        count = self._times.size
-        loss, other = (
-            stack_records([{"loss": record["loss"]} for record in each.records], count, {"loss": 0.0})["loss"]
-            for each in (result, looser)
-        )
-        events = event_errors(result.event_times, looser.event_times)
-        if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
-            events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
-        half = events.size // 2
-        return {
-            "loss_error": FACTOR * np.abs(loss - other),
-            "emergence_time_error": events[:half],
-            "learned_time_error": events[half:],
-        }
+        return looser
+
+    def snapshot(self) -> Snapshot:
+        """Return where the looser run stands now."""
+        wanted = self._asked.snapshot()
+        both: tuple[Future[Any], ...] = (wanted, self._result)
+        wait(both, return_when=FIRST_COMPLETED)
+        return wanted.result() if wanted.done() else snapshot_of(self._stepper, self._result.result())
 
     def cancel(self) -> None:
         """Stop the looser run without waiting for its end."""
-        self._cancelled.event.set()
+        self._asked.stop.set()
         self._pool.shutdown()
+
+
+def loss_and_event_errors(result: RunResult, looser: RunResult, count: int) -> dict[str, Array]:
+    """Return the estimated errors of loss and of event times at `count` saved times, NaN where unknown.
+
+    An event that only one of the two runs saw has an infinite error: whether it happens at all
+    is not resolved.
+    """
+    loss, other = (
+        stack_records([{"loss": record["loss"]} for record in each.records], count, {"loss": 0.0})["loss"]
+        for each in (result, looser)
+    )
+    events = event_errors(result.event_times, looser.event_times)
+    if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
+        events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
+    half = events.size // 2
+    return {
+        "loss_error": FACTOR * np.abs(loss - other),
+        "emergence_time_error": events[:half],
+        "learned_time_error": events[half:],
+    }
 
 
 def event_errors(times: Array, looser: Array) -> Array:

@@ -18,20 +18,25 @@ from dynamics.horizon import default_schedule
 from dynamics.outcome import checked_outcome, joined, run_attributes, stack_records
 from dynamics.prediction import predict, sum_formula_loss
 from dynamics.problem import check_problem, checked_number
+from dynamics.run_file import as_run_file
 from dynamics.schedule import SaveAt, checked_schedule
+from dynamics.soundness import Soundness
+from dynamics.systems.overlaps import teacher_term
 from dynamics.threads import blas_threads_for
 from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.flow_methods import FlowMethod, FlowSystem
+    from dynamics.flow_methods import FlowSystem
     from dynamics.prediction import EmergencePrediction
     from dynamics.problem import Problem
     from dynamics.run import RunResult
+    from dynamics.run_file import RunFile
     from dynamics.trackers import Tracker
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
@@ -59,6 +64,7 @@ def solve_overlaps(
     max_runtime: float | None = None,
     on_failure: Literal["raise", "return"] = "raise",
     error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
     r"""Integrate the exact coupled overlap flow, the gradient flow of ½ E(f − f*)² in overlap space.
 
@@ -109,6 +115,9 @@ def solve_overlaps(
     error_estimate : bool, optional
         Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
         loss and times: two thirds more work. By default for all methods but the referees.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
+        goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
 
     Returns
     -------
@@ -149,6 +158,7 @@ def solve_overlaps(
         msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
         raise ValueError(msg)
     watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
     prediction = predict(problem) if problem.information_exponent > 2 else None
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     _warn_truncation(problem)
@@ -156,6 +166,20 @@ def solve_overlaps(
     warn_limit(step, limit)
 
     # === build and run
+    from dynamics.companion import Companion, loss_and_event_errors
+    from dynamics.kept_run import COMPANION, begun_snapshot, kept_run
+
+    settings = {
+        "keep": keep,
+        "method": method,
+        "rtol": rtol,
+        "atol": atol,
+        "learning_rate": step.learning_rate,
+        "step_theory": step.step_theory,
+        "batch_size": step.batch_size,
+        "device": device,
+        "error_estimate": error_estimate,
+    }
     system = make_system(problem, step)
     chosen = method
     if method == "auto":
@@ -173,56 +197,38 @@ def solve_overlaps(
         msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
         raise ValueError(msg)
     with blas_threads_for(problem.width, flow.name):
-        result, errors, attributes = _integrate(flow, schedule, keep, rtol, watchers, estimated=estimated)
+        stepper = flow.stepper(rtol)
+        companion = Companion(flow, rtol, schedule.times, begun_snapshot(file, COMPANION)) if estimated else None
+
+        def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+            errors = {} if looser is None else loss_and_event_errors(result, looser, len(schedule))
+            extra = {**flow.attributes(stepper), **step_attributes(step, limit), "rtol": rtol, "atol": atol}
+            notes = step_notes(problem, step, limit, prediction)
+            return _overlap_dataset(
+                system, prediction, schedule, result, errors, settings=settings, extra=extra, notes=notes
+            )
+
+        try:
+            observer = system.observer(keep, lambda: not flow.carries_vectors(stepper))
+            result, dataset = kept_run(
+                stepper,
+                schedule.times,
+                observer,
+                labelled,
+                file=file,
+                trackers=watchers,
+                companion=companion,
+                sound=Soundness(
+                    0.0 if step.descends else rtol, teacher_term(problem), falls=step.learning_rate is None
+                ),
+            )
+        finally:
+            if companion is not None:
+                companion.cancel()
 
     # === return
-    dataset = _overlap_dataset(
-        system,
-        prediction,
-        schedule,
-        result,
-        errors,
-        keep=keep,
-        solver={
-            "answer": "overlaps",
-            "keep": keep,
-            "method": method,
-            "rtol": rtol,
-            "atol": atol,
-            "learning_rate": step.learning_rate,
-            "step_theory": step.step_theory,
-            "batch_size": step.batch_size,
-        },
-        extra={**attributes, **step_attributes(step, limit), "rtol": rtol, "atol": atol},
-        notes=step_notes(problem, step, limit, prediction),
-    )
     _warn_margin(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)
-
-
-def _integrate(
-    flow: FlowMethod,
-    schedule: SaveAt,
-    keep: str,
-    rtol: float,
-    trackers: Sequence[Tracker],
-    *,
-    estimated: bool,
-) -> tuple[RunResult, dict[str, NDArray[np.float64]], dict[str, Any]]:
-    """Return the run, the estimated errors of its loss and times, and what is to be said about the method."""
-    from dynamics.companion import Companion
-    from dynamics.run import run
-
-    stepper = flow.stepper(rtol)
-    companion = Companion(flow, rtol, schedule.times) if estimated else None
-    try:
-        observer = flow.system.observer(keep, lambda: not flow.carries_vectors(stepper))
-        result = run(stepper, schedule.times, observer, trackers=trackers)
-        errors = {} if companion is None else companion.errors(result)
-    finally:
-        if companion is not None:
-            companion.cancel()
-    return result, errors, flow.attributes(stepper)
 
 
 def _overlap_dataset(
@@ -232,14 +238,13 @@ def _overlap_dataset(
     result: RunResult,
     errors: Mapping[str, NDArray[np.float64]],
     *,
-    keep: str,
-    solver: Mapping[str, Any],
+    settings: Mapping[str, Any],
     extra: Mapping[str, Any],
     notes: Sequence[str],
 ) -> xr.Dataset:
     problem = system.problem
     m, P = problem.width, problem.num_directions
-    template = system.observer(keep)(system.initial_state)
+    template = system.observer(settings["keep"])(system.initial_state)
     values = stack_records(result.records, len(schedule), template)
     values["emergence_time"] = result.event_times[:P]
     values["learned_time"] = result.event_times[P:]
@@ -258,14 +263,14 @@ def _overlap_dataset(
         "notes": joined([*notes, *([_NO_GREEDY] if prediction is None else prediction.notes)]),
     }
     coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(m)}
-    if keep == "full":
+    if settings["keep"] == "full":
         coords["neuron_2"] = np.arange(m)
     return make_dataset(
         values,
         problem=problem,
         title=_TITLES[system.name],
         coords=coords,
-        solver=solver,
+        solver={"answer": "overlaps", **settings},
         attributes=attributes,
     )
 

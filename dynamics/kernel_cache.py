@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
+#: Who may write everything anyway.
+_ROOT = 0
 _fallback: list[Path] = []
 
 
 def cache_directory() -> Path:
-    """Return the directory of generated files, created if absent.
+    """Return the directory of generated files, created if absent, for this user alone.
+
+    What lies there is executed: a directory that others own or can write to is refused.
 
     Returns
     -------
     Path
         ``$FEATURE_EMERGENCE_CACHE`` if set, else the per-user cache directory; a temporary directory, with one
-        warning, when neither can be written.
+        warning, when neither can be written or trusted.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
@@ -39,18 +43,30 @@ def cache_directory() -> Path:
         directory = Path(user_cache_dir("feature-emergence"))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = os.access(directory, os.W_OK | os.X_OK)
+        reason = _distrust(directory)
+        if reason is None and not os.access(directory, os.W_OK | os.X_OK):
+            reason = "cannot be written"
     except OSError:
-        writable = False
-    return directory if writable else _fallback_directory(directory)
+        reason = "cannot be written"
+    return directory if reason is None else _fallback_directory(directory, reason)
 
 
-def _fallback_directory(refused: Path) -> Path:
+def _distrust(path: Path) -> str | None:
+    """Return why a file or directory may hold code that others wrote, or None."""
+    if not hasattr(os, "getuid"):
+        return None
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), _ROOT):
+        return "belongs to another user"
+    return "can be written by others" if status.st_mode & 0o022 else None
+
+
+def _fallback_directory(refused: Path, reason: str) -> Path:
     if not _fallback:
         _fallback.append(Path(tempfile.mkdtemp(prefix="feature-emergence-")))
         msg = (
-            f"The cache directory {refused} cannot be written, so compiled code is kept in {_fallback[0]} and will be "
-            f"compiled again by the next process; set {CACHE_VARIABLE} to a writable directory."
+            f"The cache directory {refused} {reason}, so compiled code is kept in {_fallback[0]} and will be "
+            f"compiled again by the next process; set {CACHE_VARIABLE} to a directory that you alone can write to."
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=5)
     return _fallback[0]
@@ -60,7 +76,7 @@ def write_once(path: Path, text: str) -> Path:
     """Write a file named by its content, through a temporary name; leave an intact one as it is."""
     content = text.encode()
     # A file of the same name but other content was cut short or tampered with: it is never executed.
-    if path.exists() and path.read_bytes() == content:
+    if path.exists() and _distrust(path) is None and path.read_bytes() == content:
         return path
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
     with os.fdopen(descriptor, "wb") as stream:
@@ -75,8 +91,12 @@ def import_file(path: Path, name: str) -> ModuleType:
     Raises
     ------
     ImportError
-        If the file cannot be imported.
+        If the file cannot be imported, or others can write it.
     """
+    reason = _distrust(path)
+    if reason is not None:
+        msg = f"The generated file {path} {reason}, so it is not imported."
+        raise ImportError(msg)
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         msg = f"The generated file {path} cannot be imported."

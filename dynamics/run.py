@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time as clock
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,23 +36,49 @@ _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE
 
 @dataclass
 class RunResult:
-    """What a run leaves: one record per saved time that was reached, why it ended, and what it cost."""
+    """What a run leaves: one record per saved time that was reached, why it ended, and what it cost.
+
+    `intact` says whether the stepper stands at the end of a step, so that it can be continued.
+    """
 
     records: list[Mapping[str, Any]] = field(default_factory=list)
-    stop_reason: StopReason = StopReason.REACHED_END
+    stop_reason: StopReason = StopReason.UNFINISHED
     end_time: float = 0.0
     event_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     solve_seconds: float = 0.0
     tracker_seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
+    intact: bool = True
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run between two steps: what it has given so far, and the arrays from which its stepper goes on.
+
+    `state` is None for a method that cannot be continued.
+    """
+
+    result: RunResult
+    state: Mapping[str, NDArray[np.generic]] | None
+
+
+def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
+    """Return the snapshot of a stepper at rest."""
+    try:
+        return Snapshot(result, stepper.state())
+    except NotImplementedError:
+        return Snapshot(result, None)
 
 
 class _View:
-    """What the trackers see of the run."""
+    """What the trackers see of the run, and its books."""
 
-    def __init__(self, stepper: Stepper, end: float) -> None:
+    def __init__(self, stepper: Stepper, end: float, begun: RunResult) -> None:
         self._stepper = stepper
         self._end = end
+        self._begun = begun
+        self._started = clock.perf_counter()
+        self.result = replace(begun, records=list(begun.records))
 
     @property
     def time(self) -> float:
@@ -71,6 +97,21 @@ class _View:
     def statistics(self) -> dict[str, int]:
         return self._stepper.statistics()
 
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(self._stepper, self.so_far(StopReason.UNFINISHED))
+
+    def so_far(self, reason: StopReason) -> RunResult:
+        events = self._stepper.event_times
+        return replace(
+            self.result,
+            records=list(self.result.records),
+            stop_reason=reason,
+            end_time=self.time,
+            event_times=np.where(events <= self._end, events, np.nan),
+            solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
+            statistics=self._stepper.statistics(),
+        )
+
 
 class _Pace:
     """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
@@ -85,32 +126,49 @@ class _Pace:
             self.steps = max(self.steps // 2, 1)
 
 
-class _Interrupts:
-    """Hear Ctrl-C between chunks: an exception raised at any instant can be lost inside a callback of some library.
+class Interrupts:
+    """Hear Ctrl-C and SIGTERM between chunks: raised at any instant they can be lost inside a callback of some library.
 
-    A second Ctrl-C raises at once, for whoever does not want to wait for the end of a chunk. Outside the main thread,
-    where Python allows no handlers, KeyboardInterrupt is left as it is.
+    A second one raises at once, for whoever does not want to wait for the end of a chunk. Outside the main thread,
+    where Python allows no handlers, they are left as they are. A tracker; in a loop of another kind, a context.
     """
 
     def __init__(self) -> None:
-        self._heard = False
-        self._previous: Any = None
+        #: Whether one has arrived.
+        self.heard = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        """Listen."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                # Who ignores one, as workers of a pool do, has a reason.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Put back who listened before."""
+        for number, handler in self._previous.items():
+            if handler is not None:
+                signal.signal(number, handler)
 
     def start(self, view: RunView) -> None:  # noqa: ARG002
-        if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._hear)
+        """Listen."""
+        self.__enter__()
 
     def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
-        return StopReason.INTERRUPTED if self._heard else None
+        """Stop if one has arrived."""
+        return StopReason.INTERRUPTED if self.heard else None
 
     def finish(self, view: RunView) -> None:  # noqa: ARG002
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        """Put back who listened before."""
+        self.__exit__()
 
     def _hear(self, *_signal: object) -> None:
-        if self._heard:
+        if self.heard:
             raise KeyboardInterrupt
-        self._heard = True
+        self.heard = True
 
 
 def run(
@@ -119,6 +177,8 @@ def run(
     observe: Observer,
     *,
     trackers: Sequence[Tracker] = (),
+    begun: Snapshot | None = None,
+    sound: Callable[[Sequence[Mapping[str, Any]]], StopReason | None] | None = None,
 ) -> RunResult:
     """Take `stepper` through `times`, observing at each, until the end or a reason to stop.
 
@@ -131,25 +191,35 @@ def run(
     observe : callable
         state -> named observables, stored as one record per time.
     trackers : sequence of Tracker
+    begun : Snapshot, optional
+        Of the same run, which is then continued: its records are kept, its costs counted.
+    sound : callable, optional
+        Records so far -> why to stop, or None; called after each.
 
     Returns
     -------
     RunResult
         KeyboardInterrupt does not escape: it becomes the stop reason "interrupted".
+
+    Raises
+    ------
+    ValueError
+        If `begun` is not of this stepper.
     """
-    result = RunResult()
-    interrupts = _Interrupts()
-    view = _View(stepper, float(times[-1]))
-    pace = _Pace()
-    started = clock.perf_counter()
+    if begun is not None:
+        _restore(stepper, begun)
+    view = _View(stepper, float(times[-1]), RunResult() if begun is None else begun.result)
+    records, interrupts, pace = view.result.records, Interrupts(), _Pace()
     reason: StopReason | None = None
     try:
         for tracker in (interrupts, *trackers):
             tracker.start(view)
-        for time in times:
-            reason = _reach(stepper, float(time), view, pace, [*trackers, interrupts], result)
+        for time in times[len(records) :]:
+            reason = _reach(stepper, float(time), view, pace, [*trackers, interrupts])
             if stepper.time >= time and reason not in _FAILURES.values():
-                result.records.append(observe(stepper.interpolate(float(time))))
+                records.append(observe(stepper.interpolate(float(time))))
+                # What is wrong comes before what somebody wants.
+                reason = (sound(records) if sound is not None else None) or reason
             if reason is not None:
                 break
     except KeyboardInterrupt:
@@ -157,29 +227,32 @@ def run(
     finally:
         for tracker in (*trackers, interrupts):
             tracker.finish(view)
-    result.stop_reason = reason or StopReason.REACHED_END
-    result.end_time = view.time
-    result.event_times = np.where(stepper.event_times <= times[-1], stepper.event_times, np.nan)
-    result.solve_seconds = clock.perf_counter() - started
-    result.statistics = stepper.statistics()
-    return result
+    return view.so_far(reason or StopReason.REACHED_END)
 
 
-def _reach(
-    stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker], result: RunResult
-) -> StopReason | None:
+def _restore(stepper: Stepper, begun: Snapshot) -> None:
+    try:
+        stepper.restore(begun.state or {})
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        msg = f"Argument `begun` must be a snapshot of the same run, but is not ({error})."
+        raise ValueError(msg) from error
+
+
+def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> StopReason | None:
     """Advance until `stepper.time` ≥ `time`, chunk by chunk; return a reason to stop, or None."""
     while stepper.time < time:
         began = clock.perf_counter()
+        view.result.intact = False
         status = stepper.advance(time, pace.steps)
         ended = clock.perf_counter()
         if status == Status.MAX_STEPS:
             pace.adapt(ended - began)
         if status in _FAILURES:
             return _FAILURES[status]
+        view.result.intact = True
         for tracker in trackers:
             reason = tracker.check(view)
             if reason is not None:
                 return reason
-        result.tracker_seconds += clock.perf_counter() - ended
+        view.result.tracker_seconds += clock.perf_counter() - ended
     return None

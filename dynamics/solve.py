@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import threading
 import tomllib
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,11 @@ from dynamics.command_line import (
     Parser,
     UsageError,
     chosen_figure,
+    read_option,
 )
 from dynamics.options import OPTIONS, Option
+from dynamics.solve_end import solve_and_report
+from dynamics.solve_resume import resume_from_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from dynamics.run_file import RunFile
 
 EXAMPLES = """\
 examples:
@@ -40,6 +42,9 @@ examples:
       a small problem that `python -m sgd_check.run small.nc` checks in half a minute
   python -m dynamics.solve --model mean-field --k 4 --dimension 64
       the law of the neurons of an infinitely wide network on the sphere, flowing to the poles
+
+  python -m dynamics.solve --resume small.nc
+      go on with a run that was interrupted, killed or out of time; its file and figure are replaced
 
 exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted
 """
@@ -63,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
             help=f"{option.help}{shown}{_menu(option)}",
         )
     parser.add_argument("--config", metavar="FILE", help="TOML file of the options above; flags win over the file")
+    parser.add_argument("--resume", metavar="FILE", help="go on with the unfinished run in a file, and complete it")
     parser.add_argument("--output", metavar="FILE", help="dataset to write [a free name made of the parameters]")
     parser.add_argument("--plot", metavar="FILE", help="figure to write [beside the dataset, ending in .png]")
     parser.add_argument("--no-plot", action="store_true", help="write no figure")
@@ -84,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"{DISTRIBUTION} {version()}")  # noqa: T201
             return EXIT_DONE
-        return _solve(parsed, _options(parsed))
+        return resume_from_file(parsed) if parsed["resume"] else _solve(parsed, _options(parsed))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
@@ -109,14 +115,14 @@ def _options(parsed: dict[str, Any]) -> dict[str, Any]:
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         flag = parsed[option.name.replace("-", "_")]
         given = flag if flag is not None else _as_text(from_file.get(option.name))
-        merged[option.name] = option.default if given is None else _read(option, given)
+        merged[option.name] = option.default if given is None else read_option(option, given)
         if given is not None and merged["model"] not in option.models:
             msg = f"Option --{option.name} must be absent for --model {merged['model']}, but is {given}."
             raise UsageError(msg)
-    if merged["coefficients"] is not None:
-        for name in ("beta", "directions"):
+    for chosen, others in (("coefficients", ("beta", "ratio", "directions")), ("ratio", ("beta",))):
+        for name in others if merged[chosen] is not None else ():
             if merged[name] is not None:
-                msg = f"Option --{name} must be absent when --coefficients is given, but is {merged[name]}."
+                msg = f"Option --{name} must be absent when --{chosen} is given, but is {merged[name]}."
                 raise UsageError(msg)
     return merged
 
@@ -136,18 +142,6 @@ def _as_text(value: Any) -> str | None:
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
     return None if value is None else str(value)
-
-
-def _read(option: Option, text: str) -> Any:
-    try:
-        value = option.read(text)
-    except ValueError as error:
-        msg = f"Option --{option.name} {error}."
-        raise UsageError(msg) from None
-    if option.choices and value not in option.choices:
-        msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {value!r}."
-        raise UsageError(msg)
-    return value
 
 
 def _menu(option: Option) -> str:
@@ -176,6 +170,8 @@ def build_problem(options: dict[str, Any]) -> Problem:
     elif spherical:
         share = 1.0 / (options["directions"] or 1)
         teacher = Teacher([share] * (options["directions"] or 1))
+    elif options["ratio"] is not None:
+        teacher = Teacher.geometric(options["directions"] or 16, options["ratio"])
     else:
         beta = 1.0 if options["beta"] is None else options["beta"]
         teacher = Teacher.power_law(options["directions"] or 16, beta)
@@ -229,21 +225,10 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
 
         print(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))  # noqa: T201
         return EXIT_DONE
-    if figure is not None:
-        # Compiled steps release the interpreter, which loads the plotting library meanwhile.
-        threading.Thread(target=_load_plotting, daemon=True).start()
-    dataset, code = _compute(parsed, options, problem, save_at, output)
-    try:
-        _write(dataset, output, figure, overwrite=parsed["overwrite"])
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
-    if not parsed["quiet"]:
-        from dynamics.report import as_json, as_text, summarise
+    from dynamics.run_file import RunFile
 
-        summary = summarise(dataset, output, figure)
-        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
-    return code
+    file = RunFile(output, options["checkpoint-every"], overwrite=parsed["overwrite"], keeps_result=False)
+    return solve_and_report(lambda: _question(parsed, options, problem, save_at, file), file, figure, parsed)
 
 
 def _check_model(problem: Problem, options: dict[str, Any]) -> None:
@@ -268,77 +253,45 @@ def _check_model(problem: Problem, options: dict[str, Any]) -> None:
             make_system(problem, step)  # says so if the link has no exact moments
 
 
-def _compute(
-    parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, output: Path
-) -> tuple[xr.Dataset, int]:
-    """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
+def _question(
+    parsed: dict[str, Any], options: dict[str, Any], problem: Problem, save_at: Any, file: RunFile
+) -> xr.Dataset:
+    """Return the answer of the model that was chosen."""
     from dynamics import answers, flow, mean_field
-    from dynamics.outcome import SolveError, SolveInterrupted
 
-    code = EXIT_DONE
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            if options["model"] == "decoupled":
-                dataset = answers.solve_decoupled(problem, save_at=save_at)
-            elif options["model"] == "mean-field":
-                dataset = mean_field.solve_mean_field(
-                    problem,
-                    particles=options["particles"],
-                    quadrature=options["quadrature"],
-                    save_at=save_at,
-                    keep=options["keep"],
-                    method="explicit" if options["method"] == "auto" else options["method"],
-                    rtol=options["rtol"],
-                    atol=options["atol"],
-                    progress=False if parsed["quiet"] or parsed["no_progress"] else None,
-                    max_runtime=options["max-runtime"],
-                )
-            else:
-                dataset = flow.solve_overlaps(
-                    problem,
-                    save_at=save_at,
-                    keep=options["keep"],
-                    method=options["method"],
-                    rtol=options["rtol"],
-                    atol=options["atol"],
-                    learning_rate=options["learning-rate"],
-                    device=options["device"],
-                    step_theory=options["step-theory"],
-                    batch_size=options["batch-size"],
-                    progress=False if parsed["quiet"] or parsed["no_progress"] else None,
-                    max_runtime=options["max-runtime"],
-                    error_estimate={"auto": None, "yes": True, "no": False}[options["error-estimate"]],
-                )
-        except (SolveError, SolveInterrupted) as error:
-            print(f"{error} What was computed is in {output}.", file=sys.stderr)  # noqa: T201
-            dataset = error.dataset
-            code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
-    if not parsed["quiet"]:
-        for entry in caught:
-            print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
-    return dataset, code
-
-
-def _write(dataset: xr.Dataset, output: Path, figure: Path | None, *, overwrite: bool) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    from dynamics.storage import save
-
-    with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
-        saved = writer.submit(save, dataset, output, overwrite=overwrite)
-        if figure is not None:
-            if dataset.attrs["answer"] == "mean-field":
-                from dynamics.plotting_particles import save_particles as save_figure
-            else:
-                from dynamics.plotting import save_summary as save_figure
-            save_figure(dataset, figure)
-        saved.result()
-
-
-def _load_plotting() -> None:
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401
+    if options["model"] == "decoupled":
+        return answers.solve_decoupled(problem, save_at=save_at)
+    watched: dict[str, Any] = {
+        "progress": False if parsed["quiet"] or parsed["no_progress"] else None,
+        "max_runtime": options["max-runtime"],
+        "checkpoint": file,
+    }
+    if options["model"] == "mean-field":
+        return mean_field.solve_mean_field(
+            problem,
+            particles=options["particles"],
+            quadrature=options["quadrature"],
+            save_at=save_at,
+            keep=options["keep"],
+            method="explicit" if options["method"] == "auto" else options["method"],
+            rtol=options["rtol"],
+            atol=options["atol"],
+            **watched,
+        )
+    return flow.solve_overlaps(
+        problem,
+        save_at=save_at,
+        keep=options["keep"],
+        method=options["method"],
+        rtol=options["rtol"],
+        atol=options["atol"],
+        learning_rate=options["learning-rate"],
+        device=options["device"],
+        step_theory=options["step-theory"],
+        batch_size=options["batch-size"],
+        error_estimate={"auto": None, "yes": True, "no": False}[options["error-estimate"]],
+        **watched,
+    )
 
 
 def _schedule(problem: Problem, options: dict[str, Any]) -> Any:

@@ -1,18 +1,34 @@
-"""Datasets to netCDF files and back: atomic, compressed, never over an existing file unless asked."""
+"""Datasets to netCDF files and back: atomic, compressed, never over an existing file unless asked.
+
+What the files hold is written down in docs/files.md. Nothing that is read from a file is executed or unpickled.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.dataset import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     import xarray as xr
 
+__all__ = ["CHECKPOINT", "ONE_THREAD", "StorageError", "check_target", "free_name", "load", "load_tree", "save"]
+
+#: Group of a file that says how to go on with the run.
+CHECKPOINT = "checkpoint"
+#: Ending of the temporary name under which a file is written.
+PARTIAL = ".partial"
+#: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
+LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
+#: The library of the files takes one thread at a time in a process.
+ONE_THREAD = threading.RLock()
 
 
 class StorageError(OSError):
@@ -84,15 +100,17 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
         raise TypeError(msg)
     target = check_target(path, overwrite=overwrite)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
     os.close(handle)
     temporary = Path(name)
     try:
-        if isinstance(result, xr.DataTree):
-            groups = {node.path: _encoding(node.to_dataset()) for node in result.subtree}
-            result.to_netcdf(temporary, engine="netcdf4", encoding=groups)
-        else:
-            result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
+        with ONE_THREAD:
+            if isinstance(result, xr.DataTree):
+                groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
+                result.to_netcdf(temporary, engine="netcdf4", encoding=groups)
+            else:
+                result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
+        _flush(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as either
@@ -104,7 +122,7 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read back what `save` wrote, wholly into memory.
+    """Read back what `save` wrote, wholly into memory, without the checkpoint of a run that has not ended.
 
     Returns
     -------
@@ -114,8 +132,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     StorageError
-        If there is no such file, or it is not a netCDF file of this program.
+        If there is no such file, or it is not a whole netCDF file of this program, or of a newer version of it.
     """
+    tree = load_tree(path, checkpoint=False)
+    return tree if tree.children else tree.to_dataset()
+
+
+def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.DataTree:
+    """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
     import xarray as xr
 
     source = Path(path)
@@ -123,17 +147,42 @@ def load(path: str | os.PathLike[str]) -> Any:
         msg = f"Argument `path` must name an existing file, but is {str(source)!r}."
         raise StorageError(msg)
     try:
-        with xr.open_datatree(source, engine="netcdf4") as tree:
+        with ONE_THREAD, xr.open_datatree(source, engine="netcdf4") as opened:
+            tree = opened if checkpoint else opened.drop_nodes(CHECKPOINT, errors="ignore")
+            claimed = sum(node.to_dataset(inherit=False).nbytes for node in tree.subtree)
+            if claimed > SMALL_BYTES + LARGEST_EXPANSION * source.stat().st_size:
+                msg = f"{claimed} bytes of data"
+                raise ValueError(msg)
             loaded = tree.load()
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # a damaged file makes the libraries raise almost anything
         msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({type(error).__name__})."
         raise StorageError(msg) from error
-    result = loaded if loaded.children else loaded.to_dataset()
-    root = next(iter(loaded.children.values())) if loaded.children else loaded
-    if "schema_version" not in root.attrs:
+    _check_schema(source, loaded)
+    return loaded
+
+
+def _check_schema(source: Path, tree: xr.DataTree) -> None:
+    """Refuse what another program, or a newer version of this one, has written."""
+    answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
+    version = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
+    if version is None:
         msg = f"File {str(source)!r} must have been written by this program, but has no schema_version."
         raise StorageError(msg)
-    return result
+    if not isinstance(version, (int, np.integer)) or version < 1:
+        msg = f"File {str(source)!r} must have a positive integer as schema_version, but has {version!r}."
+        raise StorageError(msg)
+    if version > SCHEMA_VERSION:
+        msg = (
+            f"File {str(source)!r} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: "
+            "a newer version of this program wrote it."
+        )
+        raise StorageError(msg)
+
+
+def _flush(path: Path) -> None:
+    """Have a file on the disk before it takes the place of another."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def _encoding(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:

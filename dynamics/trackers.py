@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dynamics.run import Snapshot
+
 
 class StopReason(StrEnum):
     """Why a run ended; every member carries one sentence of advice."""
@@ -31,6 +33,11 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
     STEP_TOO_SMALL = "step_too_small"
     NOT_FINITE = "not_finite"
+    OVERLAP_ABOVE_ONE = "overlap_above_one"
+    NORM_NOT_POSITIVE = "norm_not_positive"
+    NOT_REALISABLE = "not_realisable"
+    LOSS_ROSE = "loss_rose"
+    UNFINISHED = "unfinished"
 
     @property
     def advice(self) -> str:
@@ -40,7 +47,19 @@ class StopReason(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the numerics failed, rather than somebody asking for an end."""
-        return self in {StopReason.STEP_TOO_SMALL, StopReason.NOT_FINITE}
+        return self in {
+            StopReason.STEP_TOO_SMALL,
+            StopReason.NOT_FINITE,
+            StopReason.OVERLAP_ABOVE_ONE,
+            StopReason.NORM_NOT_POSITIVE,
+            StopReason.NOT_REALISABLE,
+            StopReason.LOSS_ROSE,
+        }
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the run was ended from outside, or has not ended, and could go on."""
+        return self in {StopReason.MAX_RUNTIME, StopReason.CALLBACK, StopReason.INTERRUPTED, StopReason.UNFINISHED}
 
 
 _ADVICE = {
@@ -54,6 +73,19 @@ _ADVICE = {
         "or the solution may blow up."
     ),
     StopReason.NOT_FINITE: "The state stopped being finite: the start may be too large, or the solution blows up.",
+    StopReason.OVERLAP_ABOVE_ONE: (
+        "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`, or take 'stiff' or "
+        "'bdf', which carry vectors."
+    ),
+    StopReason.NORM_NOT_POSITIVE: (
+        "A squared norm is no longer positive: a neuron has shrunk below the smallest number; save earlier times."
+    ),
+    StopReason.NOT_REALISABLE: (
+        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`, or take "
+        "'stiff' or 'bdf', which carry vectors."
+    ),
+    StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
+    StopReason.UNFINISHED: "The run had not ended when this was written; times until then were kept.",
 }
 
 
@@ -80,6 +112,10 @@ class RunView(Protocol):
 
     def statistics(self) -> dict[str, int]:
         """Return the integrator's counters."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return what was recorded, and a copy of the integrator's state, from which a run can go on."""
         ...
 
 

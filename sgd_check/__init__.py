@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sgd_check.plotting import plot_overlaps as plot_overlaps
     from sgd_check.plotting import plot_survival as plot_survival
     from sgd_check.plotting import plot_times as plot_times
+    from sgd_check.resumption import resume as resume
     from sgd_check.schedules import piecewise as piecewise
     from sgd_check.schedules import power_law_decay as power_law_decay
     from sgd_check.simulation import simulate as simulate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sgd_check.studies.discretisation import unstable_discretisation as unstable_discretisation
     from sgd_check.studies.figures import plot_study as plot_study
     from sgd_check.studies.step_sizes import step_size_phases as step_size_phases
+    from sgd_check.studies.transfer import sgd_transfer as sgd_transfer
 
 _HOME = {
     "compare": "sgd_check.comparison",
@@ -33,7 +35,9 @@ _HOME = {
     "plot_study": "sgd_check.studies.figures",
     "plot_times": "sgd_check.plotting",
     "power_law_decay": "sgd_check.schedules",
+    "resume": "sgd_check.resumption",
     "sample_complexity": "sgd_check.studies.complexity",
+    "sgd_transfer": "sgd_check.studies.transfer",
     "simulate": "sgd_check.simulation",
     "step_size_phases": "sgd_check.studies.step_sizes",
     "unstable_discretisation": "sgd_check.studies.discretisation",
@@ -49,7 +53,9 @@ __all__ = [
     "plot_survival",
     "plot_times",
     "power_law_decay",
+    "resume",
     "sample_complexity",
+    "sgd_transfer",
     "simulate",
     "step_size_phases",
     "unstable_discretisation",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 
@@ -55,3 +57,14 @@ class CrossingTracker:
             fraction = (self._threshold[new] - old[new]) / (values[new] - old[new])
             self.time[new] = before * (time / before) ** fraction if before > 0 else fraction * time
         self._last = (time, values.copy())
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """Return all arrays that the further course depends on."""
+        before, values = (np.nan, np.full(self.time.shape, np.nan)) if self._last is None else self._last
+        return {"time": self.time.copy(), "last_time": np.array(before), "last_values": values.copy()}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from arrays that `state` returned."""
+        self.time[...] = state["time"]
+        before, values = float(state["last_time"]), np.array(state["last_values"], dtype=np.float64)
+        self._last = None if np.isnan(before) else (before, values)

@@ -24,7 +24,6 @@ or predictions, nor torch.
 
 from __future__ import annotations
 
-import os
 import time as clock
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.cores import available_cores
 from sgd_check.diffusion_law import StepLaws, compiled_steps, excess_kurtosis
 from sgd_check.engines import EngineOptions, Measurement
 from sgd_check.projected import reduced_factor
@@ -94,7 +94,7 @@ class DiffusionEngine:
         self._levels = np.full((count, 2, m), -1.0)
         self._tally = np.zeros((count, 2))
         self._steps = 0
-        self._threads = min(count, _cores())
+        self._threads = min(count, available_cores())
         self._pool: ThreadPoolExecutor | None = None
         self._stopped = False
         self.attributes: dict[str, str | int | float] = {
@@ -226,10 +226,6 @@ def _generators(seed: int) -> list[np.random.Generator]:
     # Children differ from each other and from the start's generator, which is seeded by the plain number.
     children = np.random.SeedSequence(seed).spawn(len(STREAMS))
     return [np.random.Generator(np.random.SFC64(child)) for child in children]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_options(problem: Problem, options: EngineOptions) -> None:

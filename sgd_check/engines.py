@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -23,20 +24,28 @@ if TYPE_CHECKING:
 class Measurement(NamedTuple):
     """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
 
-    G is None where only C and n were asked for.
+    Of the spherical student the neurons w (seed, neuron, d) take the place of G. Both are None where only C and n were
+    asked for.
     """
 
     teacher_overlap: NDArray[np.float64]
     student_overlap: NDArray[np.float64] | None
     squared_norm: NDArray[np.float64]
+    neuron_vector: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine."""
+    """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine.
+
+    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, and
+    `training_samples` the number of samples that a run reuses; both are for the spherical student.
+    """
 
     seeds: tuple[int, ...]
     batch_size: int = 1
+    starts: tuple[int, ...] | None = None
+    training_samples: int | None = None
     device: str = "auto"
     dtype: str = "auto"
 
@@ -56,7 +65,7 @@ class Engine(Protocol):
         ...
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return the overlaps of all runs; the student's own overlaps only if `student`."""
+        """Return the overlaps of all runs; the student's own, or its neurons, only if `student`."""
         ...
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
@@ -80,6 +89,19 @@ class SpanEngine(Engine, Protocol):
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
         """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
+        ...
+
+
+@runtime_checkable
+class ResumableEngine(Engine, Protocol):
+    """An engine that goes on, bit for bit, from arrays that can be kept in a file."""
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the further course depends on, generators included."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state of an engine for the same problem and options."""
         ...
 
 

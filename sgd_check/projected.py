@@ -12,7 +12,6 @@ Responsible for samples, threads and weights. Must not know about schedules, eme
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
@@ -22,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compilation import load, read_piece
+from dynamics.cores import available_cores
 from sgd_check.engines import EngineOptions, Measurement
+from sgd_check.generator_words import set_words, words_of
 from sgd_check.projected_links import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -78,7 +79,7 @@ class ProjectedEngine:
         steps = SINGLE_KERNELS if self._batch == 1 else BATCH_KERNELS
         namespace: Any = load([piece, read_piece(KERNELS), read_piece(steps)]).namespace
         self._take = namespace.take_single_steps if self._batch == 1 else namespace.take_batch_steps
-        self._threads = min(len(options.seeds), _cores())
+        self._threads = min(len(options.seeds), available_cores())
         self._benches = [Bench(self._sizes) for _ in range(self._threads)]
         self._pool: ThreadPoolExecutor | None = None
         self.attributes: dict[str, str | int | float] = {
@@ -134,28 +135,39 @@ class ProjectedEngine:
         """Return the weights in the axes of the moment, [M | L], shape (seeds, neurons, r + m); zero in all others."""
         return self._weights.transpose(0, 2, 1).copy()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the further course depends on: weights, which runs go on, and the state of every generator.
 
         Returns
         -------
         dict
-            "weights" (seeds, r + m, neurons), "running" (seeds,), and "generators": per seed and stream the state as
-            numpy's bit generators give it.
+            "weights" (seeds, r + m, neurons), "running" (seeds,), and "generators" (seeds, streams, 6): of each SFC64
+            its four words, and the half of a word that it may have left over.
         """
         return {
             "weights": self._weights.copy(),
             "running": self._running.copy(),
-            "generators": [[stream.bit_generator.state for stream in streams] for streams in self._generators],
+            "generators": np.array([[words_of(stream) for stream in streams] for streams in self._generators]),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state` returned, of an engine for the same problem and as many seeds."""
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state that `state` returned, of an engine for the same problem and as many seeds.
+
+        Raises
+        ------
+        ValueError
+            If an array has another shape.
+        """
+        own = self.state()
+        for name, array in own.items():
+            if state[name].shape != array.shape:
+                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
+                raise ValueError(msg)
         self._weights[:] = state["weights"]
         self._running[:] = state["running"]
         for streams, stored in zip(self._generators, state["generators"], strict=True):
-            for stream, one in zip(streams, stored, strict=True):
-                stream.bit_generator.state = one
+            for stream, words in zip(streams, stored, strict=True):
+                set_words(stream, words)
 
     # --- the steps ----------------------------------------------------------------------------------------
 
@@ -241,10 +253,6 @@ def _generators(seed: int) -> list[np.random.Generator]:
     # Children differ from each other and from the start's generator, which is seeded by the plain number.
     children = np.random.SeedSequence(seed).spawn(len(STREAMS))
     return [np.random.Generator(np.random.SFC64(child)) for child in children]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_options(options: EngineOptions) -> None:

@@ -13,6 +13,8 @@ from sgd_check.crossings import CrossingTracker
 from sgd_check.observables import observables_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -31,7 +33,15 @@ class Recorder:
     blown_up : ndarray of bool, shape (seeds,)
     """
 
-    WITH_SEED = ("teacher_overlap", "student_overlap", "squared_norm", "loss", "emergence_time", "learned_time")
+    WITH_SEED = (
+        "teacher_overlap",
+        "student_overlap",
+        "neuron_vector",
+        "squared_norm",
+        "loss",
+        "emergence_time",
+        "learned_time",
+    )
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
         self._problem = problem
@@ -39,7 +49,9 @@ class Recorder:
         m, directions, records = problem.width, problem.num_directions, plan.recorded.size
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._overlap = np.full((seeds, records, m, directions), np.nan)
-        self._gram = np.full((seeds, records, m, m), np.nan)
+        # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
+        self._spherical = problem.student == "spherical"
+        self._among = np.full((seeds, records, m, problem.dimension if self._spherical else m), np.nan)
         self._norm = np.full((seeds, records, m), np.nan)
         self._loss = np.full((seeds, records), np.nan)
         a = problem.teacher.coefficients
@@ -53,18 +65,19 @@ class Recorder:
     def look(self, step: int, engine: Engine) -> NDArray[np.bool_]:
         """Measure the runs after `step` steps; return which of them have just blown up."""
         index = self._record_of.get(step)
-        overlap, gram, norm = engine.measure(student=index is not None)
+        overlap, gram, norm, vectors = engine.measure(student=index is not None)
+        among = vectors if self._spherical else gram
         with np.errstate(invalid="ignore"):
             sound = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap) & ~self.blown_up
         fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
         self.blown_up |= ~sound
         overlap[~sound], norm[~sound] = np.nan, np.nan
         self._look_for_emergence(self._time_of[step], overlap, norm, sound)
-        if index is not None and gram is not None:
-            gram[~sound] = np.nan
-            self._overlap[:, index], self._gram[:, index], self._norm[:, index] = overlap, gram, norm
+        if index is not None and among is not None:
+            among[~sound] = np.nan
+            self._overlap[:, index], self._among[:, index], self._norm[:, index] = overlap, among, norm
             for s in np.flatnonzero(sound):
-                self._loss[s, index] = self._observables.loss(overlap[s], gram[s], norm[s])
+                self._loss[s, index] = self._observables.loss(overlap[s], among[s], norm[s])
         return fresh
 
     def _look_for_emergence(
@@ -79,12 +92,35 @@ class Recorder:
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""
         return {
-            "teacher_overlap": self._overlap,
-            "student_overlap": self._gram,
-            "squared_norm": self._norm,
-            "loss": self._loss,
+            **self._records(),
             "emergence_time": self._emergence.time,
             "learned_time": self._learned.time,
             "blown_up": self.blown_up.copy(),
             "censored": np.isnan(self._emergence.time),
+        }
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return what `look` goes on from, beside the records."""
+        emergence, learned = self._emergence.state(), self._learned.state()
+        return {
+            "blown_up": self.blown_up.copy(),
+            **{f"emergence_{name}": array for name, array in emergence.items()},
+            **{f"learned_{name}": array for name, array in learned.items()},
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
+        """Go on from what `state` and `values` returned."""
+        self.blown_up[:] = state["blown_up"]
+        for prefix, tracker in (("emergence_", self._emergence), ("learned_", self._learned)):
+            own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+            tracker.restore(own)
+        for name, array in self._records().items():
+            array[...] = records[name]
+
+    def _records(self) -> dict[str, NDArray[np.float64]]:
+        return {
+            "teacher_overlap": self._overlap,
+            "neuron_vector" if self._spherical else "student_overlap": self._among,
+            "squared_norm": self._norm,
+            "loss": self._loss,
         }

@@ -10,13 +10,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError, chosen_figure
+from dynamics.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError, chosen_figure
+from sgd_check.run_end import duration, exit_code, say, sentence, write
 from sgd_check.run_options import build_parser
+from sgd_check.run_resume import adopt_runs, end_of_runs, file_of_runs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from dynamics.run_file import RunFile
+
+DEFAULT_SEEDS = 32
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
@@ -30,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = build_parser().parse_args(arguments)
         return _check(parsed)
     except UsageError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return EXIT_USAGE
     except KeyboardInterrupt:
-        _say("interrupted before anything was computed")
+        say("interrupted before anything was computed")
         return EXIT_INTERRUPTED
 
 
@@ -43,6 +48,7 @@ def _check(parsed: argparse.Namespace) -> int:
     source = Path(parsed.prediction)
     output = Path(parsed.output) if parsed.output else source.with_name(f"{source.stem}-sgd.nc")
     figure = chosen_figure(parsed.plot, output, no_plot=parsed.no_plot, json=parsed.json, quiet=parsed.quiet)
+    begun = adopt_runs(parsed) if parsed.resume else None
     try:
         prediction = load(source)
         for path in (output, figure):
@@ -50,25 +56,39 @@ def _check(parsed: argparse.Namespace) -> int:
                 check_target(path, overwrite=parsed.overwrite)
     except StorageError as error:
         raise UsageError(str(error)) from None
-    _adopt_step(parsed, prediction)
+    if prediction.attrs.get("answer") == "mean-field":
+        from sgd_check.run_mean_field import check_mean_field
+
+        if begun is not None:
+            msg = f"Option --resume must be absent for a mean field, but is {parsed.resume!r}."
+            raise UsageError(msg)
+        return check_mean_field(parsed, prediction, output, figure)
+    _adopt_defaults(parsed, prediction)
     course, seconds = _chosen_course(parsed, prediction)
+    file = file_of_runs(parsed, course.problem, output, begun)
     if not parsed.quiet:
-        _say(course.describe())
+        say(course.describe())
         if seconds is None:
-            _say(f"{course.steps} steps of {parsed.seeds} runs, in spans; --max-runtime bounds the time.")
+            say(f"{course.steps} steps of {parsed.seeds} runs, in spans; --max-runtime bounds the time.")
         else:
-            _say(f"About {_duration(seconds)} for {course.steps} steps of {parsed.seeds} runs.")
+            say(f"About {duration(seconds)} for {course.steps} steps of {parsed.seeds} runs.")
         if seconds is not None and seconds > LONG_RUN_SECONDS:
-            _say(LONG_RUN_ADVICE)
+            say(LONG_RUN_ADVICE)
         elif course.checked < course.emerging:
-            _say(f"More directions would take over ten minutes; --directions {course.emerging} checks all.")
-    return _simulate(parsed, prediction, course, output, figure)
+            say(f"More directions would take over ten minutes; --directions {course.emerging} checks all.")
+    return _simulate(parsed, prediction, course, file, output, figure)
 
 
-def _adopt_step(parsed: argparse.Namespace, prediction: Any) -> None:
-    """Take learning rate and batch size of a prediction that carries them; refuse options that contradict it."""
+def _adopt_defaults(parsed: argparse.Namespace, prediction: Any) -> None:
+    """Take learning rate and batch size of a prediction that carries them, else defaults; refuse contradictions."""
+    from sgd_check.engines import DEFAULT_ENGINE
     from sgd_check.finite_step import step_of
 
+    if parsed.widths is not None:
+        msg = "Option --widths must be absent for a prediction that is no mean field, but is given."
+        raise UsageError(msg)
+    parsed.engine = parsed.engine or DEFAULT_ENGINE
+    parsed.seeds = parsed.seeds or DEFAULT_SEEDS
     step = step_of(prediction)
     if step is not None:
         if parsed.theory == "flow":
@@ -97,12 +117,12 @@ def _tested(parsed: argparse.Namespace, prediction: Any, course: Any) -> Any:
         if parsed.theory == "finite-step":
             raise UsageError(str(error)) from None
         if not parsed.quiet:
-            _say(f"The times in the file are tested, without the finite-step equation: {error}")
+            say(f"The times in the file are tested, without the finite-step equation: {error}")
         return prediction
     worst = misfit(prediction, solution) if parsed.theory == "auto" else None
     if worst is not None:
         if not parsed.quiet:
-            _say(
+            say(
                 f"The finite-step equation has another time than the file for direction {worst + 1}, so the file is "
                 "tested; --theory finite-step tests the equation."
             )
@@ -130,7 +150,7 @@ def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, fl
         problem = choose_course(prediction, **options, directions=1).problem
         engine = make_engine(parsed.engine, problem, engine_options)
     except (ValueError, ImportError) as error:
-        raise UsageError(_sentence(error, parsed.engine)) from None
+        raise UsageError(sentence(error, parsed.engine)) from None
     if isinstance(engine, SpanEngine):
         return choose_course(prediction, **options, directions=parsed.directions), None
     per_step = measured_seconds_per_step(engine)
@@ -141,7 +161,9 @@ def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, fl
     return course, per_step * course.steps
 
 
-def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: Path, figure: Path | None) -> int:
+def _simulate(
+    parsed: argparse.Namespace, prediction: Any, course: Any, file: RunFile, output: Path, figure: Path | None
+) -> int:
     """Simulate, compare, write, print; return the exit code."""
     import warnings
 
@@ -152,7 +174,7 @@ def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: 
     tested = _tested(parsed, prediction, course)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: None if parsed.quiet else _say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_, **__: None if parsed.quiet else say(f"warning: {message}")
         simulation = simulate(
             course.problem,
             learning_rate=course.learning_rate,
@@ -164,65 +186,22 @@ def _simulate(parsed: argparse.Namespace, prediction: Any, course: Any, output: 
             dtype=parsed.dtype,
             progress=False if parsed.quiet else None,
             max_runtime=parsed.max_runtime,
+            checkpoint=file,
         )
         tree = compare(tested, simulation, false_alarm_rate=parsed.false_alarm_rate)
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    failure = _write(tree, output, figure, overwrite=parsed.overwrite)
+    failure = write(tree, output, figure, overwrite=parsed.overwrite)
     if failure is not None:
-        _say(f"error: {failure}")
+        say(f"error: {failure}")
         return EXIT_FAILED
     if not parsed.quiet:
         from sgd_check.table import as_json, as_text
 
         sys.stdout.write((as_json if parsed.json else as_text)(tree, output, figure) + "\n")
-    return _exit_code(simulation.attrs["stop_reason"], output)
-
-
-def _write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> str | None:
-    """Write dataset and figure; return what went wrong, in one sentence."""
-    from dynamics.storage import StorageError, save
-    from sgd_check import plot_comparison
-
-    try:
-        save(tree, output, overwrite=overwrite)
-    except StorageError as error:
-        return str(error)
-    if figure is not None:
-        drawn = plot_comparison(tree)
-        try:
-            drawn.savefig(figure, dpi=150)
-        except OSError as error:
-            return f"Figure {str(figure)!r} could not be written: {error}; the dataset is in {output}."
-    return None
-
-
-def _exit_code(stop_reason: str, output: Path) -> int:
-    if stop_reason == "interrupted":
-        _say(f"The run was interrupted; what was computed is in {output}.")
-        return EXIT_INTERRUPTED
-    if stop_reason == "blown_up":
-        _say(f"Every run blew up, so try a smaller learning rate; what was computed is in {output}.")
-        return EXIT_FAILED
-    if stop_reason == "max_runtime":
-        _say(f"The wall-clock budget ran out; what was computed is in {output}.")
-    return EXIT_DONE
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _sentence(error: BaseException, engine: str) -> str:
-    if isinstance(error, ImportError) and engine == "torch":
-        return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
-    return str(error)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    code = exit_code(simulation.attrs["stop_reason"], output)
+    end_of_runs(file, parsed)
+    return code
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dynamics.command_line import Parser
@@ -18,7 +19,11 @@ examples:
       32 runs at a safe learning rate; writes prediction-sgd.nc and prediction-sgd.png
   python -m sgd_check.run prediction.nc --theory flow
       allow the flow the whole delay that the step size causes, instead of computing it
+  python -m sgd_check.run mean_field.nc --widths 32,64,128
+      networks of three widths against the file of `python -m dynamics.solve --model mean-field`
   python -m sgd_check.run prediction.nc --seeds 64 --learning-rate 1e-5 --output check.nc --json
+  python -m sgd_check.run prediction.nc --resume prediction-sgd-runs.nc
+      go on with runs that were interrupted, killed or out of time
 
 stdout holds the result, stderr everything else. The verdict is part of the result: a disagreement is no failure.
 exit codes: 0 done, 1 the run failed or every run blew up (what was computed is kept and named), 2 usage,
@@ -39,10 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("prediction", metavar="FILE", help="dataset written by `python -m dynamics.solve`")
     add(
         "--engine",
-        default="projected",
         metavar="NAME",
         help="how to simulate: projected (exact in law, its cost does not depend on d), torch (in R^d) or diffusion "
-        "(many small steps at once, for up to four neurons) [projected]",
+        "(many small steps at once, for up to four neurons) [projected; torch for a mean field]",
     )
     add(
         "--theory",
@@ -52,7 +56,18 @@ def build_parser() -> argparse.ArgumentParser:
         "rate of the runs, sharper since it has the delay) or auto (finite-step where it can be solved and is no "
         "farther from the file than the step size explains) [auto]",
     )
-    add("--seeds", type=_number(int), default=32, metavar="N", help="number of runs [32]")
+    add(
+        "--seeds",
+        type=_number(int),
+        metavar="N",
+        help="number of runs [32]; for a mean field runs of each width, in pairs of one start [64]",
+    )
+    add(
+        "--widths",
+        type=_widths,
+        metavar="M,M",
+        help="widths of the networks that a mean field is tested with [16,32,64]",
+    )
     add(
         "--learning-rate",
         type=_number(float),
@@ -70,6 +85,14 @@ def build_parser() -> argparse.ArgumentParser:
     add("--device", default="auto", metavar="NAME", help="auto, cpu or, for torch, cuda [auto]")
     add("--dtype", default="auto", metavar="NAME", help="float32 (torch alone) or float64 [auto: the engine's own]")
     add("--max-runtime", type=_number(float), metavar="SECONDS", help="wall-clock budget of the simulation")
+    add("--resume", metavar="FILE", help="go on with the runs that this command left in a file")
+    add(
+        "--checkpoint-every",
+        type=_number(float),
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds between two versions of the file that runs are resumed from [30]",
+    )
     add("--false-alarm-rate", type=_rate, default=0.01, metavar="RATE", help="of the verdict [0.01]")
     add("--output", metavar="FILE", help="dataset tree to write [beside the prediction, ending in -sgd.nc]")
     add("--plot", metavar="FILE", help="figure to write [beside the output, ending in .png]")
@@ -95,6 +118,15 @@ def _number(kind: Callable[[float], float]) -> Callable[[str], Any]:
         return kind(value)
 
     return read
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    """Read two or more increasing numbers of neurons."""
+    found = tuple(_number(int)(part) for part in text.split(","))
+    if len(found) < 2 or any(a >= b for a, b in pairwise(found)):
+        msg = f"must be two or more increasing integers, but is {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return found
 
 
 def _rate(text: str) -> float:

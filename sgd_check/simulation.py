@@ -5,43 +5,46 @@ Knows the problem, the plan and that an engine advances and measures; nothing of
 
 from __future__ import annotations
 
-import sys
-import time as clock
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem
+from dynamics.run_file import as_run_file
 from dynamics.teacher import checked_integer
+from sgd_check.course_of_runs import Reached, parts_of, restored, take_course
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
 from sgd_check.plan import make_plan
 from sgd_check.recording import Recorder
+from sgd_check.simulation_checks import (
+    check_records,
+    check_student,
+    checked_budget,
+    checked_seeds,
+    checked_starts,
+    checked_training_samples,
+)
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     import xarray as xr
 
+    from dynamics.problem import Problem
+    from dynamics.run_file import RunFile
     from dynamics.schedule import SaveAt
-    from sgd_check.engines import Engine
     from sgd_check.plan import LearningRate, Plan
 
-# Between two looks the clock, the progress bar and Ctrl-C are served after so many steps at first, and then about this
-# often, in seconds; how a run is cut changes no bit of it.
-TICK_STEPS = 512
-TICK_SECONDS = 0.1
-LARGEST_SEED = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How far a run got and why it ended there."""
-
-    end_step: int
-    stop_reason: str
-    wall_seconds: float
+#: Settings that are attributes of the dataset too.
+IN_ATTRIBUTES = (
+    "engine",
+    "learning_rate",
+    "effective_learning_rate",
+    "steps",
+    "batch_size",
+    "training_samples",
+)
 
 
 def simulate(
@@ -55,13 +58,18 @@ def simulate(
     batch_size: int = 1,
     device: str = "auto",
     dtype: str = "auto",
+    starts: Sequence[int] | None = None,
+    training_samples: int | None = None,
     progress: bool | None = None,
     max_runtime: float | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
     r"""Run online SGD on fresh Gaussian samples, one run per seed, all from the problem's one start.
 
     .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
        \quad x \sim N(0, I_d)
+
+    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere.
 
     Parameters
     ----------
@@ -93,16 +101,31 @@ def simulate(
     dtype : {"auto", "float32", "float64"}
         Precision of weights and samples; float32 by default for "torch", float64 alone for the others. Records are
         float64.
+    starts : sequence of int, optional
+        Spherical student only: seeds of the starts, one per run. Run s starts from
+        ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries share a start,
+        and networks of other widths start from the first rows of the same matrix. By default all runs start from the
+        problem's own start.
+    training_samples : int, optional
+        Spherical student only: draw so many samples once per seed and reuse them, each once per epoch in an order of
+        its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default every step has
+        fresh samples. The loss is that of the population in either case.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
     max_runtime : float, optional
         Wall-clock budget in seconds; what was recorded until then is kept.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
+        goes on from it if the runs end early, for the engines "projected" and, but for its fused kernel and the
+        spherical student, "torch".
 
     Returns
     -------
     Dataset
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
-        `squared_norm` (seed, time, neuron), `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
+        `squared_norm` (seed, time, neuron); for the spherical student `neuron_vector` (seed, time, neuron, flow_axis),
+        the neurons in R^d, the teacher's axes first, in place of `student_overlap`, and `start_seed` (seed) where
+        `starts` are given; `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
         NaN if never), `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were
         not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
         function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
@@ -131,15 +154,21 @@ def simulate(
     three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
     """
     # === check
-    _check_problem(problem, engine)
+    check_student(problem, engine)
     plan = make_plan(learning_rate, steps, save_at)
+    chosen_seeds = checked_seeds(seeds)
+    samples = checked_integer(batch_size, "batch_size", minimum=1)
     options = EngineOptions(
-        seeds=_checked_seeds(seeds),
-        batch_size=checked_integer(batch_size, "batch_size", minimum=1),
+        seeds=chosen_seeds,
+        batch_size=samples,
         device=device,
         dtype=dtype,
+        starts=checked_starts(starts, problem, len(chosen_seeds)),
+        training_samples=checked_training_samples(training_samples, problem, samples),
     )
-    budget = _checked_budget(max_runtime)
+    budget = checked_budget(max_runtime)
+    file = as_run_file(checkpoint)
+    check_records(problem, len(chosen_seeds), plan.recorded.size)
     # === build
     chosen = make_engine(engine, problem, options)
     limit = _limit(problem, options.batch_size)
@@ -154,92 +183,89 @@ def simulate(
     if caution is not None:
         warnings.warn(caution, UserWarning, stacklevel=2)
     recorder = Recorder(problem, plan, len(options.seeds))
+    reached = Reached() if file.begun is None else restored(chosen, recorder, file.begun)
     # === run
-    outcome = _run(chosen, plan, recorder, budget, progress)
-    # === return
-    attributes = {
+    settings = {
         "engine": engine,
-        **chosen.attributes,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
-        **({"schedule": plan.schedule} if plan.schedule else {}),
         "effective_learning_rate": plan.effective_rate,
-        "learning_rate_limit": limit,
-        "above_limit": limit is not None and plan.peak_rate > limit,
         "steps": plan.steps,
+        "seeds": list(options.seeds),
         "batch_size": options.batch_size,
-        "stop_reason": outcome.stop_reason,
-        "end_step": outcome.end_step,
-        "end_time": float(plan.times(np.array([outcome.end_step]))[0]),
-        "wall_seconds": outcome.wall_seconds,
-        "steps_per_second": outcome.end_step / max(outcome.wall_seconds, 1e-9),
+        "dtype": str(chosen.attributes["dtype"]),
+        "device": device,
+        "starts": None if options.starts is None else list(options.starts),
+        "training_samples": options.training_samples,
     }
-    return _labelled(problem, plan, recorder, options, attributes)
 
+    def labelled(reached: Reached, reason: str) -> xr.Dataset:
+        end = max(reached.look, 0)
+        attributes = {
+            **chosen.attributes,
+            **{name: settings[name] for name in IN_ATTRIBUTES},
+            **({"schedule": plan.schedule} if plan.schedule else {}),
+            "learning_rate_limit": limit,
+            "above_limit": limit is not None and plan.peak_rate > limit,
+            "stop_reason": reason,
+            "end_step": end,
+            "end_time": float(plan.times(np.array([end]))[0]),
+            "wall_seconds": reached.seconds,
+            "steps_per_second": end / max(reached.seconds, 1e-9),
+        }
+        return _labelled(problem, plan, recorder, options, settings, attributes)
 
-def _run(engine: Engine, plan: Plan, recorder: Recorder, budget: float, progress: bool | None) -> Outcome:
-    """Advance from look to look until the end, the budget, an interruption, or until every run blew up."""
-    from tqdm import tqdm
+    def keep(reached: Reached) -> None:
+        file.keep(labelled(reached, "unfinished"), parts_of(chosen, recorder, reached))
 
-    started = clock.perf_counter()
-    step, reason, tick = 0, "reached_end", TICK_STEPS
-    hidden = None if progress is None else not progress
-    with engine.running(), tqdm(total=plan.steps, file=sys.stderr, disable=hidden, leave=False, unit="step") as bar:
-        try:
-            for look in plan.looked_at.tolist():
-                at = step
-                if isinstance(engine, SpanEngine):
-                    if engine.advance_span(look - at, plan.span(at, look), started + budget):
-                        at = look
-                    bar.update(at - step)
-                else:
-                    while at < look and (begun := clock.perf_counter()) - started < budget:
-                        ahead = min(at + tick, look)
-                        engine.advance(plan.rates(at, ahead))
-                        if ahead - at == tick and clock.perf_counter() - begun < 0.5 * TICK_SECONDS:
-                            tick *= 2
-                        bar.update(ahead - at)
-                        at = ahead
-                if at < look:
-                    reason = "max_runtime"
-                    break
-                step = look
-                engine.freeze(recorder.look(step, engine))
-                if recorder.blown_up.all():
-                    reason = "blown_up"
-                    break
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    return Outcome(step, reason, clock.perf_counter() - started)
+    reached, reason = take_course(
+        chosen,
+        plan,
+        recorder,
+        reached,
+        budget=budget,
+        progress=progress,
+        every=file.every,
+        keep=keep if file.has_path else None,
+    )
+    # === return
+    dataset = labelled(reached, reason)
+    resumable = reason in ("interrupted", "max_runtime")
+    parts = parts_of(chosen, recorder, reached) if resumable and file.has_path else {}
+    file.close(dataset, parts, resumable=resumable)
+    return dataset
 
 
 def _labelled(
-    problem: Problem, plan: Plan, recorder: Recorder, options: EngineOptions, attributes: dict[str, Any]
+    problem: Problem,
+    plan: Plan,
+    recorder: Recorder,
+    options: EngineOptions,
+    settings: dict[str, Any],
+    attributes: dict[str, Any],
 ) -> xr.Dataset:
     from dynamics.dataset import make_dataset, prediction_values
 
     predicted = _prediction(problem)
-    times = plan.times(plan.recorded)
+    times, neurons = plan.times(plan.recorded), np.arange(problem.width)
     return make_dataset(
-        {**recorder.values(), **({} if predicted is None else prediction_values(predicted))},
+        {
+            **recorder.values(),
+            **({} if predicted is None else prediction_values(predicted)),
+            **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
+        },
         problem=problem,
         title="Online SGD on Gaussian samples",
         coords={
             "time": times,
             "step": plan.recorded,
             "seed": np.array(options.seeds, dtype=np.int64),
-            "neuron": np.arange(problem.width),
-            "neuron_2": np.arange(problem.width),
+            "neuron": neurons,
+            **({} if problem.student == "spherical" else {"neuron_2": neurons}),
         },
         solver={
             "answer": "simulation",
-            "engine": attributes["engine"],
-            "learning_rate": attributes["learning_rate"],
-            "effective_learning_rate": plan.effective_rate,
-            "steps": plan.steps,
+            **settings,
             "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
-            "seeds": list(options.seeds),
-            "batch_size": options.batch_size,
-            "dtype": attributes["dtype"],
         },
         attributes=attributes,
         leading=("seed",),
@@ -265,48 +291,3 @@ def _limit(problem: Problem, batch_size: int) -> float | None:
         return batch_size * float(prediction.learning_rate_limit(problem))
     except ValueError:
         return None
-
-
-def _check_problem(problem: object, engine: str) -> None:
-    if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
-    allowed = ("homogeneous", "committee") if engine == "torch" else ("homogeneous",)
-    if problem.student not in allowed:
-        msg = (
-            f"Argument `problem` must have the {' or the '.join(allowed)} student for engine {engine!r}, but has the "
-            f"{problem.student} student."
-        )
-        raise ValueError(msg)
-
-
-def _checked_seeds(seeds: object) -> tuple[int, ...]:
-    if isinstance(seeds, (int, np.integer)):
-        return tuple(range(checked_integer(seeds, "seeds", minimum=1)))
-    try:
-        chosen = tuple(checked_integer(seed, "seeds", minimum=0) for seed in seeds)  # type: ignore[attr-defined]
-    except TypeError:
-        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {seeds!r}."
-        raise TypeError(msg) from None
-    if not chosen:
-        msg = "Argument `seeds` must name at least one seed, but is empty."
-        raise ValueError(msg)
-    if len(set(chosen)) < len(chosen):
-        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
-        raise ValueError(msg)
-    if max(chosen) > LARGEST_SEED:
-        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
-        raise ValueError(msg)
-    return chosen
-
-
-def _checked_budget(max_runtime: object) -> float:
-    if max_runtime is None:
-        return float("inf")
-    if isinstance(max_runtime, bool) or not isinstance(max_runtime, (int, float)):
-        msg = f"Argument `max_runtime` must be a number of seconds, but is {max_runtime!r}."
-        raise TypeError(msg)
-    if not max_runtime > 0:
-        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {max_runtime}."
-        raise ValueError(msg)
-    return float(max_runtime)

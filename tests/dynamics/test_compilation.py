@@ -136,6 +136,39 @@ def test_unwritable_cache_falls_back_with_one_warning(cache, tmp_path, monkeypat
     assert directory.is_dir()
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "words"),
+    [
+        (0o770, None, "can be written by others"),
+        (0o707, None, "can be written by others"),
+        (0o700, 12345, "another user"),
+    ],
+)
+def test_a_cache_that_others_may_have_written_is_refused(cache, monkeypatch, mode, owner, words):
+    cache.mkdir()
+    cache.chmod(mode)
+    if owner is not None:
+        monkeypatch.setattr(os, "getuid", lambda: owner)
+        cache.chmod(mode)
+        monkeypatch.setattr(kernel_cache, "_ROOT", -1)
+    monkeypatch.setattr(kernel_cache, "_fallback", [])
+    with pytest.warns(RuntimeWarning, match=words):
+        assert cache_directory() != cache
+
+
+def test_a_file_that_others_can_write_is_neither_kept_nor_imported(cache):
+    cache.mkdir(mode=0o700)
+    path = kernel_cache.write_once(cache / "kernels_x.py", "value = 1\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o666)
+    with pytest.raises(ImportError, match="can be written by others, so it is not imported"):
+        kernel_cache.import_file(path, "kernels_x")
+    kernel_cache.write_once(path, "value = 1\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert kernel_cache.import_file(path, "kernels_x").value == 1
+    del sys.modules["kernels_x"]
+
+
 def test_without_the_variable_the_user_cache_is_used(monkeypatch, tmp_path):
     monkeypatch.delenv("FEATURE_EMERGENCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import sympy
+import xarray as xr
 from scipy.special import gammaln, roots_gegenbauer
 
 import dynamics
@@ -15,6 +16,7 @@ from dynamics import solve
 from dynamics.compilation import Piece, load
 from dynamics.dataset import VARIABLES
 from dynamics.mean_field import _verdicts as rising_loss
+from dynamics.mean_field import _warn_of_rise as warn_of_rise
 from dynamics.systems.mean_field_axis import AxisSystem
 from dynamics.systems.mean_field_start import start_particles
 from dynamics.systems.mean_field_subspace import SubspaceSystem
@@ -448,8 +450,10 @@ def test_a_teacher_that_is_no_mixture_is_warned_of():
 
 def test_a_loss_that_rises_is_warned_of():
     assert rising_loss(np.array([1.0, 0.5, 0.5 + 1e-12, np.nan]), 1e-8)["loss_is_monotone"]
+    risen = rising_loss(np.array([1.0, 0.5, 0.6]), 1e-8)
+    assert not risen["loss_is_monotone"]
     with pytest.warns(UserWarning, match="rises by up to 0.1 between"):
-        assert not rising_loss(np.array([1.0, 0.5, 0.6]), 1e-8)["loss_is_monotone"]
+        warn_of_rise(xr.Dataset(attrs=risen))
 
 
 def test_times_after_an_early_stop_hold_nan():

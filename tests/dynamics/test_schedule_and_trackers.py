@@ -11,6 +11,7 @@ import dynamics
 from dynamics import trackers
 from dynamics.integrators import Status
 from dynamics.run import run
+from dynamics.soundness import Soundness
 from dynamics.trackers import StopReason
 
 
@@ -191,7 +192,14 @@ def test_progress_writes_to_stderr_only_when_asked(problem, capsys):
 
 def test_every_stop_reason_gives_advice():
     assert all(reason.advice.endswith(".") for reason in StopReason)
-    assert [reason for reason in StopReason if reason.failed] == ["step_too_small", "not_finite"]
+    assert [reason for reason in StopReason if reason.failed] == [
+        "step_too_small",
+        "not_finite",
+        "overlap_above_one",
+        "norm_not_positive",
+        "not_realisable",
+        "loss_rose",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,3 +213,48 @@ def test_bad_tracker_settings_get_one_sentence(call, sentence):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         call()
     assert str(caught.value) == sentence
+
+
+class Walking:
+    """A stepper that reaches whatever is asked for."""
+
+    event_times = np.empty(0)
+
+    def __init__(self):
+        self.time = 0.0
+
+    def advance(self, target, _max_steps):
+        self.time = target
+        return Status.REACHED
+
+    def interpolate(self, t):
+        return np.array([t])
+
+    def statistics(self):
+        return {}
+
+
+GOOD = {"teacher_overlap": np.array([[1.0]]), "squared_norm": np.array([0.5]), "loss": 0.3, "gram_margin": -1e-9}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, StopReason.REACHED_END),
+        ({"gram_margin": np.nan, "loss": 0.3 + 1e-5}, StopReason.REACHED_END),
+        ({"teacher_overlap": np.array([[-1.001]])}, StopReason.OVERLAP_ABOVE_ONE),
+        ({"squared_norm": np.array([0.0])}, StopReason.NORM_NOT_POSITIVE),
+        ({"gram_margin": -0.1}, StopReason.NOT_REALISABLE),
+        ({"loss": 0.302}, StopReason.LOSS_ROSE),
+    ],
+)
+def test_a_state_that_cannot_be_stops_the_run_and_says_why(change, reason):
+    def observe(y):
+        return GOOD | (change if y[0] == 2.0 else {})
+
+    result = run(Walking(), np.array([1.0, 2.0, 3.0]), observe, sound=Soundness(1e-8, 1.0, falls=True))
+    assert result.stop_reason is reason
+    assert len(result.records) == (3 if reason is StopReason.REACHED_END else 2)
+    assert reason.failed == (reason is not StopReason.REACHED_END)
+    risen = run(Walking(), np.array([1.0, 2.0]), lambda y: {"loss": y[0]}, sound=Soundness(1e-8, 1.0, falls=False))
+    assert risen.stop_reason is StopReason.REACHED_END

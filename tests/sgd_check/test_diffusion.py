@@ -233,7 +233,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
     problem = given(np.full((width, 2), 0.1), 0.1, (0.8, 0.6), 10**6, "he4", label_noise=0.5)
 
     def final(seeds, cores, block):
-        monkeypatch.setattr(diffusion, "_cores", lambda: cores)
+        monkeypatch.setattr(diffusion, "available_cores", lambda: cores)
         monkeypatch.setattr(diffusion, "BLOCK_STEPS", block)
         ours = engine(problem, seeds)
         with ours.running():

@@ -1,0 +1,463 @@
+"""Runs that end early and go on: bit for bit the uninterrupted ones, whatever ended them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import dynamics
+from benchmarks.random_problems import random_problem
+from dynamics import checkpoint, companion, kept_run, particle_stepper, run, run_file, storage, trackers
+from dynamics.trackers import Callback, StopReason
+
+AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
+#: What may differ: when, for how long, and by which command.
+CHANGING = ("history", "date_created", "git_commit", "solve_seconds", "tracker_seconds", "compile_seconds")
+
+
+def problem_of(**changes):
+    given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
+    return dynamics.Problem(**given | changes)
+
+
+def assert_same(found, expected):
+    comparable = [answer.drop_attrs().assign_attrs(_lasting(answer)) for answer in (found, expected)]
+    xr.testing.assert_identical(*comparable)
+
+
+def _lasting(answer):
+    return {name: value for name, value in answer.attrs.items() if name not in CHANGING}
+
+
+def stop_at(time):
+    return [Callback(lambda now, _state: now > time)]
+
+
+def go_on(path, stops):
+    """Resume a run as often as it takes, stopping at each of the times."""
+    for stop in stops:
+        assert dynamics.resume(path, progress=False, trackers=stop_at(stop)).attrs["stop_reason"] == "callback"
+    return dynamics.resume(path, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("solve", "asked", "settings"),
+    [
+        (dynamics.solve_overlaps, problem_of(), {"method": "explicit"}),
+        (dynamics.solve_overlaps, problem_of(), {"method": "stiff", "keep": "summary"}),
+        (dynamics.solve_overlaps, problem_of(), {"method": "bdf", "rtol": 1e-6}),
+        (dynamics.solve_overlaps, problem_of(), {"method": "gradient-descent", "learning_rate": 0.02}),
+        (dynamics.solve_overlaps, problem_of(), {"learning_rate": 1e-4, "batch_size": 4, "error_estimate": False}),
+        (
+            dynamics.solve_mean_field,
+            problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"),
+            {"particles": 128, "keep": "summary"},
+        ),
+        (
+            dynamics.solve_mean_field,
+            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
+            {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]},
+        ),
+    ],
+    ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers"],
+)
+def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
+    whole = solve(asked, save_at=AT, progress=False, **settings)
+    path = tmp_path / "run.nc"
+    first = solve(asked, save_at=AT, progress=False, trackers=stop_at(3.0), checkpoint=path, **settings)
+    assert 0 < np.isfinite(first.loss).sum() < 40
+    assert dynamics.load(path).identical(first)
+    assert_same(go_on(path, [9.0]), whole)
+    assert_same(dynamics.load(path), whole)
+    assert storage.load_tree(path).children == {}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.nc"]
+
+
+def test_a_large_mean_field_goes_on_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(particle_stepper, "SMALLEST_STATE", 100)
+    asked = problem_of(teacher=dynamics.Teacher([1.0]), student="spherical")
+    given = {"save_at": AT, "progress": False, "particles": 512}
+    whole = dynamics.solve_mean_field(asked, **given)
+    assert whole.attrs["sweeps"] > 0
+    dynamics.solve_mean_field(asked, **given, trackers=stop_at(4.0), checkpoint=tmp_path / "run.nc")
+    assert_same(go_on(tmp_path / "run.nc", [8.0]), whole)
+
+
+def test_a_run_that_has_changed_its_method_goes_on_with_the_new_one(tmp_path):
+    """ "stiff" gives up on this problem after t = 1e4, as measured in test_trapped."""
+    given = {"save_at": dynamics.SaveAt.geometric(1.0, 1e8, 20), "progress": False, "method": "stiff", "rtol": 1e-6}
+    given |= {"error_estimate": False, "keep": "summary"}
+    whole = dynamics.solve_overlaps(random_problem(90), **given)
+    assert whole.attrs["fallback"].startswith("'bdf' instead of 'stiff' from t = ")
+    path = tmp_path / "run.nc"
+    dynamics.solve_overlaps(random_problem(90), **given, checkpoint=path, trackers=stop_at(1e7))
+    found = dynamics.resume(path, progress=False)
+    # The link is stored as a formula, so that 0.6 comes back as 3/5, the same number.
+    found.attrs["parameters"] = whole.attrs["parameters"]
+    assert_same(found, whole)
+
+
+def test_torch_goes_on_too(tmp_path):
+    pytest.importorskip("torch")
+    given = {"save_at": AT, "progress": False, "device": "cpu", "rtol": 1e-6, "error_estimate": False}
+    whole = dynamics.solve_overlaps(problem_of(), **given)
+    dynamics.solve_overlaps(problem_of(), **given, checkpoint=tmp_path / "run.nc", trackers=stop_at(3.0))
+    assert_same(go_on(tmp_path / "run.nc", [9.0]), whole)
+
+
+def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(tmp_path, monkeypatch):
+    """Every version of the file, the first and each of the later ones, leads to the same end."""
+    monkeypatch.setattr(run, "LARGEST_CHUNK_STEPS", 24)
+    monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 24)
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
+    versions = []
+    kept = storage.save
+
+    def save(result, path, **settings):
+        versions.append(kept(result, tmp_path / f"{len(versions)}.nc"))
+        return kept(result, path, **settings)
+
+    monkeypatch.setattr(storage, "save", save)
+    given = {"save_at": AT, "progress": False, "method": "explicit"}
+    file = dynamics.RunFile(tmp_path / "run.nc", every=1e-9)
+    whole = dynamics.solve_overlaps(problem_of(), **given, checkpoint=file)
+    monkeypatch.setattr(storage, "save", kept)
+    assert len(versions) > 4
+    for version in versions[:-1]:
+        part = dynamics.load(version)
+        assert part.attrs["stop_reason"] == "unfinished"
+        reached = np.isfinite(part.loss.to_numpy())
+        np.testing.assert_array_equal(part.loss[reached], whole.loss[reached])
+    for version in (versions[0], versions[3], versions[-2]):
+        assert_same(dynamics.resume(version, progress=False), whole)
+    assert_same(dynamics.load(versions[-1]), whole)
+
+
+def test_signals_end_a_run_between_two_steps(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def send(time, _state):
+        if time > 2.0:
+            signal.raise_signal(signal.SIGTERM)
+
+    path = tmp_path / "run.nc"
+    with pytest.raises(dynamics.SolveInterrupted, match=r"interrupted"):
+        dynamics.solve_overlaps(
+            problem_of(), save_at=AT, progress=False, trackers=[Callback(send)], checkpoint=path, method="explicit"
+        )
+    assert signal.getsignal(signal.SIGTERM) is before
+    whole = dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, method="explicit")
+    assert_same(dynamics.resume(path, progress=False), whole)
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    """Workers of a pool ignore the Ctrl-C that a terminal sends to all of them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with run.Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+        assert not interrupts.heard
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_does_not_wait_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    """Torn out of a step, a stepper is not kept: the file stays as it was."""
+    from dynamics.integrators.stepper import CompiledStepper
+
+    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit", "on_failure": "return"}
+    dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, trackers=stop_at(3.0))
+    before = path.read_bytes()
+
+    def torn(_self, _target, steps):
+        if steps > 0:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompiledStepper, "advance", torn)
+        patch.setattr(companion, "run", lambda *_, **__: run.RunResult(event_times=np.full(6, np.nan)))
+        assert dynamics.resume(path, progress=False, on_failure="return").attrs["stop_reason"] == "interrupted"
+    assert path.read_bytes() == before
+
+
+def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monkeypatch):
+    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
+    whole = dynamics.solve_overlaps(problem_of(), **given)
+    finish = companion.Companion.finish
+
+    def interrupted(self, result):
+        if result.stop_reason is StopReason.REACHED_END:
+            raise KeyboardInterrupt
+        return finish(self, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(companion.Companion, "finish", interrupted)
+        part = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, on_failure="return")
+    assert part.attrs["stop_reason"] == "interrupted"
+    np.testing.assert_array_equal(part.loss, whole.loss)
+    assert_same(dynamics.resume(path, progress=False), whole)
+
+
+def test_a_finished_companion_still_has_a_snapshot():
+    """Asked for after its last chunk, it says where it ended."""
+
+    class Ended:
+        def state(self):
+            return {"at": np.array(2.0)}
+
+    runner = companion.Companion.__new__(companion.Companion)
+    runner._asked, runner._stepper, runner._result = companion._Asked(), Ended(), Future()
+    runner._result.set_result(run.RunResult(end_time=2.0))
+    found = runner.snapshot()
+    assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("method", ["scipy:RK45", "sundials"])
+def test_methods_that_cannot_go_on_keep_what_they_computed_and_say_so(tmp_path, method):
+    pytest.importorskip("sksundae") if method == "sundials" else None
+    path = tmp_path / "run.nc"
+    part = dynamics.solve_overlaps(
+        problem_of(), save_at=AT, method=method, progress=False, trackers=stop_at(3.0), checkpoint=path
+    )
+    assert dynamics.load(path).identical(part)
+    with pytest.raises(dynamics.StorageError) as caught:
+        dynamics.resume(path)
+    assert str(caught.value) == (
+        f"File {str(path)!r} must hold a run that can be resumed, but it stopped (callback) by a method that "
+        f"cannot go on, {method!r}."
+    )
+
+
+def test_a_full_disk_costs_a_warning_and_no_result(tmp_path, monkeypatch):
+    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
+    dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, trackers=stop_at(3.0))
+    before = path.read_bytes()
+
+    def full(*_arguments, **_settings):
+        sentence = "File 'run.nc' could not be written: no space left on device."
+        raise storage.StorageError(sentence)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save", full)
+        with pytest.warns(RuntimeWarning, match="no space left"):
+            found = dynamics.resume(path, progress=False)
+    whole = dynamics.solve_overlaps(problem_of(), **given)
+    assert_same(found, whole)
+    assert path.read_bytes() == before
+    assert_same(dynamics.resume(path, progress=False), whole)
+
+
+def refusal(path):
+    with pytest.raises(dynamics.StorageError) as caught:
+        dynamics.resume(path, progress=False)
+    return str(caught.value)
+
+
+def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "run.nc"
+    given = {"save_at": AT, "progress": False, "method": "explicit"}
+    whole = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path)
+    assert refusal(path) == f"File {str(path)!r} must hold a run that can be resumed, but it holds a finished one."
+    with pytest.raises(dynamics.StorageError, match="an existing file"):
+        dynamics.solve_overlaps(problem_of(), **given, checkpoint=path)
+    assert "must name an existing file" in refusal(tmp_path / "none.nc")
+    dynamics.solve_overlaps(
+        problem_of(), **given, trackers=stop_at(3.0), checkpoint=dynamics.RunFile(path, overwrite=True)
+    )
+    tree = storage.load_tree(path)
+
+    def changed(name, change):
+        other = xr.DataTree.from_dict(
+            {node.path: node.to_dataset(inherit=False).copy(deep=True) for node in tree.subtree}
+        )
+        change(other)
+        return dynamics.save(other, tmp_path / f"{name}.nc")
+
+    damaged = changed("damaged", lambda other: other["checkpoint/run"].dataset["state_vectors"].data.fill(0.0))
+    assert refusal(damaged) == f"File {str(damaged)!r} must hold a whole checkpoint of this program, but does not."
+    lost = changed("lost", lambda other: other["checkpoint"].attrs.clear())
+    assert "must hold a whole checkpoint" in refusal(lost)
+
+    def wider(other):
+        stored = json.loads(other.attrs["parameters"])
+        stored["problem"]["width"] = 10
+        other.attrs["parameters"] = json.dumps(stored)
+
+    other = changed("wider", wider)
+    assert refusal(other).startswith(f"File {str(other)!r} must hold a run that can be resumed, but does not: Argument")
+
+    def renamed(other):
+        other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
+
+    assert "must hold a run of overlaps or mean-field, but its answer is 'weather'" in refusal(
+        changed("other", renamed)
+    )
+
+    def older(other):
+        other.attrs["source"] = "feature-emergence 0.0"
+
+    with pytest.warns(UserWarning, match=r"was begun by feature-emergence 0\.0, so"):
+        assert_same(dynamics.resume(changed("older", older), progress=False), whole)
+
+
+def test_files_torn_by_a_kill_are_removed_when_the_run_goes_on(tmp_path):
+    path = tmp_path / "a [run].nc"
+    dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, trackers=stop_at(3.0), checkpoint=path)
+    torn = tmp_path / ".a [run].nc.abc.partial"
+    torn.write_bytes(b"half")
+    dynamics.resume(path, progress=False)
+    assert not torn.exists()
+
+
+def test_run_files_without_a_path_write_nothing():
+    file = dynamics.RunFile(None)
+    assert file.trackers(lambda _: None) == []
+    with pytest.raises(ValueError, match="Argument `path` must be given"):
+        file.target  # noqa: B018
+    with pytest.raises(ValueError, match="Argument `every` must be finite and positive"):
+        dynamics.RunFile(None, every=0.0)
+    assert run_file.as_run_file(file) is file
+    assert kept_run.begun_snapshot(file, "run") is None
+
+
+def test_a_snapshot_of_another_run_is_refused():
+    class Picky:
+        time, event_times = 0.0, np.empty(0)
+
+        def restore(self, state):
+            state["missing"]
+
+    with pytest.raises(ValueError, match="must be a snapshot of the same run"):
+        run.run(Picky(), np.array([1.0]), dict, begun=run.Snapshot(run.RunResult(), None))
+
+
+def test_stop_reasons_say_whether_a_run_can_go_on():
+    assert {reason for reason in StopReason if reason.resumable} == {
+        "max_runtime",
+        "callback",
+        "interrupted",
+        "unfinished",
+    }
+    assert not any(reason.failed and reason.resumable for reason in StopReason)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
+LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]
+
+
+def command(*arguments, cwd):
+    program = [sys.executable, "-m", "dynamics.solve", *arguments]
+    return subprocess.run(program, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):
+    from dynamics import solve
+
+    monkeypatch.chdir(tmp_path)
+
+    def interrupt(_self, view):
+        if view.time > 5.0:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trackers.Progress, "check", interrupt)
+        arguments = [word for word in SMALL if word != "--no-progress"]
+        assert solve.main([*arguments, "--output", "a b.nc"]) == 130
+    said = capsys.readouterr().err
+    assert "What was computed is in a b.nc. Go on with: python -m dynamics.solve --resume 'a b.nc' --no-plot\n" in said
+    assert solve.main(["--resume", "a b.nc", "--no-plot", "--no-progress"]) == 0
+    assert "learned: 4 of 4 directions" in capsys.readouterr().out
+    assert solve.main([*SMALL, "--output", "whole.nc", "--quiet"]) == 0
+    assert_same(dynamics.load("a b.nc"), dynamics.load("whole.nc"))
+    assert solve.main(["--resume", "a b.nc"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: File 'a b.nc' must hold a run that can be resumed, but it holds a finished one.\n"
+    )
+
+
+def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys):
+    from dynamics import solve
+
+    monkeypatch.chdir(tmp_path)
+    long = [*SMALL, "--t-max", "1e6", "--method", "explicit", "--output", "run.nc"]
+    assert solve.main([*long, "--max-runtime", "0.2"]) == 0
+    assert (
+        "The run is not finished. Go on with: python -m dynamics.solve --resume run.nc --no-plot --no-progress\n"
+        in (capsys.readouterr().err)
+    )
+    before = dynamics.load("run.nc").attrs["end_time"]
+    assert (
+        solve.main(
+            ["--resume", "run.nc", "--max-runtime", "0.2", "--plot", "run.png", "--quiet", "--checkpoint-every", "5"]
+        )
+        == 0
+    )
+    assert dynamics.load("run.nc").attrs["end_time"] > before
+    assert (tmp_path / "run.png").exists()
+
+
+@pytest.mark.parametrize("flags", [["--k", "3"], ["--output", "other.nc"], ["--dry-run"], ["--config", "run.toml"]])
+def test_nothing_of_the_question_may_stand_beside_resume(flags, capsys):
+    from dynamics import solve
+
+    assert solve.main(["--resume", "run.nc", *flags]) == 2
+    assert capsys.readouterr().err == f"error: Option {flags[0]} must be absent beside --resume, but is given.\n"
+
+
+def kills(tmp_path, arguments, seed, longest, count):
+    """Kill a command at random moments until it has ended; return how often, and the file."""
+    rng, path, killed = np.random.default_rng(seed), tmp_path / "run.nc", 0
+    while True:
+        words = ["--output", "run.nc", *arguments]
+        if path.exists():
+            if dynamics.load(path).attrs["stop_reason"] == "reached_end":
+                return killed, path
+            words = ["--resume", "run.nc", *arguments[arguments.index("--quiet") :]]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dynamics.solve", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            process.wait(0.9 + longest * rng.random() if killed < count else None)
+            assert process.returncode == 0, process.stderr.read()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed += 1
+        finally:
+            process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "arguments"),
+    [
+        (2, ["--directions", "8", "--width", "64", "--dimension", "64", "--t-max", "2000", "--method", "explicit"]),
+        pytest.param(
+            60,
+            ["--directions", "24", "--width", "96", "--dimension", "256", "--t-max", "3000", "--method", "stiff"],
+            marks=[
+                pytest.mark.skipif(not os.environ.get("LONG_TESTS"), reason="LONG_TESTS is not set"),
+                pytest.mark.timeout(900),
+            ],
+        ),
+    ],
+    ids=["few", "many"],
+)
+def test_kills_at_any_moment_leave_a_file_from_which_the_run_ends_the_same(tmp_path, count, arguments):
+    arguments = [*arguments, "--quiet", "--no-plot", "--checkpoint-every", "0.02"]
+    whole = command("--output", "whole.nc", *arguments, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    killed, path = kills(tmp_path, arguments, 1, 1.5, count)
+    assert killed > 0
+    assert_same(dynamics.load(path), dynamics.load(tmp_path / "whole.nc"))

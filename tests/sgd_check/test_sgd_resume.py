@@ -1,0 +1,314 @@
+"""Simulations that end early and go on: bit for bit the uninterrupted ones, generators included."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import dynamics
+import sgd_check
+from dynamics import checkpoint, storage
+from dynamics.trackers import Callback
+from sgd_check import run as command
+from sgd_check.projected import ProjectedEngine
+
+CHANGING = ("history", "date_created", "git_commit", "wall_seconds", "steps_per_second")
+
+
+def problem_of(**changes):
+    given = {"activation": "he3", "teacher": dynamics.Teacher([1.0, 0.6]), "width": 3, "dimension": 12}
+    return dynamics.Problem(**given | {"initial_norm": 0.2} | changes)
+
+
+GIVEN = {"learning_rate": 2e-3, "steps": 6000, "seeds": 3, "progress": False}
+
+
+def assert_same(found, expected):
+    lasting = [
+        answer.drop_attrs().assign_attrs({name: value for name, value in answer.attrs.items() if name not in CHANGING})
+        for answer in (found, expected)
+    ]
+    xr.testing.assert_identical(*lasting)
+
+
+def stop_after(monkeypatch, calls, end):
+    """Have `end` called in the middle of a call of `advance`."""
+    advance, count = ProjectedEngine.advance, iter(range(10**9))
+
+    def counted(self, rates):
+        advance(self, rates)
+        if next(count) == calls:
+            end()
+
+    monkeypatch.setattr(ProjectedEngine, "advance", counted)
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"batch_size": 3, "save_at": dynamics.SaveAt.at([0.0, 1.0, 7.0])},
+        {"learning_rate": sgd_check.power_law_decay(2e-3, 0.3), "seeds": [5, 2]},
+    ],
+    ids=["single samples", "batches", "decay"],
+)
+def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
+    asked = problem_of(label_noise=0.1)
+    whole = sgd_check.simulate(asked, **GIVEN | changes)
+    path = tmp_path / "runs.nc"
+    rate = GIVEN["learning_rate"] if not callable(changes.get("learning_rate")) else changes["learning_rate"]
+    given = {"progress": False} | ({"learning_rate": rate} if callable(rate) else {})
+    with monkeypatch.context() as patch:
+        stop_after(patch, 200, interrupt)
+        first = sgd_check.simulate(asked, **GIVEN | changes, checkpoint=path)
+    assert first.attrs["stop_reason"] == "interrupted"
+    assert 0 < first.attrs["end_step"] < 6000
+    assert dynamics.load(path).identical(first)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 60, interrupt)
+        assert sgd_check.resume(path, **given).attrs["stop_reason"] == "interrupted"
+    assert_same(sgd_check.resume(path, **given), whole)
+    assert_same(dynamics.load(path), whole)
+    assert storage.load_tree(path).children == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"dtype": "float64"}, {"batch_size": 4}],
+    ids=["single precision", "double precision", "batches"],
+)
+def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
+    """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
+    from sgd_check import course_of_runs, online
+
+    monkeypatch.setattr(course_of_runs, "TICK_STEPS", 7)
+    monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
+    asked = problem_of(label_noise=0.1)
+    given = GIVEN | {"steps": 2500, "engine": "torch", "device": "cpu"} | changes
+    whole, path = sgd_check.simulate(asked, **given), tmp_path / "runs.nc"
+
+    def stopping(step):
+        advance, taken = online.OnlineEngine.advance, [0]
+
+        def counted(self, rates):
+            advance(self, rates)
+            taken[0] += rates.size
+            if taken[0] - rates.size < step <= taken[0]:
+                interrupt()
+
+        return counted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(online.OnlineEngine, "advance", stopping(70))
+        sgd_check.simulate(asked, **given, checkpoint=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(online.OnlineEngine, "advance", stopping(1130))
+        assert sgd_check.resume(path, progress=False).attrs["stop_reason"] == "interrupted"
+    assert_same(sgd_check.resume(path, progress=False), whole)
+
+
+def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
+    from sgd_check import course_of_runs
+
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
+    monkeypatch.setattr(course_of_runs, "TICK_STEPS", 20)
+    monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
+    kept, versions = storage.save, []
+
+    def save(result, path, **settings):
+        if len(versions) < 12:
+            versions.append(kept(result, tmp_path / f"{len(versions)}.nc"))
+        return kept(result, path, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save", save)
+        file = dynamics.RunFile(tmp_path / "runs.nc", every=1e-9)
+        whole = sgd_check.simulate(problem_of(), **GIVEN | {"steps": 1500}, checkpoint=file)
+    assert len(versions) == 12
+    assert dynamics.load(versions[5]).attrs["stop_reason"] == "unfinished"
+    for version in (versions[0], versions[5], versions[11]):
+        assert_same(sgd_check.resume(version, progress=False), whole)
+
+
+def test_a_budget_can_be_prolonged_and_runs_that_blow_up_stay_so(tmp_path):
+    asked, path = problem_of(initial_norm=1.0), tmp_path / "runs.nc"
+    given = GIVEN | {"learning_rate": 0.03, "steps": 200_000, "seeds": 6}
+    with pytest.warns(UserWarning, match="limit of stability"):
+        whole = sgd_check.simulate(asked, **given)
+    assert whole.blown_up.sum() > 0
+    with pytest.warns(UserWarning, match="limit of stability"):
+        found = sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=0.01)
+    while found.attrs["stop_reason"] == "max_runtime":
+        with pytest.warns(UserWarning, match="limit of stability"):
+            found = sgd_check.resume(path, progress=False, max_runtime=0.05)
+    assert_same(found, whole)
+
+
+def refusal(path, error=dynamics.StorageError, **given):
+    with pytest.raises(error) as caught:
+        sgd_check.resume(path, progress=False, **given)
+    return str(caught.value)
+
+
+def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "runs.nc"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5, interrupt)
+        sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
+    assert refusal(path, ValueError, learning_rate=abs) == (
+        f"Argument `learning_rate` must be absent, since the file holds a number, but is {abs!r}."
+    )
+    with pytest.raises(
+        dynamics.StorageError, match="must hold a run of overlaps or mean-field, but its answer is 'sim"
+    ):
+        dynamics.resume(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(ProjectedEngine, "restore", lambda *_: {}["weights"])
+        assert "must hold a simulation that can be resumed, but does not: Argument `checkpoint`" in refusal(path)
+    flow = tmp_path / "flow.nc"
+    dynamics.solve_overlaps(
+        problem_of(),
+        save_at=dynamics.SaveAt.at([1.0, 5.0]),
+        progress=False,
+        checkpoint=flow,
+        trackers=[Callback(lambda *_: True)],
+    )
+    assert "must hold a simulation, but its answer is 'overlaps'" in refusal(flow)
+    decay, other = sgd_check.power_law_decay(2e-3, 0.3), sgd_check.power_law_decay(2e-3, 0.5)
+    varying = tmp_path / "varying.nc"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5, interrupt)
+        sgd_check.simulate(problem_of(), **GIVEN | {"learning_rate": decay}, checkpoint=varying)
+    assert "must be the function given to `simulate`, but is None" in refusal(varying, ValueError)
+    assert "must have the mean" in refusal(varying, ValueError, learning_rate=other)
+
+
+def test_engines_without_a_state_keep_what_they_recorded(tmp_path):
+    path = tmp_path / "runs.nc"
+    asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
+    found = sgd_check.simulate(
+        asked, learning_rate=1e-6, steps=10**9, seeds=2, engine="diffusion", max_runtime=1e-9, checkpoint=path
+    )
+    assert found.attrs["stop_reason"] == "max_runtime"
+    assert "by a method that cannot go on" in refusal(path)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prediction(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flow = dynamics.solve_overlaps(problem_of(width=4, initial_norm=0.1), progress=False)
+    dynamics.save(flow, tmp_path / "flow.nc")
+    return tmp_path / "flow.nc"
+
+
+QUICK = ["--seeds", "6", "--learning-rate", "2e-3", "--theory", "flow", "--no-plot"]
+
+
+def test_the_command_prints_how_to_go_on_and_does(prediction, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 300, interrupt)
+        assert command.main(["flow.nc", *QUICK]) == 130
+    assert capsys.readouterr().err.endswith(
+        "Go on with: python -m sgd_check.run flow.nc --resume flow-sgd-runs.nc --theory flow --no-plot\n"
+    )
+    again = ["flow.nc", *QUICK, "--output", "other.nc"]
+    assert command.main(["flow.nc", *QUICK, "--output", "flow-sgd.nc", "--overwrite", "--resume", "none.nc"]) == 2
+    assert capsys.readouterr().err == "error: Option --learning-rate must be absent beside --resume, but is given.\n"
+    assert command.main(["flow.nc", *QUICK, "--output", "flow-sgd.nc"]) == 2
+    assert "existing file" in capsys.readouterr().err
+    assert command.main(["flow.nc", "--resume", "flow-sgd-runs.nc", "--theory", "flow", "--no-plot"]) == 0
+    assert not prediction.with_name("flow-sgd-runs.nc").exists()
+    assert command.main(again) == 0
+    found, whole = dynamics.load("flow-sgd.nc"), dynamics.load("other.nc")
+    assert_same(found["simulation"].to_dataset(), whole["simulation"].to_dataset())
+    assert found.attrs.get("verdict") == whole.attrs.get("verdict")
+
+
+def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "runs.nc"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5, interrupt)
+        sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
+    assert command.main(["flow.nc", "--resume", "runs.nc"]) == 2
+    assert capsys.readouterr().err == (
+        "error: Option --resume must name runs of this prediction, but 'runs.nc' holds those of another.\n"
+    )
+    assert command.main(["flow.nc", "--resume", "flow.nc"]) == 2
+    assert "it holds a finished one" in capsys.readouterr().err
+    (tmp_path / "flow-sgd-runs.nc").write_bytes(b"")
+    assert command.main(["flow.nc", *QUICK]) == 2
+    assert "must not exist: it holds runs that have not ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        2,
+        pytest.param(
+            25,
+            marks=[
+                pytest.mark.skipif(not os.environ.get("LONG_TESTS"), reason="LONG_TESTS is not set"),
+                pytest.mark.timeout(900),
+            ],
+        ),
+    ],
+    ids=["few", "many"],
+)
+def test_kills_at_any_moment_leave_a_file_from_which_the_runs_end_the_same(tmp_path, count):
+    """A process that simulates, or goes on if there is a file, is killed at random moments until it has ended."""
+    path, rng, killed = tmp_path / "runs.nc", np.random.default_rng(3), 0
+    script = (
+        "import dynamics, sgd_check, os\n"
+        "asked = dynamics.Problem(activation='he3', teacher=dynamics.Teacher([1.0, 0.6]), width=8, dimension=64)\n"
+        f"given = dict(learning_rate=1e-4, steps={400_000 * count}, seeds=4, progress=False)\n"
+        "if not os.path.exists('runs.nc'):\n"
+        "    sgd_check.simulate(asked, **given, checkpoint=dynamics.RunFile('runs.nc', every=0.02))\n"
+        "elif dynamics.load('runs.nc').attrs['stop_reason'] != 'reached_end':\n"
+        "    sgd_check.resume('runs.nc', progress=False, every=0.02)\n"
+    )
+    while not (path.exists() and dynamics.load(path).attrs["stop_reason"] == "reached_end"):
+        process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
+        try:
+            assert process.wait(1.5 + rng.random() if killed < count else None) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed += 1
+    assert killed > 0
+    asked = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.6]), width=8, dimension=64)
+    whole = sgd_check.simulate(asked, learning_rate=1e-4, steps=400_000 * count, seeds=4, progress=False)
+    assert_same(dynamics.load(path), whole)
+
+
+def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():
+    """As torch's fused kernel on a CUDA device."""
+    from sgd_check.course_of_runs import Reached, parts_of, restored
+
+    class Sealed(ProjectedEngine):
+        def __init__(self):
+            pass
+
+        def state(self):
+            raise NotImplementedError
+
+    class Begun:
+        parts: ClassVar = {}
+
+    assert parts_of(Sealed(), None, Reached()) == {}
+    assert parts_of(object(), None, Reached()) == {}
+    with pytest.raises(ValueError, match="Argument `checkpoint` must be of the same runs"):
+        restored(object(), None, Begun())
