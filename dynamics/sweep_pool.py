@@ -216,7 +216,10 @@ class ProcessCrew:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Hand out one task."""
-        return self._pool.submit(function, *arguments)
+        future = self._pool.submit(function, *arguments)
+        # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
+        self._pool.submit(os.getpid)
+        return future
 
     def restart(self) -> None:
         """Replace all processes."""
