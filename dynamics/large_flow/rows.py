@@ -31,6 +31,8 @@ __all__ = ["Rows", "Step"]
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
 #: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
+#: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
+LARGEST_CROWD = 8
 _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 
@@ -91,7 +93,8 @@ class Rows:
         self.workers = Workers(m, columns, threads)
         self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         #: Whether products of neurons that are not near each other are rounded to single precision.
-        self.single = m * columns >= SINGLE_STATE and tolerance[1] >= SINGLE_RTOL
+        large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
+        self.single = large and loose and m <= LARGEST_CROWD * self.a.size
         if self.single:
             single = compile_single(problem)
             self.compile_seconds += single.compile_seconds

@@ -137,6 +137,8 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
         assert (flow.loss != double.loss).any()
     # Measured 2e-8, and 3e-7 in times.
     np.testing.assert_allclose(flow.loss, double.loss, atol=0.1 * rtol)
+    crowded = LargeFlowStepper(problem(m=30, P=3, d=64), rtol=rtol, atol=1e-7)
+    assert not crowded.rows.single
     learned = np.isfinite(double.emergence_time)
     assert learned.sum() > 10
     np.testing.assert_allclose(flow.emergence_time[learned], double.emergence_time[learned], rtol=rtol)
