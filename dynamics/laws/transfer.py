@@ -126,24 +126,14 @@ def prepare(
     seed: int = 0,
 ) -> TransferStudy:
     """Check the settings; see `transfer_study`."""
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
     chosen = checked_widths(widths)
-    count = checked_integer(directions, "directions", minimum=2)
-    first = checked_integer(seed, "seed", minimum=0)
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=chosen[-1],
-        dimension=checked_integer(dimension, "dimension", minimum=count),
-        seed=first,
-    )
-    check_decouples(problem)
+    problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
     settings = {
         "steps": checked_integer(steps, "steps", minimum=1),
         "starts": checked_integer(starts, "starts", minimum=1),
     }
     rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(settings, problem, chosen, rates, range(first, first + settings["starts"]))
+    return TransferStudy(settings, problem, chosen, rates, range(problem.seed, problem.seed + settings["starts"]))
 
 
 def transfer_study(
@@ -202,6 +192,23 @@ def transfer_study(
         seed=seed,
     )
     return study.run(progress=progress)
+
+
+def checked_problem(
+    information_exponent: int, beta: float, directions: int, dimension: int, *, widest: int, seed: int, room: int = 0
+) -> Problem:
+    """Return the problem of the largest width, whose directions decouple, in d ≥ P + `room` dimensions."""
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    count = checked_integer(directions, "directions", minimum=2)
+    problem = Problem(
+        activation=f"he{k}",
+        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
+        width=widest,
+        dimension=checked_integer(dimension, "dimension", minimum=count + room),
+        seed=checked_integer(seed, "seed", minimum=0),
+    )
+    check_decouples(problem)
+    return problem
 
 
 def checked_widths(widths: Sequence[int]) -> list[int]:

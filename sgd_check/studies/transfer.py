@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
-from dynamics.laws.transfer import checked_widths, transfer_attributes, transfer_values
-from dynamics.prediction import check_decouples, learning_rate_limit
-from dynamics.problem import Problem, Teacher
+from dynamics.laws.transfer import checked_problem, checked_widths, transfer_attributes, transfer_values
+from dynamics.prediction import learning_rate_limit
+from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
 from dynamics.study_dataset import study_dataset
 from dynamics.teacher import checked_integer
@@ -130,23 +129,17 @@ def prepare(
     seed: int = 0,
 ) -> TransferStudy:
     """Check the settings; see `sgd_transfer`."""
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
     chosen = checked_widths(widths)
-    count = checked_integer(directions, "directions", minimum=2)
+    # The projected engine draws in the axes of teacher and neurons, and one more.
+    problem = checked_problem(
+        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
+    )
     settings = {
         "samples": checked_integer(samples, "samples", minimum=1),
         "starts": checked_integer(starts, "starts", minimum=1),
         "seeds": checked_integer(seeds, "seeds", minimum=1),
-        "seed": checked_integer(seed, "seed", minimum=0),
+        "seed": problem.seed,
     }
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=chosen[-1],
-        dimension=checked_integer(dimension, "dimension", minimum=count + chosen[-1] + 1),
-        seed=settings["seed"],
-    )
-    check_decouples(problem)
     return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)))
 
 
