@@ -19,6 +19,7 @@ from dynamics.start import (
     random_weights,
     weights_from_overlaps,
 )
+from dynamics.stored_problem import stored_arguments, stored_link
 from dynamics.teacher import Teacher, checked_integer, float_array, read_only
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class Problem:
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
         parameters = {
-            "activation": _stored_link(self.activation),
+            "activation": stored_link(self.activation),
             "beta": self.teacher.beta,
             "num_directions": self.num_directions,
             "width": self.width,
@@ -278,7 +279,7 @@ class Problem:
             "student": self.student,
         }
         if self.student == "spherical" and self.teacher_activation is not None:
-            parameters["teacher_activation"] = _stored_link(self.teacher_activation)
+            parameters["teacher_activation"] = stored_link(self.teacher_activation)
         return parameters
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
@@ -309,42 +310,7 @@ class Problem:
         ValueError
             If the dataset holds no problem of this program.
         """
-        try:
-            stored = json.loads(dataset.attrs["parameters"])["problem"]
-            activation = _read_link(stored["activation"])
-            coefficients = np.asarray(dataset["teacher_coefficient"].values)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
-            raise ValueError(msg) from None
-
-        def array(name: str) -> NDArray[np.float64] | None:
-            return np.asarray(dataset[name].values) if name in dataset else None
-
-        if stored["beta"] is not None:
-            teacher = Teacher.power_law(stored["num_directions"], stored["beta"])
-        else:
-            teacher = Teacher(coefficients, directions=array("teacher_direction"))
-        teacher_activation = None
-        if "teacher_activation" in stored:
-            import hermite
-
-            link = stored["teacher_activation"]
-            teacher_activation = hermite.expand(_read_link(link), order=link["order"])
-        overlaps = tuple(array(f"initial_{name}") for name in ("teacher_overlap", "student_overlap", "squared_norm"))
-        return cls(
-            activation=activation,
-            teacher=teacher,
-            width=stored["width"],
-            dimension=stored["dimension"],
-            initial_norm=stored["initial_norm"],
-            seed=stored["seed"],
-            initial_weights=array("initial_weight"),
-            initial_overlaps=None if overlaps[0] is None else overlaps,  # type: ignore[arg-type]
-            label_noise=stored["label_noise"],
-            student=stored["student"],
-            teacher_activation=teacher_activation,
-            order=stored["activation"]["order"],
-        )
+        return cls(**stored_arguments(dataset))
 
     def __eq__(self, other: object) -> bool:
         """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
@@ -368,23 +334,6 @@ class Problem:
             json.dumps(scalars, sort_keys=True),
             *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
         )
-
-
-def _stored_link(link: HermiteExpansion) -> dict[str, Any]:
-    """Return a link as JSON-ready values: text where it has one, else its series."""
-    stored: dict[str, Any] = {"name": link.name, "order": link.order}
-    if link.text is not None:
-        stored["text"] = link.text
-    else:
-        stored["coefficients"] = [float(c) for c in link.coefficients]
-    return stored
-
-
-def _read_link(stored: dict[str, Any]) -> object:
-    """Return what `hermite.expand` makes the stored link of."""
-    if "text" in stored:
-        return stored["text"]
-    return {j: c for j, c in enumerate(stored["coefficients"]) if c != 0.0}
 
 
 def _default(name: str) -> object:
