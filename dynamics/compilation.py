@@ -11,6 +11,7 @@ once per text.  A piece is executed in the middle of a file and therefore must n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -214,7 +215,7 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
     """
     exports = exports or {}
     text, digest = _content(pieces)
-    key = f"{digest} {sorted(exports.items())}"
+    key = _key(digest, exports)
     with _lock:
         if key not in _memo:
             make = _interpret if compiler_is_off() else _compile
@@ -249,6 +250,8 @@ def compile_file(path: str) -> None:
 
 def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
     text, digest = _content(pieces)
+    if _key(digest, {}) in _memo:
+        return None
     path = write_once(cache_directory() / f"kernels_{digest}.py", text)
     if any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")) or not sys.executable:
         return None
@@ -260,11 +263,21 @@ def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
         return None
 
 
+def _key(digest: str, exports: Mapping[str, str]) -> str:
+    return f"{digest} {sorted(exports.items())}"
+
+
 def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     """Return the joined text of pieces and the digest that names its file, without loading the compiler."""
     text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
-    versions = f"{OPTIONS_VERSION} {metadata.version('numba')} {platform.python_version()} {compiler_is_off()}"
+    versions = f"{OPTIONS_VERSION} {_numba_version()} {platform.python_version()} {compiler_is_off()}"
     return text, hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _numba_version() -> str:
+    """Return the version of Numba, not importing it for that: finding it takes half a millisecond."""
+    return metadata.version("numba")
 
 
 def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
@@ -272,7 +285,7 @@ def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, d
     # Coverage attributes lines to a package by the name of the module that runs them.
     namespace = ModuleType(f"dynamics.interpreted_{digest}")
     for piece in pieces:
-        exec(compile(piece.text, piece.origin, "exec"), namespace.__dict__)
+        exec(compile(piece.text, piece.origin, "exec"), namespace.__dict__)  # noqa: S102 (rendered here)
     return CompiledModule(namespace, 0.0, False, None, {name: _defined(namespace, name) for name in exports})
 
 

@@ -74,9 +74,9 @@ class ParticleStepper(ExplicitStepper):
 
     def __init__(self, system: MeanFieldSystem, compiled: CompiledMethod, *, rtol: float, atol: Array) -> None:
         folder = Path(__file__).parent
-        tableau = read_piece(folder / "integrators" / "dop853_tableau.py")
-        sweeps = read_piece(folder / "systems" / "mean_field_sweep_kernels.py")
-        self._kernels = load([*system.pieces, tableau, sweeps]).namespace
+        files = ("integrators/dop853_tableau", "integrators/stage_sum_kernels", "systems/mean_field_sweep_kernels")
+        pieces = [read_piece(folder / f"{name}.py") for name in files]
+        self._kernels = load([*system.pieces, *pieces]).namespace
         self._particles = system
         self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
         # Times and slopes at the ends of the last steps.

@@ -232,3 +232,6 @@ DOP853_WEIGHTS[21, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] = [
     -39.17726167561544,
     -149.72683625798564,
 ]
+# Stages of which a row has a weight, in front, and how many they are.
+DOP853_COUNTS = np.count_nonzero(DOP853_WEIGHTS, axis=1)
+DOP853_PLACES = np.argsort(DOP853_WEIGHTS == 0.0, axis=1, kind="stable")

@@ -1,7 +1,8 @@
 """Explicit stepper: Dormand-Prince of order 8(5,3).
 
 Responsible for: one adaptive step; the polynomial inside it is in `explicit_stepper`.  Must not know the system, which
-it reaches through `system_calls`.  Executed after that, `shared_kernels` and `dop853_tableau`.
+it reaches through `system_calls`.  Executed after that, `shared_kernels`, `dop853_tableau`
+and `stage_sum_kernels`.
 
 References
 ----------
@@ -16,10 +17,9 @@ import numpy as np
 from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.dop853_tableau import DOP853_C, DOP853_WEIGHTS
+    from dynamics.integrators.dop853_tableau import DOP853_C
     from dynamics.integrators.shared_kernels import (
         ACCEPTED,
-        COLUMN_BLOCK,
         DENSE_READY,
         EVALUATIONS,
         FAILURES,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
         TIME_START,
         copy_row,
         events_passed,
-        largest_ratio,
     )
+    from dynamics.integrators.stage_sum_kernels import add_stages, largest_ratio
     from dynamics.integrators.system_calls import FloatMatrix, FloatVector, IntVector, System, normalise, rhs
 
 # Rows of `vectors` after the common ones: new state, the 16 stages, the 7 dense coefficients, zeros.
-ROW_NEW, ROW_STAGES, ROW_ZERO = 3, 4, 27
+ROW_NEW, ROW_STAGES, ROW_DENSE, ROW_ZERO = 3, 4, 20, 27
 # Slot of `counters` after the common ones: accepted steps whose length stability limits.
 STABILITY_LIMITED = 6
 # Rows of DOP853_WEIGHTS.
@@ -60,20 +60,6 @@ SAFETY, SMALLEST_FACTOR, LARGEST_FACTOR, NOT_FINITE_FACTOR = 0.9, 1.0 / 3.0, 6.0
 CAUTION = 20.0
 # |h λ| on the negative real axis above which the step counts as limited by stability (DOP853, NSTIFF test).
 STABILITY_BOUND = 6.1
-
-
-@kernel
-def add_stages(vectors: FloatMatrix, out: FloatVector, base: FloatVector, row: int, h: float) -> None:
-    """Set out = base + h Σ_j w_j k_j with the given row of weights."""
-    for start in range(0, out.size, COLUMN_BLOCK):
-        stop = min(start + COLUMN_BLOCK, out.size)
-        for i in range(start, stop):
-            out[i] = base[i]
-        for j in range(16):
-            w = h * DOP853_WEIGHTS[row, j]
-            if w != 0.0:
-                for i in range(start, stop):
-                    out[i] += w * vectors[ROW_STAGES + j, i]
 
 
 @kernel
@@ -91,17 +77,18 @@ def attempt(
     formulas in the largest-component norm.
     """
     y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_STAGES + 12]
+    stages = vectors[ROW_STAGES:ROW_DENSE]
     for s in range(1, 13):
         # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
-        add_stages(vectors, vectors[ROW_TRIAL + s // 12], y, s, h)
+        add_stages(y, stages, s, h, y.size, vectors[ROW_TRIAL + s // 12])
         if s < 12:
             rhs(t + DOP853_C[s] * h, vectors[ROW_TRIAL], vectors[ROW_STAGES + s], system)
     five = three = 0.0
     for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
         # The row of the derivative at the end is free until the step is accepted.
-        add_stages(vectors, error, vectors[ROW_ZERO], row, h)
+        add_stages(vectors[ROW_ZERO], stages, row, h, y.size, error)
         five = three
-        three = CAUTION * largest_ratio(error, y, new, atol, rtol)
+        three = CAUTION * largest_ratio(error, y, new, atol, rtol, y.size)
     # Far below, the squares are zero and their ratio is not a number.
     if five < 1e-100 or not five + three < np.inf:
         return five + three
@@ -141,12 +128,12 @@ def advance(
     if counters[READY] == 0:
         rhs(t, y, end, system)
         counters[EVALUATIONS] += 1
-        speed = largest_ratio(end, y, y, atol, rtol)
+        speed = largest_ratio(end, y, y, atol, rtol, y.size)
         if not speed < np.inf:
             return STATUS_NOT_FINITE
         copy_row(vectors[ROW_START], y)
         # A step that changes the state by a hundredth; the growth factor corrects a careful guess in a few steps.
-        size = largest_ratio(y, y, y, atol, rtol)
+        size = largest_ratio(y, y, y, atol, rtol, y.size)
         scalars[STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
         counters[READY] = 1
         if events_passed(t, y, events, system):

@@ -23,6 +23,7 @@ from dynamics.integrators.stepper import (
     Tolerances,
     check_vector,
 )
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,13 @@ SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
 
 _FILES = {
-    "explicit": ("system_calls.py", "shared_kernels.py", "dop853_tableau.py", "explicit_kernels.py"),
+    "explicit": (
+        "system_calls.py",
+        "shared_kernels.py",
+        "dop853_tableau.py",
+        "stage_sum_kernels.py",
+        "explicit_kernels.py",
+    ),
     "bdf": (
         "system_calls.py",
         "shared_kernels.py",
@@ -122,13 +129,13 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     'explicit'
     """
     if not isinstance(method, str):
-        msg = f"Argument `method` must be a string, but is {method!r}."
+        msg = f"Argument `method` must be a string, but is {shown(method)}."
         raise TypeError(msg)
     if method not in menu:
         names = ", ".join(repr(name) for name in menu)
         near = difflib.get_close_matches(method, menu, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        msg = f"Argument `method` must be one of {names}, but is {method!r}.{hint}"
+        msg = f"Argument `method` must be one of {names}, but is {shown(method)}.{hint}"
         raise ValueError(msg)
     if method == "sundials":
         from dynamics.integrators.sundials import check_installed

@@ -1,4 +1,4 @@
-"""Compiled pieces that every stepper uses: slots of the state arrays, a vector copy, the error norm, events.
+"""Compiled pieces that every stepper uses: slots of the state arrays, a vector copy, events.
 
 Responsible for: what the explicit and the stiff stepper do alike.  Must not know the method.
 
@@ -27,9 +27,6 @@ EVENT_TIME, EVENT_NOW, EVENT_BEFORE = 0, 1, 2
 
 STATUS_REACHED, STATUS_MAX_STEPS, STATUS_STEP_TOO_SMALL, STATUS_NOT_FINITE, STATUS_EVENT = 0, 1, 2, 3, 4
 
-# Columns summed at a time, so that the target of a sum stays in the fastest cache.
-COLUMN_BLOCK = 512
-
 # A step below this multiple of the time is lost in rounding; the second number ends the search at time 0.
 SMALLEST_STEP, SMALLEST_STEP_AT_ZERO = 16.0 * 2.220446049250313e-16, 1e-290
 
@@ -39,20 +36,6 @@ def copy_row(out: FloatVector, source: FloatVector) -> None:
     """Copy one vector; a plain loop compiles ten times faster than a slice assignment."""
     for i in range(out.size):
         out[i] = source[i]
-
-
-@kernel
-def largest_ratio(v: FloatVector, y_0: FloatVector, y_1: FloatVector, atol: FloatVector, rtol: float) -> float:
-    """Return max_i |v_i| / (atol_i + rtol max(|y_0i|, |y_1i|)), or infinity if any v_i is not finite."""
-    worst = 0.0
-    for i in range(v.size):
-        ratio = abs(v[i]) / (atol[i] + rtol * max(abs(y_0[i]), abs(y_1[i])))
-        # Written so that not-a-number is caught: every comparison with it is false.
-        if not ratio <= worst:
-            if not ratio < np.inf:
-                return np.inf
-            worst = ratio
-    return worst
 
 
 @kernel

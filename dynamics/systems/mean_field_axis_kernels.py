@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 
-LANES = 256
+LANES = 512
 
 
 @kernel
@@ -46,25 +46,45 @@ def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
 
 
 @kernel
-def sums_of_powers(
-    y: FloatVector, weights: FloatVector, count: int, sizes: IntVector, sums: FloatVector, lanes: FloatVector
+def pairs_of_sums(
+    y: FloatVector, count: int, even: bool, first: int, M: int, sums: FloatVector, lanes: FloatVector
 ) -> None:
-    """Add Σ_i weight_i α_i^k, two powers in a pass."""
-    M, stride, start = sizes[1], sizes[6], sizes[7]
-    for i in range(count):
-        lanes[i] = weights[i] * (y[i] * y[i] if start == 2 else y[i])
-    for k in range(start, M, 2 * stride):
+    """Add the sums of powers from the first on, two in a pass; lanes hold weight_i α_i^first.
+
+    Called with a literal `even`, so that the loops, which are inlined, have no choice in them: a choice between α and
+    α² keeps them out of vector instructions.
+    """
+    stride = 2 if even else 1
+    for k in range(first, M, 2 * stride):
         one = two = 0.0
         for i in range(count):
-            base = y[i] * y[i] if stride == 2 else y[i]
+            ratio = y[i] * y[i] if even else y[i]
             low = lanes[i]
-            high = low * base
+            high = low * ratio
             one += low
             two += high
-            lanes[i] = high * base
+            lanes[i] = high * ratio
         sums[k] += one
         if k + stride < M:
             sums[k + stride] += two
+
+
+@kernel
+def sums_of_powers(
+    y: FloatVector, weights: FloatVector, count: int, sizes: IntVector, sums: FloatVector, lanes: FloatVector
+) -> None:
+    """Add Σ_i weight_i α_i^k."""
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    if start == 2:
+        for i in range(count):
+            lanes[i] = weights[i] * y[i] * y[i]
+    else:
+        for i in range(count):
+            lanes[i] = weights[i] * y[i]
+    if stride == 2:
+        pairs_of_sums(y, count, True, start, M, sums, lanes)
+    else:
+        pairs_of_sums(y, count, False, start, M, sums, lanes)
 
 
 @kernel
@@ -141,18 +161,31 @@ def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: Flo
 
 
 @kernel
+def pairs_of_terms(
+    y: FloatVector, out: FloatVector, count: int, even: bool, last: int, coefficients: FloatVector, start: int
+) -> None:
+    """Horner's rule from the term `last` down, two terms in a pass; called with a literal `even` as `pairs_of_sums`."""
+    stride = 2 if even else 1
+    for term in range(last, -1, -2):
+        low, high = coefficients[start + term * stride], coefficients[start + (term + 1) * stride]
+        for i in range(count):
+            ratio = y[i] * y[i] if even else y[i]
+            out[i] = (out[i] * ratio + high) * ratio + low
+
+
+@kernel
 def power_series(y: FloatVector, out: FloatVector, count: int, coefficients: FloatVector, sizes: IntVector) -> None:
-    """Σ_k coefficient_k α^(k − start) over k = start, start + stride, …, by Horner's rule, two powers in a pass."""
+    """Σ_k coefficient_k α^(k − start) over k = start, start + stride, …."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
     terms = (M - 1 - start) // stride + 1
     first = coefficients[start + (terms - 1) * stride] if terms % 2 == 1 else 0.0
     for i in range(count):
         out[i] = first
-    for term in range(terms - terms % 2 - 2, -1, -2):
-        low, high = coefficients[start + term * stride], coefficients[start + (term + 1) * stride]
-        for i in range(count):
-            base = y[i] * y[i] if stride == 2 else y[i]
-            out[i] = (out[i] * base + high) * base + low
+    last = terms - terms % 2 - 2
+    if stride == 2:
+        pairs_of_terms(y, out, count, True, last, coefficients, start)
+    else:
+        pairs_of_terms(y, out, count, False, last, coefficients, start)
 
 
 @kernel
@@ -189,14 +222,15 @@ def block_rates(
     """α' = −(1 − α²) Φ'(α)."""
     if sizes[6] > 0:
         power_series(y, out, count, slopes, sizes)
-        # Even powers leave an odd slope.
-        if sizes[7] == 2:
-            for i in range(count):
-                out[i] *= y[i]
     else:
         slopes_by_degrees(y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes, lanes)
-    for i in range(count):
-        out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
+    if sizes[6] > 0 and sizes[7] == 2:
+        # Even powers leave an odd slope.
+        for i in range(count):
+            out[i] *= -((1.0 - y[i]) * (1.0 + y[i])) * y[i]
+    else:
+        for i in range(count):
+            out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
 
 
 @kernel

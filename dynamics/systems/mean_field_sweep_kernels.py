@@ -1,4 +1,4 @@
-"""Compiled steps of blocks of particles whose field is given; executed after those of the particles and the tableau.
+"""Compiled steps of blocks of particles whose field is given; executed after particles' kernels and sums of stages.
 
 Blocks of one step of the pair of order 8(5,3) depend on each other through the field at its stages alone. Where that is
 known, a block takes all stages while it stays in the fastest cache, and memory is read once per step, not once per
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compilation import entry, kernel
+from dynamics.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
+    from dynamics.integrators.stage_sum_kernels import add_stages, largest_ratio
     from dynamics.systems.mean_field_axis_kernels import (
         LANES,
         block_normalise,
@@ -31,32 +31,6 @@ IntVector = NDArray[np.int64]
 STAGES, POINTS = 12, 13
 # Rows of DOP853_WEIGHTS with the two error estimates.
 ERRORS = 16
-
-
-@kernel
-def combine(base: FloatVector, stages: FloatMatrix, row: int, h: float, size: int, out: FloatVector) -> None:
-    """Set out = base + h Σ_j w_j k_j with a row of weights."""
-    for i in range(size):
-        out[i] = base[i]
-    for j in range(STAGES):
-        w = h * DOP853_WEIGHTS[row, j]
-        if w != 0.0:
-            for i in range(size):
-                out[i] += w * stages[j, i]
-
-
-@kernel
-def largest_of(
-    v: FloatVector, before: FloatVector, after: FloatVector, atol: FloatVector, rtol: float, size: int
-) -> float:
-    """Return max_i |v_i| / (atol_i + rtol max(|before_i|, |after_i|)), or infinity if any v_i is not finite."""
-    worst = 0.0
-    for i in range(size):
-        ratio = abs(v[i]) / (atol[i] + rtol * max(abs(before[i]), abs(after[i])))
-        # Every comparison with not-a-number is false.
-        if not ratio <= worst:
-            worst = ratio if ratio < np.inf else np.inf
-    return worst
 
 
 @entry(
@@ -94,15 +68,15 @@ def sweep(
         block_sums(start, masses, count, parameters, sizes, sums[0], work)
         block_rates(start, stages[0], count, slopes[0], parameters, sizes, work)
         for s in range(1, STAGES):
-            combine(start, stages, s, h, size, trial)
+            add_stages(start, stages, s, h, size, trial)
             block_sums(trial, masses, count, parameters, sizes, sums[s], work)
             block_rates(trial, stages[s], count, slopes[s], parameters, sizes, work)
-        combine(start, stages, STAGES, h, size, end_of)
+        add_stages(start, stages, STAGES, h, size, end_of)
         block_normalise(end_of, count, sizes)
         block_sums(end_of, masses, count, parameters, sizes, sums[STAGES], work)
         for e in range(2):
-            combine(none, stages, ERRORS + e, h, size, trial)
-            errors[e] = max(errors[e], largest_of(trial, start, end_of, atol[place:], rtol, size))
+            add_stages(none, stages, ERRORS + e, h, size, trial)
+            errors[e] = max(errors[e], largest_ratio(trial, start, end_of, atol[place:], rtol, size))
         if kept.shape[1] > 0:
             for s in range(STAGES):
                 for i in range(size):

