@@ -1,7 +1,7 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
 Responsible for: the partial field (fast sources, active teachers, own clusters) and the lagged rest.  Must not know how
-rows are divided.  Executed after the rendered link kernels and `array_kernels`, before the passes that use it.
+rows are divided.  Executed after the rendered link kernels, `array_kernels` and `rounding_kernels`, before its passes.
 
 A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
 F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
@@ -26,8 +26,9 @@ import numpy as np
 from dynamics.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
     from dynamics.systems.link_kernels import g0, g1
+    from dynamics.systems.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
 
 # Integers, then numbers, as listed above.
 Plan = tuple[
@@ -97,11 +98,55 @@ def add_sources(
 
 
 @kernel
+def add_rounded_sources(
+    u: FloatMatrix,
+    sources: FloatMatrix,
+    rounded: SingleMatrix,
+    mass: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+) -> None:
+    """Do the same for rows that are no sources, in single precision but for sources near them.
+
+    What slow rows wait for are the stages of the sources: half as many bytes take half the time.
+    """
+    (R, D), S = u.shape, mass.size
+    vectors, force = np.empty((R, D), dtype=np.float32), np.empty((R, D), dtype=np.float32)
+    overlap = np.empty((R, S), dtype=np.float32)
+    for x in range(R):
+        for k in range(D):
+            vectors[x, k] = rounded_coordinate(u[x, k])
+            F[x, k] = 0.0
+    np.dot(vectors, rounded.T, overlap)
+    for x in range(R):
+        total = 0.0
+        for j in range(S):
+            s = float(overlap[x, j])
+            near = abs(s) > NEAR
+            if near:
+                s = 0.0
+                for k in range(D):
+                    s += u[x, k] * sources[j, k]
+            total += mass[j] * g0(s)
+            w = mass[j] * g1(s)
+            if near:
+                for k in range(D):
+                    F[x, k] -= w * sources[j, k]
+            overlap[x, j] = 0.0 if near or abs(w) < SMALLEST_WEIGHT else -w
+        growth[x] -= total
+    np.dot(overlap, rounded, force)
+    for x in range(R):
+        for k in range(D):
+            F[x, k] += force[x, k]
+
+
+@kernel
 def partial_field(
     rows: IntVector,
     u: FloatMatrix,
     log_n: FloatVector,
     sources: FloatMatrix,
+    rounded: SingleMatrix,
     mass: FloatVector,
     overlap: FloatMatrix,
     F: FloatMatrix,
@@ -110,6 +155,7 @@ def partial_field(
 ) -> None:
     """Write the field that fast sources, active teachers and the own cluster exert on a block of rows.
 
+    With rows in `rounded`, which are the sources again, their force is computed in single precision.
     `growth` is Σ a g − Σ n g without the factor 4; a row's own −n_i g(1) is in it.
     """
     cluster, source, first, active = plan[1], plan[2], plan[3], plan[6]
@@ -117,7 +163,9 @@ def partial_field(
     own = g0(1.0)
     for x in range(R):
         growth[x] = -np.exp(log_n[x]) * own
-    if S > 0:
+    if rounded.shape[0] > 0:
+        add_rounded_sources(u, sources, rounded, mass, F, growth)
+    elif S > 0:
         add_sources(rows, u, sources, mass, overlap, F, growth, source)
     else:
         for x in range(R):

@@ -31,10 +31,11 @@ def compile_passes(problem: Problem) -> Passes:
     The step is as much work for the compiler as all other passes together, so a second process compiles it.
     """
     here = Path(__file__).parent
-    link, arrays = render(problem.activation.coefficients), _SYSTEMS / "array_kernels.py"
-    step_files = (arrays, here / "partial_kernels.py", _TABLEAU, here / "step_kernels.py")
+    link = render(problem.activation.coefficients)
+    common = (_SYSTEMS / "array_kernels.py", _SYSTEMS / "rounding_kernels.py")
+    step_files = (*common, here / "partial_kernels.py", _TABLEAU, here / "row_kernels.py", here / "step_kernels.py")
     other_files = (
-        arrays,
+        *common,
         _SYSTEMS / "field_kernels.py",
         here / "partial_kernels.py",
         here / "pause_kernels.py",
@@ -49,6 +50,6 @@ def compile_passes(problem: Problem) -> Passes:
 
 def compile_single(problem: Problem) -> Passes:
     """Compile the full field in single precision: apart, since only flows that take a minute need it."""
-    files = [_SYSTEMS / f"{name}_kernels.py" for name in ("array", "field", "single_field")]
+    files = [_SYSTEMS / f"{name}_kernels.py" for name in ("array", "rounding", "field", "single_field")]
     found = load((render(problem.activation.coefficients), *map(read_piece, files)))
     return Passes(found.namespace, found.compile_seconds)

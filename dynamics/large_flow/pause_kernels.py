@@ -35,6 +35,7 @@ def partial_rows(
 ) -> None:
     """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]]."""
     D, S = U.shape[1], mass.size
+    none = np.empty((0, D), dtype=np.float32)
     for b in range(first_block, last_block):
         rows = plan[0][cuts[b] : cuts[b + 1]]
         R = rows.size
@@ -45,7 +46,7 @@ def partial_rows(
             logs[x] = log_n[rows[x]]
             for k in range(D):
                 u[x, k] = U[rows[x], k]
-        partial_field(rows, u, logs, sources, mass, overlap, force, total, plan)
+        partial_field(rows, u, logs, sources, none, mass, overlap, force, total, plan)
         for x in range(R):
             growth[rows[x]] = total[x]
             for k in range(D):

@@ -33,6 +33,8 @@ __all__ = ["Rows", "Step"]
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
+#: Fast sources from which on other rows read them in single precision too, if the field is computed in it.
+FEWEST_ROUNDED = 12
 _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 
@@ -98,6 +100,7 @@ class Rows:
         if self.single:
             single = compile_single(problem)
             self.compile_seconds += single.compile_seconds
+            self._round_rows = single.namespace.round_rows
             self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
@@ -110,6 +113,9 @@ class Rows:
         D, sources = self.dense[0].shape[2], division.sources.size
         self._division = division
         self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
+        rounds = self.single and sources >= FEWEST_ROUNDED
+        self._rounded = np.empty((16, sources if rounds else 0, D), dtype=np.float32)
+        self._unrounded = np.empty((16, 0, D), dtype=np.float32)
         sizes = np.diff(division.cuts)
         shared = sizes[1:] if sources and sizes.size > 1 else sizes
         rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
@@ -124,6 +130,7 @@ class Rows:
 
         if sources_only:
             part(0, blocks, 0)
+            self._round_sources()
         else:
             self.workers.over_blocks(step.division.cuts, blocks, part)
             self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
@@ -133,6 +140,7 @@ class Rows:
         sources = 1 if step.division.sources.size > 0 else 0
         for b in blocks[blocks < sources].tolist():
             self._run(step, b, b + 1, 0, sources_only=True, dense=True, again=True)
+            self._round_sources()
         others = blocks[blocks >= sources]
         if others.size == step.division.cuts.size - 1 - sources:
 
@@ -144,13 +152,20 @@ class Rows:
             for b in others.tolist():
                 self._run(step, b, b + 1, 0, sources_only=False, dense=True, again=True)
 
+    def _round_sources(self) -> None:
+        """Write what all other rows read of the sources' stages."""
+        if self._rounded.size > 0:
+            count, D = self.stage_sources[:, :, 0].size, self._rounded.shape[2]
+            self._round_rows(0, count, self.stage_sources.reshape(count, D), self._rounded.reshape(count, D))
+
     def _run(
         self, step: Step, first: int, last: int, thread: int, *, sources_only: bool, dense: bool, again: bool
     ) -> None:
         self.kernels.step_rows(
             first, last, step.division.cuts, _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE, sources_only, again,
             step.h, step.begin.U, step.begin.log_norm, *step.rests,
-            self.stage_sources, self.stage_mass, step.pace, step.drift,
+            self.stage_sources, self._unrounded if sources_only else self._rounded, self.stage_mass,
+            step.pace, step.drift,
             step.end.U, step.end.log_norm, self.error, self.tolerance, step.leading, *self.dense,
             self._work[thread], step.division.plan,
         )  # fmt: skip

@@ -1,7 +1,8 @@
 """Compiled steps of the large-flow solver: a block of rows goes through all stages with what it needs in cache.
 
 Responsible for: one Runge-Kutta step of DOP853 with slowed clusters, its error and its dense output.  Must not know
-when a step is good enough.  Executed after `partial_kernels` and the tableau; compiled apart from the other passes.
+when a step is good enough.  Executed after `partial_kernels`, the tableau and `row_kernels`; compiled apart from the
+other passes.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +14,8 @@ from dynamics.compilation import entry, kernel
 if TYPE_CHECKING:
     from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
     from dynamics.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
-    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, matrix
-
-END = 12  # row of the tableau that gives the step, and the stage at its end
+    from dynamics.large_flow.row_kernels import END, combine, combine_number, end_sums, row_error
+    from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleCube, matrix
 
 
 @kernel
@@ -104,78 +104,6 @@ def slow_clusters(
 
 
 @kernel
-def combine(base: FloatVector, stages: FloatCube, x: int, weights: FloatVector, h: float, out: FloatVector) -> None:
-    """Set out = base + h Σ_s w_s k_s for one row."""
-    D = out.size
-    for k in range(D):
-        out[k] = base[k]
-    # Four stages at a time, so that `out` is read and written a quarter as often.
-    last = weights.size - 1
-    for s in range(0, weights.size, 4):
-        one, two, three = min(s + 1, last), min(s + 2, last), min(s + 3, last)
-        w = h * weights[s]
-        w_one = h * weights[one] if one == s + 1 else 0.0
-        w_two = h * weights[two] if two == s + 2 else 0.0
-        w_three = h * weights[three] if three == s + 3 else 0.0
-        for k in range(D):
-            out[k] += (
-                w * stages[s, x, k] + w_one * stages[one, x, k] + w_two * stages[two, x, k]
-                + w_three * stages[three, x, k]
-            )  # fmt: skip
-
-
-@kernel
-def combine_number(stages: FloatMatrix, x: int, weights: FloatVector, h: float) -> float:
-    """Return h Σ_s w_s k_s for the number of one row."""
-    total = 0.0
-    for s in range(weights.size):
-        if weights[s] != 0.0:
-            total += weights[s] * stages[s, x]
-    return h * total
-
-
-@kernel
-def row_error(
-    y: FloatVector,
-    new: FloatVector,
-    stages: FloatCube,
-    growth_stages: FloatMatrix,
-    x: int,
-    h: float,
-    zero: FloatVector,
-    e5: FloatVector,
-    e3: FloatVector,
-    tolerance: FloatVector,
-    p: int,
-) -> float:
-    """Return the error of one row in units of the tolerance: root mean square over its D + 1 numbers, or its overlap p.
-
-    The direction that a neuron is about to learn is one number among many, but decides when it escapes.
-    """
-    D = y.size
-    combine(zero, stages, x, DOP853_WEIGHTS[16, :END], 1.0, e5)
-    combine(zero, stages, x, DOP853_WEIGHTS[17, :END], 1.0, e3)
-    atol, rtol, atol_norm = tolerance[0], tolerance[1], tolerance[2]
-    q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[16, :END], 1.0) / atol_norm) ** 2
-    q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[17, :END], 1.0) / atol_norm) ** 2
-    for k in range(D):
-        scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
-        q5 += (e5[k] * scale) ** 2
-        q3 += (e3[k] * scale) ** 2
-    total = q5 + 0.01 * q3
-    if not total < np.inf:
-        return np.inf
-    error = abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
-    if p >= 0:
-        scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
-        q5 = (e5[p] * scale) ** 2
-        total = q5 + 0.01 * (e3[p] * scale) ** 2
-        if total > 0.0:
-            error = max(error, abs(h) * q5 / np.sqrt(total))
-    return error
-
-
-@kernel
 def move(
     i: int,
     weights: FloatVector,
@@ -219,6 +147,7 @@ def step_block(
     slots: IntVector,
     weights: FloatMatrix,
     sources: FloatCube,
+    rounded: SingleCube,
     mass: FloatMatrix,
     pace: FloatMatrix,
     drift: FloatMatrix,
@@ -237,14 +166,14 @@ def step_block(
     for s in range(last_stage + 1):
         for x in range(R):
             i = rows[x]
-            combine(U[i], stages, x, DOP853_WEIGHTS[s, :s], h, u[x])
+            combine(U[i], stages, x, s, h, u[x])
             logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
         if is_source:
             for x in range(R):
                 mass[s, x] = np.exp(logs[x])
                 for k in range(D):
                     sources[s, x, k] = u[x, k]
-        partial_field(rows, u, logs, sources[s], mass[s], overlap, F, growth, plan)
+        partial_field(rows, u, logs, sources[s], rounded[s], mass[s], overlap, F, growth, plan)
         for x in range(R):
             move(rows[x], weights[s], slots, rest, u[x], F[x], stages[s, x])
             growth_stages[s, x] = 4.0 * (growth[x] + rest_number(rows[x], weights[s], slots, rest_growth))
@@ -273,13 +202,13 @@ def write_dense(
     dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
     dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
     for q in range(4):
-        combine(zero, stages, x, DOP853_WEIGHTS[18 + q], h, dense[3 + q, i])
+        combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
         dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
 
 
 @entry(
     "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[:,::1],"
-    " f8[:,:,::1], f8[:,::1],"
+    " f8[:,:,::1], f4[:,:,::1], f8[:,::1],"
     " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
@@ -298,6 +227,7 @@ def step_rows(
     slots: IntVector,
     weights: FloatMatrix,
     sources: FloatCube,
+    rounded: SingleCube,
     mass: FloatMatrix,
     pace: FloatMatrix,
     drift: FloatMatrix,
@@ -314,7 +244,8 @@ def step_rows(
     """Take one step of the blocks order[cuts[b]:cuts[b + 1]]; with last_stage = 15 write its dense output as well.
 
     With `again` the step has been accepted, and its end is left alone.
-    With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others.
+    With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others, which
+    may be asked to read them in single precision, from `rounded`, else of shape (16, 0, D).
     The rest of the field at stage s is Σ_q weights[s, q] rest[slots_q], a polynomial through its past values.
     """
     D = U.shape[1]
@@ -327,18 +258,21 @@ def step_rows(
         o = 4 * D + 16 * R * D
         stages, growth_stages = work[4 * D : o].reshape(16, R, D), matrix(work, o, 16, R)
         step_block(
-            rows, last_stage, is_source, h, U, log_n, rest, rest_growth, slots, weights, sources, mass, pace, drift,
-            stages, growth_stages, work[o + 16 * R :], plan,
+            rows, last_stage, is_source, h, U, log_n, rest, rest_growth, slots, weights, sources, rounded, mass,
+            pace, drift,            stages, growth_stages, work[o + 16 * R :], plan,
         )  # fmt: skip
         for x in range(R):
             i = rows[x]
-            combine(U[i], stages, x, DOP853_WEIGHTS[END, :END], h, rise)
+            if again:
+                combine(U[i], stages, x, END, h, rise)
+            else:
+                end_sums(U[i], stages, x, h, rise, e5, e3)
             growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
             if not again:
                 for k in range(D):
                     U_new[i, k] = rise[k]
                 log_new[i] = log_n[i] + growth_rise
-                error[i] = row_error(U[i], rise, stages, growth_stages, x, h, zero, e5, e3, tolerance, leading[i])
+                error[i] = row_error(U[i], rise, growth_stages, x, h, e5, e3, tolerance, leading[i])
             if last_stage > END:
                 for k in range(D):
                     rise[k] -= U[i, k]

@@ -10,6 +10,8 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hermite.messages import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,8 +35,8 @@ def load_torch(device: str) -> Any:
     ValueError
         If there is no such device.
     """
-    if _DEVICE.fullmatch(device) is None:
-        msg = f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {device!r}."
+    if not isinstance(device, str) or _DEVICE.fullmatch(device) is None:
+        msg = f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {shown(device)}."
         raise ValueError(msg)
     try:
         torch = import_module("torch")
@@ -45,8 +47,8 @@ def load_torch(device: str) -> Any:
         count, number = torch.cuda.device_count(), int(device.partition(":")[2] or 0)
         if number >= count:
             msg = (
-                f"Argument `device` must name a device of this machine, but is {device!r} and torch finds {count} CUDA "
-                'devices; pip install "feature-emergence[torch]" on a machine with one, or take "cpu".'
+                f"Argument `device` must name a device of this machine, but is {shown(device)} and torch finds {count} "
+                'CUDA devices; pip install "feature-emergence[torch]" on a machine with one, or take "cpu".'
             )
             raise ValueError(msg)
     return torch

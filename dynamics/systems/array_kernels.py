@@ -13,6 +13,7 @@ FloatCube = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 SingleVector = NDArray[np.float32]
 SingleMatrix = NDArray[np.float32]
+SingleCube = NDArray[np.float32]
 #: Of kernels that are compiled for both precisions.
 Real = TypeVar("Real", bound=np.floating[Any])
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dynamics.systems.link_kernels import g0, g1
 
 FIELD_BLOCK = 128  # rows whose overlaps stay in cache
-NEAR = 0.4  # overlap of two neurons from which on single precision is not enough
 
 
 @kernel

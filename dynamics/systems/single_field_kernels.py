@@ -1,6 +1,7 @@
 """Compiled field of unit vectors with the products of different neurons in single precision, at twice the speed.
 
-Executed after `field_kernels`.  A product of unit vectors is wrong by some 1e-8 then, since the sums on the way to it
+Executed after `field_kernels` and `rounding_kernels`.
+A product of unit vectors is wrong by some 1e-8 then, since the sums on the way to it
 are as small as it is itself.  Where two neurons are near each other they are not: their part is computed in double.
 """
 
@@ -14,11 +15,7 @@ if TYPE_CHECKING:
     from dynamics.systems.array_kernels import FloatMatrix, FloatVector, SingleMatrix, SingleVector, matrix
     from dynamics.systems.field_kernels import FIELD_BLOCK, add_axes, gather_rows, multiply_pairs, weigh_pairs
     from dynamics.systems.link_kernels import g0, g1
-
-NEAR = 0.4  # overlap of two neurons from which on single precision is not enough
-# Coordinates and weights below which zero takes their place: products of smaller ones are subnormal in single
-# precision, and processors take a hundred times as long for those. Learned neurons become as orthogonal as that.
-SMALLEST_COORDINATE, SMALLEST_WEIGHT = 1e-15, 1e-20
+    from dynamics.systems.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
 
 
 @entry("void(i8, i8, f8[:,::1], f4[:,::1])")
@@ -26,8 +23,7 @@ def round_rows(begin: int, end: int, U: FloatMatrix, U_single: SingleMatrix) -> 
     """Write rows begin … end − 1 in single precision."""
     for i in range(begin, end):
         for k in range(U.shape[1]):
-            u = U[i, k]
-            U_single[i, k] = u if abs(u) > SMALLEST_COORDINATE else 0.0
+            U_single[i, k] = rounded_coordinate(U[i, k])
 
 
 @entry("void(i8, i8, f4[:,::1], f4[::1])")

@@ -32,6 +32,8 @@ def load_random_problems():
 
 
 random_problems = load_random_problems()
+#: A link with g(1) = 0.98, which tells a mass from a share of one.
+OF_ANOTHER_NORM = {3: 0.7, 4: 0.7}
 
 
 def problem(activation="he4", P=3, m=5, d=16, *, beta=1.0, initial_norm=0.5, seed=1, **options):
@@ -130,18 +132,22 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
     options = {"save_at": SaveAt.geometric(1.0, 3e4, 40), "method": "stiff", "rtol": rtol, "progress": False}
     double = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     monkeypatch.setattr(row_passes, "SINGLE_STATE", 0)
+    monkeypatch.setattr(row_passes, "FEWEST_ROUNDED", 1)
     flow = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     assert double.attrs["field_precision"] == "double"
     assert flow.attrs["field_precision"] == ("single" if rtol == 1e-5 else "double")
     if rtol == 1e-5:
         assert (flow.loss != double.loss).any()
-    # Measured 2e-8, and 3e-7 in times.
+    # Measured 5e-8.
     np.testing.assert_allclose(flow.loss, double.loss, atol=0.1 * rtol)
     crowded = LargeFlowStepper(problem(m=30, P=3, d=64), rtol=rtol, atol=1e-7)
     assert not crowded.rows.single
-    learned = np.isfinite(double.emergence_time)
+    exact = dynamics.solve_overlaps(asked, error_estimate=False, **(options | {"rtol": 1e-8}))
+    learned = np.isfinite(exact.emergence_time)
     assert learned.sum() > 10
-    np.testing.assert_allclose(flow.emergence_time[learned], double.emergence_time[learned], rtol=rtol)
+    wrong = [np.abs(f.emergence_time[learned] / exact.emergence_time[learned] - 1).max() for f in (flow, double)]
+    # The worst conditioned time amplifies rounding and truncation alike: 4.9e-4 against 4.5e-4.
+    assert wrong[0] < 1.25 * wrong[1]
 
 
 @pytest.mark.kernels
@@ -258,26 +264,27 @@ def test_step_without_clusters_and_lag_is_one_of_dop853(monkeypatch, d):
 
 
 @pytest.mark.kernels
-def test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair():
-    # One neuron on the only direction, moved off it by less than a cluster may be.
-    a, tilt, excess = 0.7, 4e-7, 3e-7
-    weights = np.sqrt(a) * np.exp(0.5 * excess) * np.array([[1.0, tilt, 0.0]])
-    asked = Problem(activation="he4", teacher=Teacher([a]), width=1, dimension=3, initial_weights=weights)
+@pytest.mark.parametrize("poles", [[1.0], [1.0, -1.0], [-1.0, -1.0, 1.0]], ids=["one", "both poles", "three"])
+def test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair(poles):
+    # Neurons on the only direction, moved off it together by less than a cluster may be: they act as one.
+    a, tilt, excess, m = 0.7, 4e-7, 3e-7, len(poles)
+    weights = np.sqrt(a / m) * np.exp(0.5 * excess) * np.outer(poles, [1.0, tilt, 0.0])
+    asked = Problem(activation="he4", teacher=Teacher([a]), width=m, dimension=3, initial_weights=weights)
     large = new_stepper(asked)
     large._h = 100.0
     assert large.advance(1e-9, 1) is Status.REACHED
     assert large.time == 100.0
-    assert large._last.division.cluster.tolist() == [0]
+    assert large._last.division.cluster.tolist() == [0] * m
     linear = dop853(lambda y: -stepper.KAPPA * y, np.ones(1), 1.0)[0].item()
     U, log_norm = large.vectors(100.0)
     # Both modes have the rate κ / h instead of their own. Measured 1e-11 and 3e-4, the rounding of ln n over the step.
-    assert U[0, 1] == pytest.approx(linear * tilt, rel=1e-9)
-    assert log_norm[0] - np.log(a) == pytest.approx(linear * excess, rel=2e-3)
+    np.testing.assert_allclose(poles * U[:, 1], linear * tilt, rtol=1e-9)
+    np.testing.assert_allclose(log_norm - np.log(a / m), linear * excess, rtol=2e-3)
 
 
 @pytest.mark.kernels
 def test_groups_are_weighed_as_functions_and_as_flows(rng):
-    asked = problem(m=5, P=3)
+    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
     link, a = asked.activation, asked.teacher.coefficients
     passes = compile_passes(asked).namespace
     now, before, h = random_state(rng, 5, 6), random_state(rng, 5, 6), 0.3
@@ -304,7 +311,7 @@ def test_groups_are_weighed_as_functions_and_as_flows(rng):
 
 @pytest.mark.kernels
 def test_nearest_directions_and_events(rng):
-    asked = problem(m=5, P=3)
+    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
     link, a = asked.activation, asked.teacher.coefficients.copy()
     passes = compile_passes(asked).namespace
     state = random_state(rng, 5, 6)
@@ -326,7 +333,7 @@ def test_nearest_directions_and_events(rng):
 
 @pytest.mark.kernels
 def test_mass_of_some_rows_and_its_rate():
-    large = new_stepper(problem(m=5, P=3))
+    large = new_stepper(problem(OF_ANOTHER_NORM, m=5, P=3))
     link, rows, out = large.rows.link, np.array([0, 3, 4]), np.empty(2)
     large.rows.kernels.mass_of_rest(
         rows, 1, *(getattr(large._now, name) for name in ("U", "log_norm", "F", "growth")), out
