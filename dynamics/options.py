@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermite.messages import cut, shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,7 +55,7 @@ def positive_integer(text: str) -> int:
     """Read an integer of at least 1."""
     value = integer(text)
     if value < 1:
-        msg = f"must be at least 1, but is {value}"
+        msg = f"must be at least 1, but is {shown(value)}"
         raise ValueError(msg)
     return value
 
@@ -62,7 +64,7 @@ def natural_number(text: str) -> int:
     """Read an integer of at least 0."""
     value = integer(text)
     if value < 0:
-        msg = f"must be at least 0, but is {value}"
+        msg = f"must be at least 0, but is {shown(value)}"
         raise ValueError(msg)
     return value
 
@@ -74,7 +76,7 @@ def integer(text: str) -> int:
     except ValueError:
         value = real(text)
         if value != int(value):
-            msg = f"must be an integer, but is {text!r}"
+            msg = f"must be an integer, but is {shown(text)}"
             raise ValueError(msg) from None
         return int(value)
 
@@ -84,10 +86,10 @@ def real(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        msg = f"must be a number, but is {text!r}"
+        msg = f"must be a number, but is {shown(text)}"
         raise ValueError(msg) from None
     if not math.isfinite(value):
-        msg = f"must be finite, but is {text}"
+        msg = f"must be finite, but is {cut(text)}"
         raise ValueError(msg)
     return value
 
@@ -96,7 +98,7 @@ def positive(text: str) -> float:
     """Read a number above 0."""
     value = real(text)
     if value <= 0:
-        msg = f"must be positive, but is {text}"
+        msg = f"must be positive, but is {cut(text)}"
         raise ValueError(msg)
     return value
 
@@ -105,7 +107,7 @@ def non_negative(text: str) -> float:
     """Read a number of at least 0."""
     value = real(text)
     if value < 0:
-        msg = f"must be at least 0, but is {text}"
+        msg = f"must be at least 0, but is {cut(text)}"
         raise ValueError(msg)
     return value
 
@@ -114,7 +116,7 @@ def fraction(text: str) -> float:
     """Read a number above 0 and below 1."""
     value = real(text)
     if not 0 < value < 1:
-        msg = f"must be above 0 and below 1, but is {text}"
+        msg = f"must be above 0 and below 1, but is {cut(text)}"
         raise ValueError(msg)
     return value
 
@@ -123,7 +125,7 @@ def tolerance(text: str) -> float:
     """Read a number between 1e-14 and 1, which float64 can honour."""
     value = real(text)
     if not 1e-14 <= value < 1:
-        msg = f"must be at least 1e-14 and below 1, but is {text}"
+        msg = f"must be at least 1e-14 and below 1, but is {cut(text)}"
         raise ValueError(msg)
     return value
 
@@ -133,7 +135,7 @@ def save_schedule(text: str) -> tuple[str, int]:
     kind, _, count = text.rpartition(":")
     kind = kind or ("geometric" if count.isdigit() else count)
     if kind not in ("geometric", "linear"):
-        msg = f"must be geometric:COUNT or linear:COUNT, but is {text!r}"
+        msg = f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}"
         raise ValueError(msg)
     number = integer(count)
     if number < 2:

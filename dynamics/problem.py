@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.checks import check_choice, checked_number
+from dynamics.checks import check_choice, checked_integer, checked_number, float_array
 from dynamics.start import (
     OverlapStart,
     check_overlaps,
@@ -20,14 +20,15 @@ from dynamics.start import (
     weights_from_overlaps,
 )
 from dynamics.stored_problem import stored_arguments, stored_link
-from dynamics.teacher import Teacher, checked_integer, float_array, read_only
+from dynamics.teacher import Teacher, read_only
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hermite import HermiteExpansion
 
-__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem", "checked_number"]
+__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
 
 #: Students, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
@@ -132,13 +133,13 @@ class Problem:
 
         teacher: object = self.teacher
         if not isinstance(teacher, Teacher):
-            msg = f"Argument `teacher` must be a Teacher, but is {teacher!r}."
+            msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
             raise TypeError(msg)
         assign("width", checked_integer(self.width, "width", minimum=1))
         assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
         assign("initial_norm", checked_number(self.initial_norm, "initial_norm", positive=True))
-        if not 0 < self.initial_norm**2 < np.inf:
+        if not 0 < self.initial_norm * self.initial_norm < np.inf:
             msg = f"Argument `initial_norm` must have a square within float64, but is {self.initial_norm}."
             raise ValueError(msg)
         assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))

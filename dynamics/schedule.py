@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.teacher import checked_integer, read_only
+from dynamics.checks import checked_integer, checked_real, float_array
+from dynamics.memory import check_memory
+from dynamics.teacher import read_only
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_COUNT = 150
+#: Arrays of the size of the schedule that are held while it is made and checked.
+ARRAYS_OF_TIMES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +42,7 @@ class SaveAt:
     times: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.times, dtype=np.float64)
+        times = float_array(self.times, "times")
         if times.ndim != 1 or times.size == 0:
             msg = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
             raise ValueError(msg)
@@ -54,26 +59,30 @@ class SaveAt:
     def geometric(cls, first: float, last: float, count: int) -> SaveAt:
         """Return `count` times from `first` > 0 to `last`, equally spaced in the logarithm: the one for power laws."""
         number = checked_integer(count, "count", minimum=2)
-        if not 0 < first < last < np.inf:
-            msg = f"Arguments `first` and `last` must satisfy 0 < first < last, but are {first} and {last}."
+        begin, end = checked_real(first, "first"), checked_real(last, "last")
+        if not 0 < begin < end < np.inf:
+            msg = f"Arguments `first` and `last` must satisfy 0 < first < last, but are {begin} and {end}."
             raise ValueError(msg)
-        times = np.geomspace(first, last, number)
-        times[0], times[-1] = first, last
+        check_memory("count", number, ARRAYS_OF_TIMES * number)
+        times = np.geomspace(begin, end, number)
+        times[0], times[-1] = begin, end
         return cls(times)
 
     @classmethod
     def linear(cls, first: float, last: float, count: int) -> SaveAt:
         """Return `count` equally spaced times from `first` ≥ 0 to `last`."""
         number = checked_integer(count, "count", minimum=2)
-        if not 0 <= first < last < np.inf:
-            msg = f"Arguments `first` and `last` must satisfy 0 <= first < last, but are {first} and {last}."
+        begin, end = checked_real(first, "first"), checked_real(last, "last")
+        if not 0 <= begin < end < np.inf:
+            msg = f"Arguments `first` and `last` must satisfy 0 <= first < last, but are {begin} and {end}."
             raise ValueError(msg)
-        return cls(np.linspace(first, last, number))
+        check_memory("count", number, ARRAYS_OF_TIMES * number)
+        return cls(np.linspace(begin, end, number))
 
     @classmethod
     def at(cls, times: ArrayLike) -> SaveAt:
         """Return exactly these times."""
-        return cls(np.atleast_1d(np.asarray(times, dtype=np.float64)))
+        return cls(np.atleast_1d(float_array(times, "times")))
 
     def __len__(self) -> int:
         return int(self.times.size)
@@ -93,6 +102,6 @@ def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:
     if save_at is None:
         return default
     if not isinstance(save_at, SaveAt):
-        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {save_at!r}."
+        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
         raise TypeError(msg)
     return save_at

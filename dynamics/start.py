@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.teacher import float_array, read_only
+from dynamics.checks import float_array
+from dynamics.memory import check_memory
+from dynamics.teacher import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from dynamics.teacher import Teacher
 
 GRAM_TOLERANCE = 1e-10
+#: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
+ARRAYS_OF_START = 3
 
 
 class OverlapStart(NamedTuple):
@@ -36,6 +40,7 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
     chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact law at a cost that does not depend on d.
     """
+    check_memory("width", width, ARRAYS_OF_START * width * min(dimension, width + span))
     if dimension < width + span:
         weights = rng.standard_normal((width, dimension))
     else:
@@ -51,6 +56,8 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
 
 def overlaps_from_weights(weights: NDArray[np.float64], teacher: Teacher) -> OverlapStart:
     """Return (C, G, n) of weight rows whose first axes are the teacher's."""
+    width = len(weights)
+    check_memory("width", width, ARRAYS_OF_START * width * (width + teacher.num_directions))
     squared_norm = np.sum(weights**2, axis=1)
     unit = weights / np.sqrt(squared_norm)[:, None]
     on_span = unit[:, : teacher.span]

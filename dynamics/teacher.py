@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import checked_integer, checked_number, checked_real, float_array
+from dynamics.memory import check_memory
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 UNIT_LENGTH_TOLERANCE = 1e-9
+ROUNDED_LENGTH = 1e-13
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12
 MOST_SHOWN = 6
+#: Arrays of the size of the coefficients that are held while they are made.
+ARRAYS_OF_TEACHER = 4
 
 
 def read_only(values: ArrayLike) -> NDArray[np.float64]:
@@ -86,15 +92,15 @@ class Teacher:
         [0.8944, 0.4472]
         """
         count = checked_integer(num_directions, "num_directions", minimum=1)
-        if not (np.isfinite(beta) and beta >= 0):
-            msg = f"Argument `beta` must be finite and at least 0, but is {beta}."
-            raise ValueError(msg)
-        a = np.arange(1, count + 1, dtype=np.float64) ** -float(beta)
+        decay = checked_number(beta, "beta", positive=False)
+        check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
+        with np.errstate(under="ignore"):
+            a = np.arange(1, count + 1, dtype=np.float64) ** -decay
         if a[-1] == 0.0:
             msg = f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}."
             raise ValueError(msg)
         teacher = cls(a / np.sqrt(np.sum(a**2)))
-        object.__setattr__(teacher, "beta", float(beta))
+        object.__setattr__(teacher, "beta", decay)
         return teacher
 
     @classmethod
@@ -114,11 +120,13 @@ class Teacher:
         [0.8729, 0.4364, 0.2182]
         """
         count = checked_integer(num_directions, "num_directions", minimum=1)
-        if not 0.0 < ratio < 1.0:
-            msg = f"Argument `ratio` must be above 0 and below 1, but is {ratio}."
+        share = checked_real(ratio, "ratio")
+        if not 0.0 < share < 1.0:
+            msg = f"Argument `ratio` must be above 0 and below 1, but is {share}."
             raise ValueError(msg)
+        check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
         with np.errstate(under="ignore"):
-            a = float(ratio) ** np.arange(count, dtype=np.float64)
+            a = share ** np.arange(count, dtype=np.float64)
         if a[-1] < np.finfo(np.float64).tiny:
             msg = f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}."
             raise ValueError(msg)
@@ -201,26 +209,6 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
     return ratio if ratio < 1.0 and np.ptp(ratios) <= RATIO_TOLERANCE * ratio else None
 
 
-def checked_integer(value: object, name: str, *, minimum: int) -> int:
-    """Return `value` as an int of at least `minimum`; accept numpy integers, refuse bool and fractions."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        msg = f"Argument `{name}` must be an integer, but is {value!r}."
-        raise TypeError(msg)
-    if value < minimum:
-        msg = f"Argument `{name}` must be at least {minimum}, but is {value}."
-        raise ValueError(msg)
-    return int(value)
-
-
-def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return `values` as a float64 array, or raise one sentence that names the argument."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        msg = f"Argument `{name}` must be an array of real numbers, but is {values!r}."
-        raise TypeError(msg) from None
-
-
 def _checked_rows(directions: ArrayLike, count: int) -> NDArray[np.float64]:
     rows = float_array(directions, "directions")
     if rows.ndim != 2 or rows.shape[0] != count:
@@ -232,4 +220,6 @@ def _checked_rows(directions: ArrayLike, count: int) -> NDArray[np.float64]:
         p = int(np.argmax(off))
         msg = f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
         raise ValueError(msg)
-    return read_only(rows / lengths[:, None])
+    # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
+    off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
+    return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])

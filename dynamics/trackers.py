@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.problem import checked_number
+from dynamics.checks import check_switch, checked_number
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -243,6 +244,15 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
     max_runtime : float or None
         Wall-clock budget in seconds.
     """
+    check_switch("progress", progress, optional=True)
+    given: object = trackers
+    if not isinstance(given, (list, tuple)):
+        msg = f"Argument `trackers` must be a list of trackers, but is {shown(given)}."
+        raise TypeError(msg)
+    for tracker in given:
+        if not all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")):
+            msg = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
+            raise TypeError(msg)
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]

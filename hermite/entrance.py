@@ -21,6 +21,7 @@ from hermite.expansion import HermiteExpansion
 from hermite.exponents import zero_tolerance
 from hermite.expressions import MAX_LENGTH, Expression
 from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
+from hermite.messages import shown
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.series_text import format_series, read_series, series_as_text
 
@@ -98,15 +99,15 @@ def _check_order(order: int | None) -> int | None:
     if order is None:
         return None
     if isinstance(order, bool | np.bool_):
-        msg = f"Argument `order` must be an integer or None, but is {order!r}."
+        msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
         raise TypeError(msg)
     try:
         value = operator.index(order)
     except TypeError:
-        msg = f"Argument `order` must be an integer or None, but is {order!r}."
+        msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
         raise TypeError(msg) from None
     if not 0 <= value <= MAX_DEGREE:
-        msg = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {value}."
+        msg = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}."
         raise ValueError(msg)
     return value
 

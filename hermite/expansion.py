@@ -16,6 +16,7 @@ import numpy as np
 
 from hermite import exponents, polynomials
 from hermite.links import CallableLink, FormulaLink, SeriesLink
+from hermite.messages import shown
 from hermite.polynomials import trimmed
 from hermite.series_text import format_series, latex_series, series_as_text
 
@@ -304,5 +305,5 @@ def _index(n: object) -> int:
     try:
         return operator.index(n)  # type: ignore[arg-type]
     except TypeError:
-        msg = f"Argument `n` must be an integer, but is {n!r}."
+        msg = f"Argument `n` must be an integer, but is {shown(n)}."
         raise TypeError(msg) from None

@@ -10,6 +10,7 @@ import math
 from typing import Any, NoReturn, TypeAlias
 
 from hermite.activations import suggestion
+from hermite.messages import shown
 from hermite.polynomials import MAX_DEGREE
 
 Expression: TypeAlias = Any
@@ -130,7 +131,7 @@ def normalise(expression: Expression) -> Expression:
     import sympy
 
     if not isinstance(expression, sympy.Expr):
-        msg = f"Argument `x` must be a scalar sympy expression, but is {expression!r}."
+        msg = f"Argument `x` must be a scalar sympy expression, but is {shown(expression)}."
         raise TypeError(msg)
     symbols = sorted(map(str, expression.free_symbols))
     if len(symbols) != 1:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermite.activations import FORMULAS, hermite_degree, suggestion
 from hermite.expressions import FUNCTIONS, MAX_LENGTH, Expression, check_degree, hermite_polynomial, refuse, variable
+from hermite.messages import shown
 from hermite.polynomials import MAX_DEGREE
 
 if TYPE_CHECKING:
@@ -63,14 +64,14 @@ def parse(text: str) -> Expression:
     try:
         tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        msg = f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {text!r}{_name_hint(text)}"
+        msg = f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {shown(text)}{_name_hint(text)}"
         raise ValueError(msg) from None
     try:
         node = _Walker().walk(tree.body, 0)
     except RecursionError:
         refuse(f"is nested more than {_MAX_DEPTH} deep")
     if not node.expression.free_symbols:
-        msg = f"Argument `x` must contain the variable z, but is {text!r}{_name_hint(text)}"
+        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_name_hint(text)}"
         raise ValueError(msg)
     return node.expression
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -13,6 +14,8 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from _pytest.terminal import TerminalReporter
 
 hypothesis.settings.register_profile("project", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("project")
@@ -27,3 +30,13 @@ def rng() -> np.random.Generator:
 def _strict_floating_point() -> Iterator[None]:
     with np.errstate(all="raise", under="ignore"):
         yield
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Print how many inputs of each kind the tests have counted by `record_property("kind: …", number)`."""
+    counts: Counter[str] = Counter()
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, number in report.user_properties if report.when == "call" else ():
+            counts[name] += number
+    for name, number in counts.items():
+        terminalreporter.write_line(f"{name}: {number}")

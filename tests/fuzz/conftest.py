@@ -1,0 +1,13 @@
+"""A machine of two gigabytes, whatever the tests run on, so that enormous requests are refused by all alike."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz_guard import MOST_BYTES
+
+from dynamics import memory
+
+
+@pytest.fixture(autouse=True)
+def _small_machine(monkeypatch):
+    monkeypatch.setattr(memory, "machine_memory", lambda: MOST_BYTES)

@@ -1,0 +1,421 @@
+"""Every public callable with arguments that would pass, small enough to run, and the kind of each argument.
+
+A bad call is the good one with an argument or two replaced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import fuzz_values as bad
+import numpy as np
+
+import dynamics
+import hermite
+import sgd_check
+from dynamics import Problem, SaveAt, Teacher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fuzz_values import Draw
+
+
+class Call(NamedTuple):
+    """A callable, good arguments, the kind of each that is replaced, and those that None and a tuple stand for."""
+
+    name: str
+    function: Callable[..., object]
+    good: dict[str, Any]
+    kinds: dict[str, Draw]
+    #: Arguments for which None is good.
+    optional: frozenset[str] = frozenset()
+
+
+def problem(**changes: Any) -> Problem:
+    """Return a problem of two directions and three neurons."""
+    given = {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16} | changes
+    return Problem(**given)
+
+
+def one_of(*values: Any) -> Draw:
+    """Return a kind of argument that has these bad values only."""
+    return lambda rng: values[int(rng.integers(len(values)))]
+
+
+def either(*kinds: Draw) -> Draw:
+    """Return a kind of argument that is bad in several ways."""
+    return lambda rng: kinds[int(rng.integers(len(kinds)))](rng)
+
+
+STUDENTS = {name: problem(student=name) for name in ("homogeneous", "committee")}
+SPHERICAL = problem(student="spherical", teacher=Teacher([0.5, 0.5]))
+QUADRATIC = problem(activation="he2")
+
+TEACHERS = one_of(None, [1.0], 3, "power-law", {}, object())
+COEFFICIENTS = either(
+    bad.array, one_of([], [0.0], [-1.0, 2.0], [1.0, np.nan], [np.inf], 1.0, "abc", [[1.0]], None, {}, [True, "x"])
+)
+DIRECTIONS = either(
+    bad.array, one_of([[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]], [[np.nan, 1], [1, 0]], 3, "x")
+)
+WEIGHTS = either(
+    bad.array, one_of(np.zeros((3, 16)), np.full((3, 16), np.inf), np.ones((3, 15)), np.ones((16, 3)), 3, [])
+)
+OVERLAPS = one_of(
+    3, (), (1, 2), (1, 2, 3), "CGn", (np.ones((3, 2)),) * 3, (np.ones((3, 2)), np.eye(3), np.ones(3)),
+    (np.zeros((3, 2)), np.ones((3, 3)) * 2, np.ones(3)), (np.zeros((3, 2)), np.eye(3), -np.ones(3)),
+    (np.full((3, 2), np.nan), np.eye(3), np.ones(3)), (np.zeros((3, 2)), -np.eye(3), np.ones(3)), object(),
+)  # fmt: skip
+ORDERS = either(bad.seed, one_of(301, 10**9, 10**30))
+WIDTHS = either(bad.array, one_of([], [1], [0, 1, 2], [4, 2, 1], [1, 1, 1, 1], [2.5, 3, 4, 5], 3, "abc", ["a"], None))
+SEEDS = one_of(0, -1, 1.5, [], [1, 1], [-1], [2**32], ["a"], "three", None, True, [1.5], object(), 10**12)
+MISMATCHED = one_of(SPHERICAL, *(value for name, value in STUDENTS.items() if name != "homogeneous"))
+PROBLEMS = either(bad.no_problem, MISMATCHED)
+
+FLOW: dict[str, Draw] = {
+    "problem": PROBLEMS,
+    "save_at": bad.no_schedule,
+    "keep": bad.choice,
+    "method": bad.choice,
+    "rtol": either(bad.share, one_of(1e-300, 1e-15, 1.0, 2.0)),
+    "atol": bad.positive,
+    "trackers": one_of(3, "bar", [1], [object()], {"a": 1}, [None]),
+    "progress": bad.switch,
+    "max_runtime": bad.positive,
+    "on_failure": bad.choice,
+}
+WATCHED = frozenset({"save_at", "progress", "max_runtime", "checkpoint", "learning_rate", "particles", "device"})
+FLOW_GOOD: dict[str, Any] = {"problem": problem(), "save_at": SaveAt.at([0.1]), "progress": False}
+COUNTS = ("directions", "dimension", "starts", "steps", "samples", "seeds", "large_directions", "large_dimension")
+STUDIES: tuple[tuple[str, Callable[..., object], dict[str, Draw]], ...] = (
+    ("compute_frontier", dynamics.compute_frontier, {"beta": bad.non_negative, "widths": WIDTHS, "coupled": bad.switch,
+                                                     "learning_rate": bad.positive, "largest_width": bad.count}),
+    ("finite_size", dynamics.finite_size, {"betas": either(bad.array, one_of([0.3], [0.0], [-1.0], ["a"], 3, None)), "sizes": WIDTHS}),
+    ("scaling_study", dynamics.scaling_study, {"beta": bad.non_negative, "coupled": bad.switch}),
+    ("transfer_study", dynamics.transfer_study, {"beta": bad.non_negative, "widths": WIDTHS}),
+    ("sample_complexity", sgd_check.sample_complexity, {"information_exponents": WIDTHS, "dimensions": WIDTHS,
+                                                        "rate": bad.positive, "start": bad.positive}),
+    ("sgd_transfer", sgd_check.sgd_transfer, {"beta": bad.non_negative, "widths": WIDTHS}),
+    ("step_size_phases", sgd_check.step_size_phases, {"start": bad.positive, "learning_rates": either(
+        bad.array, one_of([], [-1.0], [0.0], "x", [np.inf]))}),
+    ("unstable_discretisation", sgd_check.unstable_discretisation, {
+        "beta": bad.positive, "rate": bad.positive, "start": bad.positive, "initial_norm": bad.positive,
+        "targets": WIDTHS}),
+)  # fmt: skip
+#: Arguments of studies of which None means a default.
+STUDY_DEFAULTS = {
+    "scaling_study": {"directions", "dimension"},
+    "compute_frontier": {"largest_width"},
+    "step_size_phases": {"learning_rates"},
+    "unstable_discretisation": {"targets"},
+}
+
+
+def calls() -> Iterator[Call]:
+    """Yield every public callable but those that take answers."""
+    yield Call("hermite.expand", hermite.expand, {"x": "he4"}, {"x": bad.link, "order": ORDERS}, frozenset({"order"}))
+    yield from _problems()
+    yield from _solvers()
+    yield from _files()
+    yield from _experiments()
+    yield from _studies()
+
+
+def _problems() -> Iterator[Call]:
+    yield Call(
+        "Problem",
+        Problem,
+        {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16},
+        {
+            "activation": bad.link,
+            "teacher": TEACHERS,
+            "width": bad.count,
+            "dimension": either(bad.count, one_of(1)),
+            "initial_norm": either(bad.positive, one_of(1e200, 1e-200, 10**400)),
+            "seed": bad.seed,
+            "initial_weights": WEIGHTS,
+            "initial_overlaps": OVERLAPS,
+            "label_noise": bad.non_negative,
+            "student": bad.choice,
+            "teacher_activation": bad.link,
+            "order": ORDERS,
+        },
+        frozenset({"order", "teacher_activation"}),
+    )
+    yield Call(
+        "Teacher", Teacher, {"coefficients": [0.8, 0.6]}, {"coefficients": COEFFICIENTS, "directions": DIRECTIONS}
+    )
+    yield Call(
+        "Teacher.power_law",
+        Teacher.power_law,
+        {"num_directions": 4, "beta": 1.0},
+        {"num_directions": either(bad.count, bad.enormous), "beta": either(bad.non_negative, one_of(10**400, 1e9))},
+    )
+    yield Call(
+        "Teacher.geometric",
+        Teacher.geometric,
+        {"num_directions": 4, "ratio": 0.5},
+        {"num_directions": either(bad.count, bad.enormous), "ratio": bad.share},
+    )
+    yield Call(
+        "SaveAt.geometric",
+        SaveAt.geometric,
+        {"first": 1.0, "last": 9.0, "count": 3},
+        {"first": bad.positive, "last": bad.positive, "count": either(bad.count, one_of(1), bad.enormous)},
+    )
+    yield Call(
+        "SaveAt.linear",
+        SaveAt.linear,
+        {"first": 1.0, "last": 9.0, "count": 3},
+        {"first": bad.non_negative, "last": bad.positive, "count": either(bad.count, one_of(1), bad.enormous)},
+    )
+    yield Call("SaveAt.at", SaveAt.at, {"times": [1.0]}, {"times": bad.times})
+    yield Call("Problem.from_dataset", Problem.from_dataset, {"dataset": None}, {"dataset": bad.no_dataset})
+    yield Call(
+        "coupled_problem",
+        dynamics.coupled_problem,
+        {"problem": SPHERICAL, "width": 3, "seed": 0},
+        {"problem": either(bad.no_problem, one_of(problem())), "width": either(bad.count, bad.enormous),
+         "seed": bad.seed},
+    )  # fmt: skip
+
+
+def _solvers() -> Iterator[Call]:
+    yield Call(
+        "predict_emergence",
+        dynamics.predict_emergence,
+        {"problem": problem()},
+        {"problem": either(PROBLEMS, one_of(QUADRATIC)), "save_at": bad.no_schedule},
+        WATCHED,
+    )
+    yield Call(
+        "solve_decoupled",
+        dynamics.solve_decoupled,
+        {"problem": problem()},
+        {"problem": either(PROBLEMS, one_of(QUADRATIC, problem(width=10**9))), "save_at": bad.no_schedule},
+        WATCHED,
+    )
+    yield Call(
+        "solve_overlaps",
+        dynamics.solve_overlaps,
+        FLOW_GOOD,
+        FLOW
+        | {
+            "problem": either(PROBLEMS, one_of(problem(width=10**9), problem(width=10**6))),
+            "learning_rate": bad.positive,
+            "step_theory": bad.choice,
+            "batch_size": bad.count,
+            "device": one_of("tpu", "", 3, "cuda:-1", "cuda:99", "cpu:9", [], object(), "meta"),
+            "error_estimate": bad.switch,
+            "checkpoint": bad.folder_path,
+        },
+        WATCHED | {"step_theory", "error_estimate"},
+    )
+    yield Call(
+        "solve_mean_field",
+        dynamics.solve_mean_field,
+        FLOW_GOOD | {"problem": SPHERICAL, "particles": 16},
+        FLOW
+        | {
+            "problem": either(bad.no_problem, one_of(STUDENTS["committee"])),
+            "particles": either(bad.count, bad.enormous),
+            "quadrature": bad.choice,
+            "tracers": either(bad.array, one_of([[2.0, 0.0]], [[np.nan, 0.0]], "x", [1.0])),
+            "checkpoint": bad.folder_path,
+        },
+        WATCHED | {"tracers"},
+    )
+    yield Call(
+        "solve_spherical",
+        dynamics.solve_spherical,
+        FLOW_GOOD | {"problem": SPHERICAL},
+        FLOW | {"problem": either(bad.no_problem, one_of(problem(), STUDENTS["committee"]))},
+        WATCHED,
+    )
+    yield Call(
+        "solve_committee",
+        dynamics.solve_committee,
+        FLOW_GOOD | {"problem": STUDENTS["committee"]},
+        FLOW
+        | {
+            "problem": either(bad.no_problem, one_of(problem(), SPHERICAL)),
+            "learning_rate": bad.positive,
+            "step_theory": bad.choice,
+        },
+        WATCHED - {"save_at"},
+    )
+    yield Call(
+        "solve_coupling",
+        dynamics.solve_coupling,
+        {"problem": SPHERICAL, "save_at": SaveAt.at([0.1])},
+        {
+            "problem": either(bad.no_problem, one_of(problem())),
+            "save_at": bad.no_schedule,
+            "particles": either(bad.count, bad.enormous),
+            "largest_step": bad.positive,
+            "rtol": FLOW["rtol"],
+            "atol": bad.positive,
+        },
+        frozenset({"particles"}),
+    )
+    yield Call(
+        "propagation_of_chaos",
+        dynamics.propagation_of_chaos,
+        {"problem": SPHERICAL, "widths": [2, 4], "seeds": 2, "save_at": SaveAt.at([0.1]), "particles": 16},
+        {
+            "problem": either(bad.no_problem, one_of(problem())),
+            "widths": WIDTHS,
+            "seeds": SEEDS,
+            "save_at": bad.no_schedule,
+            "particles": either(bad.count, bad.enormous),
+            "rtol": FLOW["rtol"],
+            "atol": bad.positive,
+        },
+        WATCHED,
+    )
+    yield Call(
+        "sweep",
+        dynamics.sweep,
+        {"problem": problem(), "grid": {"width": [2]}, "study": "prediction", "workers": 0, "progress": False},
+        {
+            "problem": bad.no_problem,
+            "grid": one_of(None, [], {}, {"width": []}, {"width": [0]}, {"width": [2, 2]}, {"colour": [1]}, {3: [1]},
+                           {"width": 3}, {"width": "ab"}, {"teacher": [1]}, {"k": [0]}, {"beta": ["x"]}, "width",
+                           {"seed": [-1]}, {"dimension": [1]}, {"activation": ["__import__('os')"]}, {"k": [np.nan]},
+                           {"num_directions": [10**12]}, {"width": range(10**9)}),
+            "study": either(bad.choice, one_of("os:sep", "no.module:f", "a:b:c", ":", "dynamics:__all__")),
+            "options": one_of([], 3, {"colour": 1}, {3: 1}, "x", {"save_at": 3}, {"rtol": 1e-3}, object()),
+            "output": bad.folder_path,
+            "workers": one_of(-1, 1.5, "two", [], True, object(), -(10**9)),
+            "executor": one_of(3, "pool", [], object()),
+        },
+    )  # fmt: skip
+    yield Call("learning_rate_limit", dynamics.learning_rate_limit, {"problem": problem()},
+               {"problem": bad.no_problem})  # fmt: skip
+    yield Call(
+        "fit_power_law",
+        dynamics.fit_power_law,
+        {"x": np.arange(1.0, 9.0), "y": np.arange(1.0, 9.0)},
+        {
+            "x": either(bad.array, bad.times),
+            "y": either(bad.array, one_of(np.zeros(8), -np.ones(8), np.full(8, np.nan), None)),
+            "window": one_of((1, 2), 3, "ab", (1,), (1, 2, 3), (np.nan, 1), (9, 1), ("a", "b"), [], {}, (None, None)),
+        },
+    )
+    yield Call(
+        "one_step_moments",
+        dynamics.one_step_moments,
+        {"problem": problem()},
+        {"problem": either(bad.no_problem, one_of(SPHERICAL, problem(activation="relu"))), "weights": WEIGHTS,
+         "batch_size": bad.count},
+    )  # fmt: skip
+    yield Call(
+        "moments_of_overlaps",
+        dynamics.moments_of_overlaps,
+        {"problem": problem(), "teacher_products": np.zeros((3, 2)), "student_products": np.eye(3)},
+        {
+            "problem": either(bad.no_problem, one_of(SPHERICAL)),
+            "teacher_products": WEIGHTS,
+            "student_products": either(bad.array, one_of(-np.eye(3), np.triu(np.ones((3, 3))), np.zeros((3, 3)))),
+            "dimension": bad.count,
+            "batch_size": bad.count,
+        },
+        frozenset({"dimension"}),
+    )
+
+
+def _files() -> Iterator[Call]:
+    kinds: dict[str, Draw] = {"path": bad.source}
+    yield Call("load", dynamics.load, {"path": None}, kinds)
+    yield Call("dynamics.resume", dynamics.resume, {"path": None}, kinds)
+    yield Call("sgd_check.resume", sgd_check.resume, {"path": None}, kinds)
+    yield Call("RunFile", dynamics.RunFile, {"path": None}, {"path": bad.folder_path, "every": bad.positive})
+
+
+def _experiments() -> Iterator[Call]:
+    yield Call(
+        "simulate",
+        sgd_check.simulate,
+        {"problem": problem(), "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
+        {
+            "problem": either(bad.no_problem, MISMATCHED),
+            "learning_rate": either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
+            "steps": either(bad.count, one_of(10**19, 10**5000)),
+            "seeds": SEEDS,
+            "engine": bad.choice,
+            "save_at": bad.no_schedule,
+            "batch_size": bad.count,
+            "device": one_of("cuda", "tpu", "", 3, [], object()),
+            "dtype": one_of("float16", "float32", "int", "", 3, [], np.float64, object()),
+            "starts": one_of([0, 1], [1], 3, "ab"),
+            "training_samples": either(bad.count, one_of(4)),
+            "progress": bad.switch,
+            "max_runtime": bad.positive,
+            "checkpoint": bad.folder_path,
+        },
+        frozenset({"save_at", "starts", "training_samples", "max_runtime", "checkpoint", "progress"}),
+    )
+    yield Call(
+        "piecewise",
+        sgd_check.piecewise,
+        {"rates": [0.1, 0.2], "boundaries": [3]},
+        {
+            "rates": either(bad.array, one_of(3, [], [0.0, 1.0], ["a", "b"], None, [np.inf, 1.0])),
+            "boundaries": either(bad.array, one_of(3, [0], [-1], [1.5], [1, 2], [2, 1], None, ["a"], [10**400, 1])),
+        },
+    )
+    yield Call(
+        "power_law_decay",
+        sgd_check.power_law_decay,
+        {"initial": 0.1, "exponent": 0.5},
+        {"initial": bad.positive, "exponent": bad.non_negative, "onset": bad.positive},
+    )
+
+
+def _studies() -> Iterator[Call]:
+    for name, function, kinds in STUDIES:
+        accepted = function.__annotations__
+        every = {"seed": bad.seed, "information_exponent": either(bad.count, one_of(1, 2, 10**9))}
+        every |= dict.fromkeys(COUNTS, bad.count)
+        own = {key: kind for key, kind in every.items() if key in accepted} | kinds
+        optional = frozenset(STUDY_DEFAULTS.get(name, set()))
+        yield Call(name, function, {"progress": False}, own, optional)
+
+
+def calls_of_answers(answers: dict[str, Any]) -> Iterator[Call]:
+    """Yield what takes answers: those that are given, a flow, runs and their comparison."""
+    flow, runs = answers["flow"], answers["runs"]
+    others = sgd_check.simulate(problem(seed=3), learning_rate=1e-4, steps=4, seeds=2, progress=False)
+    yield Call(
+        "save",
+        dynamics.save,
+        {"result": flow, "path": "good.nc"},
+        {"result": one_of(None, 3, "x", {}, [], np.ones(3), object()), "path": bad.folder_path},
+    )
+    yield Call(
+        "compare",
+        sgd_check.compare,
+        {"prediction": flow, "simulation": runs},
+        {
+            "prediction": either(bad.no_dataset, one_of(dynamics.predict_emergence(problem(seed=3)))),
+            "simulation": either(bad.no_dataset, one_of(flow, others, [], [runs, others], [runs] * 2)),
+            "false_alarm_rate": bad.share,
+        },
+    )
+    for name, argument, axes in (
+        ("plot_loss", "dataset", "ax"),
+        ("plot_emergence", "dataset", "ax"),
+        ("plot_emergence_times", "dataset", "ax"),
+        ("plot_particles", "dataset", "axes"),
+        ("plot_chaos", "dataset", "axes"),
+    ):
+        kinds = {argument: bad.no_dataset, axes: bad.no_axes}
+        yield Call(name, getattr(dynamics, name), {argument: answers.get(name, answers["flow"])}, kinds)
+    for name in ("plot_comparison", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"):
+        kinds = {
+            "tree": bad.no_dataset,
+            ("axes" if name in ("plot_comparison", "plot_loss_band") else "ax"): bad.no_axes,
+        }
+        yield Call(name, getattr(sgd_check, name), {"tree": answers["tree"]}, kinds)
+    yield Call("plot_study", sgd_check.plot_study, {"dataset": answers["flow"]}, {"dataset": bad.no_dataset})

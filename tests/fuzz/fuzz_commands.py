@@ -1,0 +1,203 @@
+"""Every command with arguments that would pass, and texts that no option of a given kind may have.
+
+The options are those of the tables that the commands themselves read, so that none is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import fuzz_values as bad
+
+from dynamics import mean_field_study, options, report, solve, study, study_command
+from dynamics.laws import __main__ as laws
+from sgd_check import run
+from sgd_check import study as sgd_study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from fuzz_values import Draw
+
+    from dynamics.study_command import Catalogue
+
+#: What each file that commands are given here is called.
+PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"
+STUDY_TEXT = """\
+[problem]
+k = 4
+num_directions = 2
+dimension = 16
+width = 3
+[grid]
+seed = [0, 1]
+[study]
+name = "prediction"
+"""
+
+
+class Command(NamedTuple):
+    """A command, good arguments, and what each option may not be."""
+
+    name: str
+    main: Callable[[list[str]], int]
+    good: list[str]
+    kinds: dict[str, Draw]
+    #: Arguments that contradict each other, or lack something.
+    wholes: tuple[tuple[str, ...], ...] = ()
+
+
+NO_NUMBERS = ("", " ", "four", "nan", "-nan", "inf", "-inf", "1e400", "-1", "-0.5", "1,2", "[1]", "1 2", "1e", "e5", "0x1p3",
+              "None", "True", "1+1", "1/2", "9" * 5000 + "x", "--", "\N{INFINITY}", "1\0", "$(id)", "`id`", "; id", "../..",
+              "1_", "\u200b1", "{}", "1j")  # fmt: skip
+
+
+def from_texts(*texts: str, often: tuple[str, ...] = ()) -> Draw:
+    """Return a kind of option that is given one of these texts, or any text."""
+
+    def draw(rng: np.random.Generator) -> str:
+        pool = (*texts, *often, *often)
+        at = int(rng.integers(len(pool) + 3))
+        return pool[at] if at < len(pool) else "?" + bad.text(rng)
+
+    return draw
+
+
+def named(*texts: str) -> Draw:
+    """Return a kind of option that is given one of these texts alone, since almost any other would do."""
+    return lambda rng: texts[int(rng.integers(len(texts)))]
+
+
+def numbers_from(*more: str) -> Draw:
+    """Return a kind of option that is given no number, or one of these."""
+    return from_texts(*NO_NUMBERS, *more)
+
+
+COUNT = numbers_from("0", "2.5", "1e-3", "1e30", "9" * 5000)
+SEED = numbers_from("2.5", "1e-3", "1e30", "9" * 5000)
+POSITIVE = numbers_from("0", "-1e-300", "0e5", "9" * 5000)
+SHARE = numbers_from("0", "1", "1.5", "2")
+#: Kinds by the function that reads the option.
+READERS: dict[Any, Draw] = {
+    options.positive_integer: COUNT,
+    options.natural_number: SEED,
+    options.positive: POSITIVE,
+    options.non_negative: numbers_from("9" * 5000),
+    options.fraction: SHARE,
+    options.tolerance: numbers_from("0", "1", "1e-15", "2"),
+    options.save_schedule: from_texts("cubic:3", "geometric", "geometric:", "geometric:1", "linear:0", "linear:-5", ":", "x:3",
+                                      "linear:nan", "linear:2.5", "geometric:1e12", "linear:1e18", "linear:9e99", ""),
+    options.coefficient_list: from_texts("", ",", "1,", "1,,2", "0,1", "-1", "nan", "1;2", "a,b", "1,inf", "1," * 3000),
+    study_command.integers: from_texts("", ",", "4,", "4,3,2,1", "1,1,1,1", "0,1,2,3", "a,b", "1.5,2,3,4", "nan", "-4", "1e30"),
+    study_command.numbers: from_texts("", ",", "1,", "0,1", "-1,2", "a", "nan,1", "inf"),
+}  # fmt: skip
+PATHS = named(
+    "missing/run.nc", EXISTING, ".", "/", "/proc/run.nc", "x" * 300 + ".nc", "", "a\0b.nc", "/dev/null", "a\\b.nc"
+)
+FIGURES = named("figure", "figure.xyz", "missing/figure.png", "existing.png", "a\0b.png", ".", "/proc/figure.png")
+LINKS: Draw = bad.formula
+DEVICES = from_texts("tpu", "cuda:99", "cuda:-1", "cpu:0:1", "meta", "")
+
+
+def commands() -> Iterator[Command]:
+    """Yield every command of the program."""
+    yield _solve()
+    yield _mean_field()
+    for catalogue, main in (
+        (laws.CATALOGUE, laws.main),
+        (mean_field_study.CATALOGUE, mean_field_study.main),
+        (sgd_study.CATALOGUE, sgd_study.main),
+    ):
+        yield from _studies(catalogue, main)
+    yield _study()
+    yield _run()
+    yield Command("dynamics.report", report.main, [PREDICTION, "--output", "new.html"],
+                  {"output": named("missing/run.html", "existing.html", ".", "/proc/a.html", "a\0b.html")},
+                  ((), ("missing.nc",), (PREDICTION, PREDICTION), ("--output", "new.html"), (".",), (STUDY_FILE,),
+                   (PREDICTION, "--colour")))  # fmt: skip
+
+
+def _kinds(table: tuple[options.Option, ...]) -> dict[str, Draw]:
+    kinds = {option.name: READERS[option.read] for option in table if option.read in READERS}
+    menus = {option.name: from_texts("", "x", "AUTO", "auto,") for option in table if option.choices}
+    return {**kinds, **menus, "output": PATHS, "plot": FIGURES}
+
+
+def _solve() -> Command:
+    table = tuple(option for option in options.OPTIONS if "overlaps" in option.models)
+    good = ["--directions", "2", "--width", "3", "--dimension", "16", "--t-max", "0.1", "--output", "new.nc"]
+    contradictions = (
+        ("--json", "--quiet"), ("--plot", "a.png", "--no-plot"), ("--coefficients", "1,2", "--beta", "1"),
+        ("--coefficients", "1,2", "--ratio", "0.5"), ("--ratio", "0.5", "--beta", "1"), ("--k", "4", "--activation", "relu"),
+        ("--model", "decoupled", "--method", "stiff"), ("--model", "decoupled", "--rtol", "1e-3"), ("--width",),
+        ("--model", "decoupled", "--k", "2"), ("--t-min", "2", "--t-max", "1"), ("--step-theory", "finite-d"),
+        ("--batch-size", "2"), ("--method", "gradient-descent"), ("--learning-rate", "1e-3", "--activation", "relu"),
+        ("--dimension", "1", "--directions", "9"), ("--particles", "9"), ("--teacher-activation", "he3"), ("stray",),
+        ("--width", "1e9"), ("--width", "1e6"), ("--directions", "1e12"), ("--directions", "1e10", "--dimension", "1e12"),
+        ("--resume", "missing.nc"), ("--resume", PREDICTION), ("--resume", "."), ("--resume", "/dev/null"), ("--colour",),
+        ("--resume", EXISTING), ("--wid", "3"), ("--config",), ("--config", "/dev/zero"), ("--config", "fifo"),
+        ("--config", "."), ("--config", EXISTING), ("--config", "missing.toml"), ("--config", "/proc/self/mem"),
+    )  # fmt: skip
+    kinds = {**_kinds(table), "activation": LINKS, "device": DEVICES}
+    return Command("dynamics.solve", solve.main, good, kinds, contradictions)
+
+
+def _mean_field() -> Command:
+    table = tuple(option for option in options.OPTIONS if "mean-field" in option.models)
+    good = ["--model", "mean-field", "--dimension", "16", "--particles", "16", "--t-max", "0.1", "--output", "new.nc"]
+    contradictions = (
+        ("--width", "3"), ("--initial-norm", "0.1"), ("--beta", "1"), ("--device", "cpu"), ("--learning-rate", "0.1"),
+        ("--directions", "9"), ("--dimension", "1"), ("--particles", "1e12"), ("--method", "stiff"),
+        ("--directions", "2", "--quadrature", "graded"), ("--coefficients", "1,2", "--directions", "2"),
+    )  # fmt: skip
+    kinds = {**_kinds(table), "activation": LINKS, "teacher-activation": LINKS}
+    del kinds["model"]
+    return Command("dynamics.solve, mean field", solve.main, good, kinds, contradictions)
+
+
+def _studies(catalogue: Catalogue, main: Callable[[list[str]], int]) -> Iterator[Command]:
+    for name, one in catalogue.studies.items():
+        table = tuple(option for _, option in one.options)
+        kinds = _kinds(table)
+        if "teacher" in [option.name for option in table]:
+            kinds["teacher"] = from_texts("", "x", "he3,", "__import__('os')")
+        if "problem" in [option.name for option in table]:
+            kinds["problem"] = from_texts("missing.nc", EXISTING, ".", "", "/dev/null", "a\0b")
+        wholes = ((name, "--json", "--quiet"), (name, "--plot", "a.png", "--no-plot"), (name, "stray"), (name, "--colour"),
+                  (name, "--seed"), (), ("",), (name + "x",))  # fmt: skip
+        yield Command(f"{catalogue.prog} {name}", main, [name, "--output", "new.nc"], kinds, wholes)
+
+
+def _study() -> Command:
+    kinds = {"workers": COUNT, "output": PATHS}
+    wholes = ((), ("missing.toml",), (".",), ("fifo",), ("/dev/zero",), ("/proc/self/mem",), (EXISTING,), (STUDY_FILE, "x"),
+              (STUDY_FILE, "--json", "--quiet"), (STUDY_FILE, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"),
+              (STUDY_FILE, "--colour"), (STUDY_FILE, "--workers"), ("a\0b",), ("x" * 300,))  # fmt: skip
+    return Command("dynamics.study", study.main, [STUDY_FILE, "--output", "new.nc"], kinds, wholes)
+
+
+def _run() -> Command:
+    kinds = {
+        "seeds": COUNT,
+        "learning-rate": POSITIVE,
+        "steps": COUNT,
+        "directions": COUNT,
+        "batch-size": COUNT,
+        "max-runtime": POSITIVE,
+        "checkpoint-every": POSITIVE,
+        "false-alarm-rate": SHARE,
+        "widths": from_texts("", "4", "8,4", "4,4", "0,1", "a,b", "1.5,2", ","),
+        "engine": from_texts("", "x", "PROJECTED", "torch,"),
+        "theory": from_texts("", "x", "AUTO"),
+        "device": DEVICES,
+        "dtype": from_texts("", "float16", "int", "float32"),
+        "resume": from_texts("missing.nc", PREDICTION, EXISTING, ".", "/dev/null", "a\0b"),
+        "output": PATHS,
+        "plot": FIGURES,
+    }
+    wholes = ((), ("missing.nc",), (".",), ("/dev/null",), ("/dev/zero",), ("fifo",), (EXISTING,), ("x" * 300,), ("a\0b",),
+              (PREDICTION, PREDICTION), (PREDICTION, "--json", "--quiet"), (PREDICTION, "--plot", "a.png", "--no-plot"),
+              (PREDICTION, "--widths", "2,4"), (PREDICTION, "--colour"), (PREDICTION, "--seeds"))  # fmt: skip
+    good = [PREDICTION, "--output", "new.nc", "--steps", "4", "--seeds", "2", "--learning-rate", "1e-4"]
+    return Command("sgd_check.run", run.main, good, kinds, wholes)

@@ -1,0 +1,33 @@
+"""How many bad inputs there are: a slice in the gate, all with FULL_TESTS=1 in the environment.
+
+| kind                                                                | gate      | all         |
+|---------------------------------------------------------------------|-----------|-------------|
+| arguments of public callables, per argument (about 230)             | 1         | 6           |
+| flags of commands, per option (about 150) and contradictions        | 1         | 5           |
+| flags given to real processes                                       | 4         | 50          |
+| TOML: configurations, studies, and damaged ones of both, each       | 12        | 120         |
+| files: foreign and no files at all (fixed lists)                    | 51        | 51          |
+| files: damaged, and with hostile attributes, versions and values    | 16 and 12 | 150 and 120 |
+
+The sums are printed at the end of a run of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+
+FULL = bool(os.environ.get("FULL_TESTS"))
+#: kind -> (in the gate, all)
+COUNTS = {
+    "arguments": (1, 6),
+    "flags": (1, 5),
+    "processes": (4, 50),
+    "toml": (12, 120),
+    "damaged": (16, 150),
+    "hostile": (12, 120),
+}
+
+
+def share(kind: str, parts: int = 1) -> int:
+    """Return how many inputs of a kind a test has that covers so many parts of it."""
+    return COUNTS[kind][FULL] * parts

@@ -1,0 +1,70 @@
+"""Bad arguments of every public callable: one sentence, at once, in little memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fuzz_calls import Call, calls, calls_of_answers, problem
+from fuzz_guard import Case, complaint_of_call, contents, report
+from fuzz_tiers import share
+
+import dynamics
+import sgd_check
+from hermite.messages import shown
+
+#: How often a second argument is bad too.
+SECOND = 0.25
+
+
+def cases(call: Call, number: int, seed: int):
+    """Yield so many different bad calls."""
+    rng = np.random.default_rng([seed, *call.name.encode()])
+    names, seen = list(call.kinds), set()
+    for _ in range(40 * number):
+        chosen = [str(name) for name in rng.permutation(names)[: 1 + (rng.random() < SECOND)]]
+        values = {name: call.kinds[name](rng) for name in chosen}
+        if any(value is None and name in call.optional for name, value in values.items()):
+            continue
+        label = f"{call.name}({', '.join(f'{name}={shown(value)[:60]}' for name, value in values.items())})"
+        if label in seen:
+            continue
+        seen.add(label)
+        arguments = {**call.good, **values}
+        yield Case(call.name, label, lambda arguments=arguments: call.function(**arguments))
+        if len(seen) == number:
+            return
+
+
+def check(call, number, record_property, folder):
+    before, complaints, count = contents(folder), {}, 0
+    for case in cases(call, number, 1):
+        count += 1
+        complaint = complaint_of_call(case)
+        if complaint is not None:
+            complaints[case.label] = complaint
+    record_property("bad inputs: arguments", count)
+    assert not complaints, report(complaints)
+    assert contents(folder) == before
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
+def test_bad_arguments(call, folder, record_property):
+    check(call, share("arguments", len(call.kinds)), record_property, folder)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    flow = dynamics.solve_overlaps(problem(), save_at=dynamics.SaveAt.at([0.1, 1.0]), progress=False)
+    runs = sgd_check.simulate(problem(), learning_rate=1e-4, steps=4, seeds=2, progress=False)
+    return {"flow": flow, "runs": runs, "tree": sgd_check.compare(flow, runs)}
+
+
+def test_bad_answers(answers, folder, record_property):
+    for call in calls_of_answers(answers):
+        check(call, share("arguments", len(call.kinds)), record_property, folder)

@@ -1,0 +1,244 @@
+"""What holds for every link, spectrum, shape and tolerance; more of each with FULL_TESTS=1.
+
+Examples are drawn by hypothesis, the same in every run.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from fuzz_tiers import FULL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.polynomial.hermite_e import hermegauss
+
+import dynamics
+import hermite
+from dynamics import Problem, SaveAt, Teacher
+
+pytestmark = pytest.mark.timeout(600)
+
+many = settings(max_examples=500 if FULL else 25)
+several = settings(max_examples=100 if FULL else 12)
+
+DEGREES = st.integers(0, 12)
+NUMBERS = st.floats(-3.0, 3.0).filter(lambda x: abs(x) > 1e-3)
+SERIES = st.dictionaries(DEGREES, NUMBERS, min_size=1, max_size=5)
+VARYING = SERIES.filter(any)  # not constant
+#: Links of flows: each costs a compilation.
+FLOW_LINKS = st.sampled_from(["he4", "0.8*h3(z) + 0.6*h5(z)"])
+NODES, WEIGHTS = hermegauss(40)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+@st.composite
+def spectra(draw, most=4):
+    """Draw coefficients of a teacher."""
+    return sorted(draw(st.lists(st.floats(0.2, 1.0), min_size=1, max_size=most)), reverse=True)
+
+
+@st.composite
+def problems(draw, links=FLOW_LINKS, most=4):
+    """Draw a problem with a random start."""
+    coefficients = draw(spectra(most))
+    width = draw(st.integers(1, 5))
+    return Problem(
+        activation=draw(links),
+        teacher=Teacher(coefficients),
+        width=width,
+        dimension=draw(st.integers(len(coefficients) + width, 40)),
+        initial_norm=draw(st.floats(1e-3, 5e-2)),
+        seed=draw(st.integers(0, 2**63 - 1)),
+    )
+
+
+@st.composite
+def schedules(draw, last=20.0):
+    """Draw increasing times, zero among them or not."""
+    times = draw(st.lists(st.floats(0.0, last), min_size=1, max_size=8, unique=True))
+    return SaveAt.at(sorted(times))
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@many
+@given(SERIES)
+def test_parseval(series):
+    """Σ c_j² = E σ² = norm_squared, by Gauss–Hermite quadrature that is exact for these degrees."""
+    link = hermite.expand(series)
+    assert link.norm_squared == pytest.approx(np.sum(link.coefficients**2), rel=1e-13)
+    assert np.sum(WEIGHTS * link.value(NODES) ** 2) == pytest.approx(link.norm_squared, rel=1e-10)
+
+
+@many
+@given(SERIES, st.floats(-1.0, 1.0))
+def test_kernel_is_bounded_by_the_norm(series, s):
+    """|g(s)| ≤ g(1) = E σ² on [−1, 1], because g is a power series with coefficients c_j² ≥ 0."""
+    link = hermite.expand(series)
+    assert abs(link.kernel(s)) <= link.kernel(1.0) * (1 + 1e-14)
+    assert link.kernel(1.0) == pytest.approx(link.norm_squared, rel=1e-13)
+
+
+@many
+@given(st.lists(st.fractions(-3, 3, max_denominator=64), min_size=2, max_size=7).filter(lambda c: any(c[1:])))
+def test_a_formula_is_what_it_says(coefficients):
+    """A polynomial as text has its values, and the text of its expansion expands to it again."""
+    text = " + ".join(f"({c.numerator}/{c.denominator})*z^{j}" for j, c in enumerate(coefficients) if c)
+    link = hermite.expand(text)
+    z = np.linspace(-2.0, 2.0, 9)
+    expected = np.polynomial.Polynomial([float(c) for c in coefficients])(z)
+    np.testing.assert_allclose(link.value(z), expected, rtol=1e-11, atol=1e-11)
+    assert link.text is not None
+    np.testing.assert_allclose(hermite.expand(link.text).coefficients, link.coefficients, rtol=1e-13, atol=1e-15)
+
+
+@many
+@given(SERIES, st.integers(1, 12))
+def test_cutting_a_series_leaves_the_rest_as_error(series, order):
+    link = hermite.expand(series)
+    cut = hermite.expand(link, order=order)
+    left_out = sum(c**2 for j, c in enumerate(link.coefficients) if j > order)
+    assert cut.truncation_error == pytest.approx(np.sqrt(left_out), rel=1e-6, abs=1e-7)
+
+
+# --- predictions ------------------------------------------------------------------------------------------------------
+
+
+@many
+@given(problems(st.sampled_from(["he3", "he4", "he5", "he6"])), schedules(1e6))
+def test_predicted_times_are_between_their_bounds(problem, save_at):
+    """With 1 − s² between ½ and 1 on the way to s² = ½, the transit takes once to twice T (1 − (√2 C_0)^(k−2))."""
+    prediction = dynamics.predict_emergence(problem, save_at=save_at)
+    k = problem.information_exponent
+    overlap = problem.start().teacher_overlap
+    for p, neuron in enumerate(prediction.matched_neuron.values):
+        emerged = float(prediction.predicted_emergence_time[p])
+        if neuron < 0:
+            assert np.isinf(emerged)
+            continue
+        lead = abs(float(overlap[neuron, p]))
+        if lead**2 >= 0.5:
+            assert emerged == 0.0
+        elif not (k % 2 and overlap[neuron, p] < 0):
+            least = float(prediction.leading_order_time[p]) * (1 - (np.sqrt(2) * lead) ** (k - 2))
+            assert least * (1 - 1e-9) <= emerged <= 2 * least * (1 + 1e-9)
+        assert float(prediction.predicted_learned_time[p]) >= emerged
+    np.testing.assert_array_equal(prediction.time, save_at.times)
+    loss = prediction.loss.values
+    whole = np.sum(problem.teacher.coefficients**2) * problem.activation.norm_squared
+    assert (np.diff(loss) <= 0).all()
+    assert (-1e-12 * whole <= loss).all()
+    assert (loss <= whole * (1 + 1e-12)).all()
+
+
+# --- flows ------------------------------------------------------------------------------------------------------------
+
+
+def solved(problem, save_at, rtol=1e-8):
+    return dynamics.solve_overlaps(
+        problem, save_at=save_at, method="explicit", rtol=rtol, error_estimate=False, progress=False
+    )
+
+
+@several
+@given(problems(), schedules(), st.floats(-10.0, -3.0))
+def test_a_flow_stays_in_its_bounds(problem, save_at, log_rtol):
+    """Loss from E f*² or so downwards and never negative, |C| ≤ 1, n > 0, and times exactly as asked."""
+    rtol = 10.0**log_rtol
+    flow = solved(problem, save_at, rtol)
+    slack = 100 * rtol
+    np.testing.assert_array_equal(flow.time, save_at.times)
+    whole = np.sum(problem.teacher.coefficients**2) * problem.activation.norm_squared
+    assert (flow.loss >= -slack * whole).all()
+    assert (flow.loss.diff("time") <= slack * whole).all()
+    assert (abs(flow.teacher_overlap) <= 1 + slack).all()
+    assert (abs(flow.student_overlap) <= 1 + slack).all()
+    assert (flow.squared_norm > 0).all()
+
+
+@several
+@given(problems(), schedules(), st.randoms(use_true_random=False))
+def test_names_of_neurons_and_directions_do_not_matter(problem, save_at, shuffler):
+    """The flow from a permuted start is the permuted flow, whatever the order of neurons and directions."""
+    m, P = problem.width, problem.num_directions
+    neurons, directions = (shuffler.sample(range(n), n) for n in (m, P))
+    C, G, n = problem.start()
+    fields = {"activation": problem.activation, "width": m, "dimension": problem.dimension}
+    one = Problem(**fields, teacher=problem.teacher, initial_overlaps=(C, G, n))
+    other = Problem(
+        **fields,
+        teacher=Teacher(problem.teacher.coefficients[directions]),
+        initial_overlaps=(C[np.ix_(neurons, directions)], G[np.ix_(neurons, neurons)], n[neurons]),
+    )
+    first, second = solved(one, save_at, 1e-9), solved(other, save_at, 1e-9)
+    np.testing.assert_allclose(second.loss, first.loss, rtol=1e-6, atol=1e-8)
+    permuted = first.teacher_overlap.values[:, neurons][:, :, directions]
+    np.testing.assert_allclose(second.teacher_overlap, permuted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(second.squared_norm, first.squared_norm[:, neurons], rtol=1e-6, atol=1e-8)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def questions(draw):
+    """Draw a problem of any student, with a start of any kind and directions that need not be orthonormal."""
+    student = draw(st.sampled_from(["homogeneous", "committee", "spherical"]))
+    count, width = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    dimension = draw(st.integers(count + width, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    directions = None
+    if draw(st.booleans()):
+        directions = rng.standard_normal((count, count))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    coefficients = rng.uniform(0.2, 1.0, count)
+    weights = rng.standard_normal((width, dimension)) * (1.0 if student == "spherical" else 0.1)
+    if student == "spherical":
+        coefficients /= coefficients.sum()
+        weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    start = {"initial_weights": weights} if draw(st.booleans()) else {"seed": draw(st.integers(0, 2**63 - 1))}
+    return Problem(
+        activation=draw(st.one_of(VARYING, st.sampled_from(["relu", "tanh", "he4", "z^3 - 3*z"]))),
+        teacher=Teacher(coefficients, directions=directions),
+        width=width,
+        dimension=dimension,
+        student=student,
+        label_noise=draw(st.floats(0.0, 2.0)),
+        order=draw(st.one_of(st.none(), st.integers(12, 20))),
+        **start,
+    )
+
+
+@several
+@given(questions())
+def test_a_question_comes_back_from_its_answer(tmp_path_factory, problem):
+    """From the dataset in memory, and from the file, on every attribute and bit of its arrays."""
+    from dynamics.dataset import make_dataset
+
+    answer = make_dataset(
+        {"loss": np.array([0.0])},
+        problem=problem,
+        title="nothing",
+        coords={"time": np.array([0.0])},
+        solver={"answer": "overlaps"},
+        attributes={"answer": "overlaps"},
+    )
+    assert Problem.from_dataset(answer) == problem
+    path = dynamics.save(answer, tmp_path_factory.mktemp("question") / "a.nc")
+    stored = dynamics.load(path)
+    assert stored.identical(answer)
+    assert Problem.from_dataset(stored) == problem
+
+
+@many
+@given(st.fractions(0, 2, max_denominator=50), st.integers(1, 40))
+def test_a_power_law_is_one(beta: Fraction, count):
+    """a_p/a_1 = p^(−β), Σ a_p² = 1, and a geometric teacher has the ratio that it was made with."""
+    a = Teacher.power_law(count, float(beta)).coefficients
+    np.testing.assert_allclose(a / a[0], np.arange(1.0, count + 1) ** -float(beta), rtol=1e-13)
+    assert np.sum(a**2) == pytest.approx(1.0, rel=1e-13)
+    ratio = float(beta) / 2.5 + 0.1
+    assert Teacher.geometric(count + 2, ratio).ratio == pytest.approx(ratio, rel=1e-10)

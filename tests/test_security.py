@@ -1,0 +1,159 @@
+"""Nothing is evaluated, nothing is unpickled, nothing goes to the network, and names of files are names alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynamics
+from dynamics import Problem, SaveAt, Teacher, solve
+
+ROOT = Path(dynamics.__file__).parent.parent
+PACKAGES = ("hermite", "dynamics", "sgd_check")
+#: Calls that run what they are given, or hand it to a shell.
+RUNNING = {
+    "eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load",
+    "marshal.loads", "os.system", "os.popen", "sympify", "sympy.sympify", "parse_expr", "np.load", "numpy.load", "torch.load",
+    "yaml.load",
+}  # fmt: skip
+#: Modules that none of ours may import.
+FORBIDDEN = {
+    "marshal", "shelve", "dill", "joblib", "cloudpickle", "socket", "ssl", "http", "urllib", "urllib3", "requests", "ftplib",
+    "smtplib", "telnetlib", "xmlrpc", "socketserver", "code", "pty",
+}  # fmt: skip
+
+
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def trees():
+    """Yield every module of the three packages with its syntax tree."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def dotted(node):
+    """Return `a.b` of a name or an attribute of one, else nothing."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def test_sources_run_nothing_that_they_are_given():
+    """But for the compiler, which executes the sources that it wrote; sympify is for numbers; pickles are never read."""
+    called, imported, allowed = set(), set(), set()
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and (name := dotted(node.func)) in RUNNING:
+                called.add((path.name, name))
+            elif isinstance(node, ast.Import):
+                imported |= {(path.name, name.name.partition(".")[0]) for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add((path.name, str(node.module).partition(".")[0]))
+            elif isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
+                allowed.add((path.name, node.arg))
+    assert called == {
+        ("compilation.py", "exec"),
+        ("compilation.py", "compile"),
+        ("closed_forms.py", "sympy.sympify"),
+        ("moment_families.py", "sympy.sympify"),
+    }
+    assert {(file, name) for file, name in imported if name in FORBIDDEN} == set()
+    assert allowed == set()
+
+
+OFFLINE = """\
+import socket, sys
+
+def refuse(event, arguments):
+    if event == "socket.connect" and arguments[0].family in (socket.AF_INET, socket.AF_INET6):
+        raise PermissionError(f"goes to the network: {arguments[1]}")
+    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request", "http.client.connect",
+                 "ftplib.connect", "smtplib.connect"):
+        raise PermissionError(f"goes to the network: {event} {arguments}")
+
+sys.addaudithook(refuse)
+try:
+    socket.create_connection(("127.0.0.1", 9))
+except PermissionError:
+    pass
+else:
+    sys.exit("the hook does not work")
+
+if __name__ == "__main__":
+    from dynamics import report, solve, study
+    from sgd_check import run
+
+    codes = [
+        solve.main(["--directions", "2", "--width", "3", "--dimension", "16", "--quiet", "--output", "run.nc"]),
+        solve.main(["--model", "decoupled", "--directions", "3", "--quiet", "--output", "pairs.nc"]),
+        solve.main(["--model", "mean-field", "--dimension", "16", "--particles", "32", "--t-max", "1", "--quiet",
+                    "--output", "law.nc"]),
+        run.main(["run.nc", "--steps", "50", "--seeds", "2", "--learning-rate", "1e-4", "--quiet"]),
+        study.main(["study.toml", "--quiet"]),
+        report.main(["run.nc"]),
+    ]
+    sys.exit(str(codes) if any(codes) else 0)
+"""
+
+
+def test_main_jobs_do_without_a_network(tmp_path):
+    """In a process, and the processes that it starts, in which every way to the network raises."""
+    (tmp_path / "offline.py").write_text(OFFLINE)
+    (tmp_path / "study.toml").write_text(
+        "[problem]\nk = 4\nnum_directions = 2\ndimension = 16\nwidth = 3\n[grid]\nseed = [0, 1]\n"
+        '[study]\nname = "prediction"\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "offline.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"run.nc", "pairs.nc", "law.nc", "run-sgd.nc", "study.nc", "run.html"} <= names_in(tmp_path)
+
+
+HOSTILE_NAMES = (
+    "with space.nc", "; touch executed.nc", "$(touch executed).nc", "`touch executed`.nc", "'quoted'.nc", '"quoted".nc',
+    "two\nlines.nc", "a&b|c>d.nc", "-rf.nc", "--output.nc", "*.nc", "[a].nc", "%s{0}.nc", "\u202egnp.nc", "<b>a.nc",
+    "~.nc", "\x1b[31mred.nc", "ä ö.nc",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
+def test_files_with_hostile_names(name, tmp_path, monkeypatch):
+    """They are written, loaded, refused and resumed as any other, and no other file appears."""
+    monkeypatch.chdir(tmp_path)
+    problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
+    answer = dynamics.predict_emergence(problem, save_at=SaveAt.at([1.0, 2.0]))
+    dynamics.save(answer, name)
+    assert dynamics.load(name).identical(answer)
+    with pytest.raises(dynamics.StorageError, match="must not name an existing file"):
+        dynamics.save(answer, name)
+    with pytest.raises(dynamics.StorageError, match="must hold a run that can be resumed"):
+        dynamics.resume(name)
+    assert names_in(tmp_path) == {name}
+
+
+@pytest.mark.parametrize(
+    "name", ["; touch executed.nc", "$(touch executed) `touch executed`.nc", 'it\'s "two" words.nc']
+)
+def test_the_command_that_goes_on_can_be_pasted(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--k", "4", "--directions", "4", "--width", "12", "--dimension", "32", "--t-max", "1e7", "--no-plot"]
+    assert solve.main([*arguments, "--method", "explicit", "--max-runtime", "0.05", "--output", name]) == 0
+    command = capsys.readouterr().err.partition("Go on with: ")[2].splitlines()[0]
+    assert shlex.split(command)[:5] == ["python", "-m", "dynamics.solve", "--resume", name]
+    assert names_in(tmp_path) == {name}
