@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dynamics.one_step import one_step_moments as one_step_moments
     from dynamics.outcome import SolveError as SolveError
     from dynamics.outcome import SolveInterrupted as SolveInterrupted
+    from dynamics.pages.document import write_report as write_report
     from dynamics.plotting import plot_emergence as plot_emergence
     from dynamics.plotting import plot_emergence_times as plot_emergence_times
     from dynamics.plotting import plot_loss as plot_loss
@@ -79,6 +80,7 @@ _HOME = {
     "solve_spherical": "dynamics.spherical",
     "sweep": "dynamics.sweeps",
     "transfer_study": "dynamics.laws.transfer",
+    "write_report": "dynamics.pages.document",
 }
 
 __all__ = [
@@ -116,6 +118,7 @@ __all__ = [
     "solve_spherical",
     "sweep",
     "transfer_study",
+    "write_report",
 ]
 
 

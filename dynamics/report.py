@@ -1,247 +1,87 @@
-"""A result in a few lines: the table of emergence times and the exponents, as text or JSON."""
+"""Command line: `python -m dynamics.report run.nc`, any result file as one HTML page.
+
+Parses first, imports after.  The page is made by `dynamics.pages.document`; nothing imports this.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-from typing import TYPE_CHECKING, Any
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dynamics.analysis import default_window, fit_power_law
-from dynamics.prediction import asymptotic_exponents
-from dynamics.schedule import DEFAULT_COUNT
-from dynamics.teacher import geometric_ratio
+from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Parser, UsageError, check_names_a_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    import xarray as xr
-    from numpy.typing import NDArray
+EXAMPLES = """\
+examples:
+  python -m dynamics.report run.nc                 writes run.html
+  python -m dynamics.report check.nc --open        writes check.html and shows it in the browser
+  python -m dynamics.report run.nc --output today.html --overwrite
 
-    from dynamics.prediction import AsymptoticExponents
-    from dynamics.problem import Problem
-    from dynamics.schedule import SaveAt
+Any result file will do: a solve, a comparison with SGD, a simulation, a study, a sweep, a run that has not ended. The
+page needs nothing beside it: figures are inside, and nothing is loaded from anywhere.
 
-MOST_ROWS = 20
-#: Floating-point operations per second assumed by `--dry-run`, measured on one core for m = P = 64.
-ASSUMED_SPEED = 1.0e10
-#: The same for the particles of a mean field, on whose few products the integrator's own sums weigh.
-MEAN_FIELD_SPEED = 2.0e9
-
-
-def stored_beta(dataset: xr.Dataset) -> float | None:
-    """Return the declared decay β of the teacher's coefficients, or None."""
-    beta: float | None = json.loads(dataset.attrs["parameters"])["problem"]["beta"]
-    return beta
+stdout holds the name of the page, stderr everything else. exit codes: 0 done, 1 the page could not be written, 2 usage
+"""
 
 
-def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
-    """Return the asymptotic exponents of the problem that a dataset answers."""
-    return asymptotic_exponents(
-        dataset.attrs["information_exponent"],
-        stored_beta(dataset),
-        ratio=geometric_ratio(dataset["teacher_coefficient"].values),
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        return _report(build_parser().parse_args(arguments))
+    except UsageError as error:
+        _say(f"error: {error}")
+        return EXIT_USAGE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser; building it imports nothing heavy."""
+    parser = Parser(
+        prog="python -m dynamics.report",
+        description="Write one self-contained HTML page on a result.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
+    add = parser.add_argument
+    add("result", metavar="FILE", help="netCDF file that this program has written")
+    add("--output", metavar="FILE", help="page to write [beside the result, ending in .html]")
+    add("--overwrite", action="store_true", help="replace an existing page")
+    add("--open", action="store_true", help="show the page in the browser")
+    return parser
 
 
-def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
-    """Return the sum-formula loss of a result, or None where there is none."""
-    if "predicted_loss" not in dataset:
-        return None
-    loss: NDArray[np.float64] = dataset["predicted_loss"].values
-    return loss if np.isfinite(loss).all() else None
+def _report(parsed: argparse.Namespace) -> int:
+    from dynamics.pages.document import check_page, read_subject, write_page
+    from dynamics.storage import StorageError
+
+    source = Path(parsed.result)
+    check_names_a_file("Argument FILE", source)
+    output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
+    try:
+        target = check_page(output, source, overwrite=parsed.overwrite)
+        subject = read_subject(source)
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+    try:
+        write_page(subject, target)
+    except StorageError as error:
+        _say(f"error: {error}")
+        return EXIT_FAILED
+    sys.stdout.write(f"{target}\n")
+    if parsed.open:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())
+    return EXIT_DONE
 
 
-def summarise(dataset: xr.Dataset, output: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
-    """Return the result as plain values: times per direction, exponents, how the run ended."""
-    attrs = dataset.attrs
-    loss = dataset["loss"].values
-    finite = loss[np.isfinite(loss)]
-    return {
-        "output": None if output is None else str(output),
-        "figure": None if figure is None else str(figure),
-        "title": attrs["title"],
-        "information_exponent": int(attrs["information_exponent"]),
-        "method": attrs.get("method"),
-        "solve_seconds": attrs.get("solve_seconds"),
-        "stop_reason": attrs.get("stop_reason", "reached_end"),
-        "stop_message": attrs.get("stop_message", ""),
-        "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
-        "final_loss": float(finite[-1]) if finite.size else None,
-        "directions": _directions(dataset),
-        "exponents": _exponents(dataset),
-        "loss_levels": _loss_levels(dataset),
-        "notes": attrs.get("notes", ""),
-        "scaling_notes": attrs.get("scaling_notes", ""),
-    }
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
 
 
-def as_json(summary: dict[str, Any]) -> str:
-    """Return one JSON object; what is not finite becomes null."""
-    return json.dumps(jsonable(summary))
-
-
-def as_text(summary: dict[str, Any]) -> str:
-    """Return the table that the command line prints."""
-    rows = summary["directions"]
-    lines = [
-        f"{'p':>7} {'a_p':>9} {'T_p leading':>12} {'predicted':>12} {'emerged':>12} {'ratio':>7} {'learned':>12}",
-    ]
-    chosen = range(len(rows)) if len(rows) <= MOST_ROWS else _rows(len(rows))
-    for at in chosen:
-        row = rows[at]
-        ratio = row["emergence_time"] / row["predicted_emergence_time"] if row["predicted_emergence_time"] else math.nan
-        lines.append(
-            f"{row['direction']:>7} {row['teacher_coefficient']:>9.4f} {_time(row['leading_order_time']):>12} "
-            f"{_time(row['predicted_emergence_time']):>12} {_time(row['emergence_time']):>12} "
-            f"{_time(ratio, 3):>7} {_time(row['learned_time']):>12}"
-        )
-    if len(rows) > MOST_ROWS:
-        lines.append(f"        ({len(rows)} directions; shown: {len(list(chosen))} spread over p)")
-    learned = sum(math.isfinite(row["learned_time"]) for row in rows)
-    lines.append("")
-    lines.append(f"learned: {learned} of {len(rows)} directions by t = {summary['end_time']:.4g}")
-    if summary["final_loss"] is not None:
-        lines.append(f"loss at the end: {summary['final_loss']:.4g}")
-    lines += [f"{law['what']}: {law['text']}" for law in summary["exponents"]]
-    lines += [f"loss below {row['level']:g} E f*^2: t = {_time(row['time'])}" for row in summary["loss_levels"]]
-    if summary["stop_reason"] != "reached_end":
-        lines.append(f"stopped early: {summary['stop_reason']}. {summary['stop_message']}")
-    if summary["notes"]:
-        lines.append(f"note: {summary['notes']}")
-    if summary["scaling_notes"]:
-        lines.append(f"scaling laws: {summary['scaling_notes']}")
-    if summary["method"]:
-        lines.append(f"method: {summary['method']}, {summary['solve_seconds']:.2f} s")
-    lines += [f"{name}: {summary[name]}" for name in ("output", "figure") if summary[name]]
-    return "\n".join(lines)
-
-
-def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, particles: int | None = None) -> str:
-    """Return memory and work of a run in one line each, from counted operations, without running it."""
-    if model == "mean-field":
-        return _mean_field_estimate(problem, keep, save_at, particles)
-    m, P = problem.width, problem.num_directions
-    count = DEFAULT_COUNT if save_at is None else len(save_at)
-    if model == "decoupled":
-        bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
-        return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
-    state = m * P + m * m + m
-    kept = state if keep == "full" else 2 * P + m
-    operations = 4.0 * m * m * P + 2.0 * m**3 + 40.0 * state
-    return (
-        f"memory: {8.0 * (30 * state + count * kept) / 1e6:.3g} MB (state {state} numbers, history {count} times)\n"
-        f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "
-        "evaluations; runs take from a thousand evaluations per learned direction"
-    )
-
-
-def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
-    from math import comb
-
-    from dynamics.mean_field import DEFAULT_PARTICLES
-    from dynamics.overlap_law import OVERLAP_BINS, SHARES
-
-    count = DEFAULT_COUNT if save_at is None else len(save_at)
-    N, axes = particles or DEFAULT_PARTICLES, problem.teacher.span
-    degree = max(problem.activation.order, problem.teacher_link.order)
-    products = 10 * degree if axes == 1 else 6 * comb(axes + degree, degree)
-    kept = problem.num_directions * (OVERLAP_BINS + len(SHARES)) + (N * (axes + 4) if keep == "full" else 0)
-    operations = float(N) * (products + 10 * axes)
-    return (
-        f"memory: {8.0 * (30 * N * axes + count * kept) / 1e6:.3g} MB (state {N * axes} numbers, "
-        f"history {count} times)\n"
-        f"time: {operations:.3g} operations an evaluation, about {operations / MEAN_FIELD_SPEED * 1e3:.2g} s per "
-        "thousand evaluations; runs take thousands of evaluations"
-    )
-
-
-def _loss_levels(dataset: xr.Dataset) -> list[dict[str, float]]:
-    """When the loss of a mean field fell below each level; nothing for other answers."""
-    if "loss_level_time" not in dataset:
-        return []
-    times = dataset["loss_level_time"].values.tolist()
-    levels = dataset["loss_level"].values.tolist()
-    return [{"level": level, "time": time} for level, time in zip(levels, times, strict=True)]
-
-
-def _directions(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    names = (
-        "teacher_coefficient",
-        "matched_neuron",
-        "leading_order_time",
-        "predicted_emergence_time",
-        "predicted_learned_time",
-        "emergence_time",
-        "learned_time",
-    )
-    columns = {name: dataset[name].values.tolist() for name in names}
-    numbers = dataset["direction"].values.tolist()
-    return [{"direction": p, **{name: columns[name][at] for name in names}} for at, p in enumerate(numbers)]
-
-
-def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Fitted exponents beside those of the sum formula at this size and the asymptotic ones."""
-    window = default_window(dataset)
-    if window is None:
-        return []
-    laws = stored_exponents(dataset)
-    time, loss = dataset["time"].values, dataset["loss"].values
-    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, predicted_loss(dataset))]
-    emerged = dataset["emergence_time"].values
-    seen = np.isfinite(emerged) & (emerged > 0)
-    if seen.sum() >= 8 and np.isfinite(laws.emergence_time_direction):
-        p = dataset["direction"].values[seen].astype(float)
-        asymptotic = laws.emergence_time_direction
-        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
-    return found
-
-
-def _law(
-    what: str,
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    window: tuple[float, float],
-    asymptotic: float,
-    predicted: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    good = np.isfinite(y) & (y > 0) & (x > 0)
-    fit = fit_power_law(x[good], y[good], window=window)
-    law: dict[str, Any] = {
-        "what": what,
-        "fitted": fit.exponent,
-        "standard_error": fit.standard_error,
-        "window": list(fit.window),
-        "asymptotic": asymptotic,
-        "sum_formula": None,
-    }
-    text = f"x = {fit.exponent:.3f} +- {fit.standard_error:.3f} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
-    if predicted is not None:
-        good &= predicted > 0
-        finite_size = fit_power_law(x[good], predicted[good], window=window)
-        law["sum_formula"] = finite_size.exponent
-        text += f"; sum formula at this size {finite_size.exponent:.3f}"
-    text += f"; asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "; no asymptotic law"
-    return {**law, "text": text}
-
-
-def _rows(count: int) -> list[int]:
-    return sorted({round(x) - 1 for x in np.geomspace(1, count, MOST_ROWS)})
-
-
-def _time(value: float, digits: int = 5) -> str:
-    if math.isnan(value):
-        return "-"
-    return "never" if math.isinf(value) else f"{value:.{digits}g}"
-
-
-def jsonable(value: Any) -> Any:
-    """Return plain values as JSON takes them: what is not finite becomes None."""
-    if isinstance(value, dict):
-        return {key: jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [jsonable(entry) for entry in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value
+if __name__ == "__main__":
+    sys.exit(main())

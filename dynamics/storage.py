@@ -8,17 +8,33 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import check_switch
 from dynamics.dataset import SCHEMA_VERSION
+from hermite.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import xarray as xr
 
-__all__ = ["CHECKPOINT", "ONE_THREAD", "StorageError", "check_target", "free_name", "load", "load_tree", "save"]
+__all__ = [
+    "CHECKPOINT",
+    "ONE_THREAD",
+    "StorageError",
+    "check_target",
+    "free_name",
+    "load",
+    "load_tree",
+    "names_directory",
+    "save",
+    "whole_file",
+]
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
@@ -43,24 +59,44 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     StorageError
         If the file exists and `overwrite` is false, or its directory does not exist or cannot be written.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        msg = f"Argument `path` must lie in an existing directory, but is {str(target)!r}."
-        raise StorageError(msg)
-    unsuitable = target.exists() and not target.is_file()
-    if unsuitable or (target.exists() and not overwrite):
-        what = "a directory or device" if unsuitable else "an existing file (allow it with overwrite)"
-        msg = f"Argument `path` must not name {what}, but is {str(target)!r}."
+    check_switch("overwrite", overwrite)
+    target = _as_path(path)
+    if os.sep == "/" and "\\" in str(target.absolute()):
+        msg = f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {shown(str(target))}."
         raise StorageError(msg)
     try:
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
+        if not target.parent.is_dir():
+            msg = f"Argument `path` must lie in an existing directory, but is {shown(str(target))}."
+            raise StorageError(msg)
+        unsuitable = target.exists() and not target.is_file()
+        if unsuitable or (target.exists() and not overwrite):
+            what = "a directory or device" if unsuitable else "an existing file (allow it with overwrite)"
+            msg = f"Argument `path` must not name {what}, but is {shown(str(target))}."
+            raise StorageError(msg)
+        _temporary(target).unlink()
+    except StorageError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         msg = (
-            f"Argument `path` must lie in a directory that can be written, but {str(target)!r} does not "
-            f"({error.strerror})."
+            f"Argument `path` must name a file that can be written, but {shown(str(target))} cannot "
+            f"({getattr(error, 'strerror', None) or error})."
         )
         raise StorageError(msg) from None
     return target
+
+
+def _as_path(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        msg = f"Argument `path` must be a path, but is {shown(path)}."
+        raise TypeError(msg)
+    return Path(path)
+
+
+def _temporary(target: Path) -> Path:
+    """Make an empty file beside the target, under whose name the target is written."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
+    os.close(handle)
+    return Path(name)
 
 
 def free_name(stem: str, suffix: str) -> Path:
@@ -100,16 +136,27 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
         raise TypeError(msg)
     target = check_target(path, overwrite=overwrite)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
-    os.close(handle)
-    temporary = Path(name)
+    with whole_file(target) as temporary, ONE_THREAD:
+        if isinstance(result, xr.DataTree):
+            groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
+            result.to_netcdf(temporary, engine="netcdf4", encoding=groups)
+        else:
+            result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
+    return target
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a temporary file to write; what it holds in the end is flushed to the disk and moved to `target`.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written; then `target` is as it was.
+    """
+    temporary = _temporary(target)
     try:
-        with ONE_THREAD:
-            if isinstance(result, xr.DataTree):
-                groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
-                result.to_netcdf(temporary, engine="netcdf4", encoding=groups)
-            else:
-                result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
+        yield temporary
         _flush(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
@@ -118,7 +165,6 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         raise StorageError(msg) from error
     finally:
         temporary.unlink(missing_ok=True)
-    return target
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -142,9 +188,9 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
     import xarray as xr
 
-    source = Path(path)
-    if not source.is_file():
-        msg = f"Argument `path` must name an existing file, but is {str(source)!r}."
+    source = _as_path(path)
+    if not _is_file(source):
+        msg = f"Argument `path` must name an existing file, but is {shown(str(source))}."
         raise StorageError(msg)
     try:
         with ONE_THREAD, xr.open_datatree(source, engine="netcdf4") as opened:
@@ -161,6 +207,21 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     return loaded
 
 
+def names_directory(path: object) -> bool:
+    """Return whether this is the path of a directory."""
+    try:
+        return isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
+    except OSError:  # a name that is too long
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
+
+
 def _check_schema(source: Path, tree: xr.DataTree) -> None:
     """Refuse what another program, or a newer version of this one, has written."""
     answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
@@ -169,7 +230,7 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
         msg = f"File {str(source)!r} must have been written by this program, but has no schema_version."
         raise StorageError(msg)
     if not isinstance(version, (int, np.integer)) or version < 1:
-        msg = f"File {str(source)!r} must have a positive integer as schema_version, but has {version!r}."
+        msg = f"File {str(source)!r} must have a positive integer as schema_version, but has {shown(version)}."
         raise StorageError(msg)
     if version > SCHEMA_VERSION:
         msg = (

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics import plotting, report
+from dynamics import plotting, tables
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
     assert labels(ax)[2].startswith("fit: t^(-")
     assert labels(ax)[3] == "asymptotic: t^(-1.00)"
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), flow.loss)
-    dashed, low_high = ax.lines[2], report.summarise(flow)["exponents"][0]["window"]
+    dashed, low_high = ax.lines[2], tables.summarise(flow)["exponents"][0]["window"]
     np.testing.assert_allclose(dashed.get_xdata(), low_high)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
@@ -125,7 +125,7 @@ def test_summary_figure_is_written_for_results_with_and_without_history(flow, tm
 
 
 def test_table_shows_measured_beside_predicted_times(flow):
-    text = report.as_text(report.summarise(flow))
+    text = tables.as_text(tables.summarise(flow))
     rows = text.splitlines()
     assert rows[1].split()[0] == "1"
     assert float(rows[1].split()[4]) == pytest.approx(float(flow.emergence_time[0]), rel=1e-4)
@@ -135,7 +135,7 @@ def test_table_shows_measured_beside_predicted_times(flow):
 
 
 def test_long_tables_are_thinned_and_say_so(many):
-    text = report.as_text(report.summarise(many))
+    text = tables.as_text(tables.summarise(many))
     assert len(text.splitlines()) < 40
     assert "(200 directions; shown: " in text
 
@@ -143,13 +143,13 @@ def test_long_tables_are_thinned_and_say_so(many):
 def test_json_has_null_where_there_is_no_number(flow):
     partly = flow.copy(deep=True)
     partly["emergence_time"][5] = np.nan
-    stored = json.loads(report.as_json(report.summarise(partly)))
+    stored = json.loads(tables.as_json(tables.summarise(partly)))
     assert stored["directions"][5]["emergence_time"] is None
     assert math.isfinite(stored["exponents"][0]["standard_error"])
 
 
 def test_never_and_unknown_times_read_as_such():
     problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=1, dimension=16)
-    text = report.as_text(report.summarise(dynamics.predict_emergence(problem)))
+    text = tables.as_text(tables.summarise(dynamics.predict_emergence(problem)))
     row = next(line for line in text.splitlines() if line.split()[:1] == ["2"])
     assert row.split()[2:] == ["never", "never", "-", "-", "-"]

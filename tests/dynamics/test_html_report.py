@@ -1,0 +1,483 @@
+"""Pages on results hold the numbers of the result, escape everything, and need nothing beside them."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from html_reader import read_page
+from matplotlib.figure import Figure
+
+import dynamics
+from dynamics import report
+from dynamics.laws.finite_size import finite_size
+from dynamics.pages import page as pages
+from dynamics.pages.findings import FINDINGS, answer_of, end_of_run, find_findings
+from dynamics.pages.sections import subtitle
+from dynamics.pages.studies import study_findings
+from dynamics.trackers import Callback
+
+AT = dynamics.SaveAt.geometric
+TWO = dynamics.Teacher([0.8, 0.6])
+
+
+def two_directions(**changed):
+    given = {"activation": "he4", "teacher": TWO, "width": 8, "dimension": 16}
+    return dynamics.Problem(**(given | changed))
+
+
+def spherical(width=16):
+    return dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher([1.0]), width=width, dimension=8, student="spherical"
+    )
+
+
+@pytest.fixture(scope="module")
+def flow():
+    return dynamics.solve_overlaps(two_directions(), progress=False)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(result):
+        return read_page(dynamics.write_report(result, tmp_path / "page.html", overwrite=True))
+
+    return write
+
+
+def verdict(page):
+    return page.text("strong")[0]
+
+
+def numbers(rows, title):
+    return [float(row[title].replace("never", "inf").replace("–", "nan")) for row in rows]
+
+
+# --- each kind of result ----------------------------------------------------------------------------------------------
+
+
+def test_a_flow_shows_its_times_exponents_problem_and_variables(flow, written):
+    page = written(flow)
+    assert page.text("h1") == page.text("title") == [flow.attrs["title"]]
+    assert verdict(page) == "Reached its end. Every requested time was reached."
+    rows = page.tables["Emergence times against prediction"]
+    for title, name in (
+        ("a_p", "teacher_coefficient"),
+        ("T_p, leading order", "leading_order_time"),
+        ("T_p, exact pair", "predicted_emergence_time"),
+        ("emerged", "emergence_time"),
+        ("learned", "learned_time"),
+    ):
+        np.testing.assert_allclose(numbers(rows, title), flow[name], rtol=1e-4)
+    ratio = flow["emergence_time"] / flow["predicted_emergence_time"]
+    np.testing.assert_allclose(numbers(rows, "emerged / pair"), ratio, rtol=1e-4)
+    assert f"{flow.loss.values[-1]:.4g}" in page.text("p")[2]
+    assert any("numerical error of the loss" in text for text in page.text("p"))
+    asked = {row["name"]: row["value"] for row in page.tables["What was asked"]}
+    assert (asked["link σ"], asked["width m"], asked["input dimension d"]) == ("he4", "8", "16")
+    assert asked["teacher coefficients a_p"] == "0.8, 0.6"
+    settings = {row["name"]: row["value"] for row in page.tables["Settings and counts"]}
+    assert settings["method"] == flow.attrs["method"]
+    assert settings["rhs evaluations"] == str(flow.attrs["rhs_evaluations"])
+    origin = {row["name"]: row["value"] for row in page.tables["Where the result comes from"]}
+    assert origin["written by"] == flow.attrs["source"]
+    assert origin["command"] == flow.attrs["history"]
+    assert "numpy " + json.loads(flow.attrs["environment"])["numpy"] in origin["machine and versions"]
+    assert float(origin["solve seconds"]) == pytest.approx(flow.attrs["solve_seconds"], rel=1e-4)
+    variables = {row["name"]: row for row in page.tables["Variables"]}
+    assert set(variables) == set(map(str, flow.variables))
+    overlap = variables["teacher_overlap"]
+    assert (overlap["meaning"], overlap["units"]) == ("overlap of neuron and direction", "1")
+    assert overlap["shape"] == f"(time: {flow.sizes['time']}, neuron: 8, direction: 2)"
+    np.testing.assert_allclose(
+        [float(overlap["least"]), float(overlap["largest"])],
+        [flow.teacher_overlap.min(), flow.teacher_overlap.max()],
+        rtol=1e-4,
+    )
+    assert [caption.split()[0] for caption in page.text("figcaption")] == ["Largest", "Loss", "Measured"]
+    assert "2 of 2 curves pass one half" in page.images[0][0]
+    for _, kind, data in page.images:
+        assert kind == "svg+xml"
+        assert ElementTree.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_exponents_stand_beside_the_finite_size_and_the_asymptotic_ones(written):
+    many = two_directions(teacher=dynamics.Teacher.power_law(64, 1.0), width=256, dimension=1024)
+    pairs = dynamics.solve_decoupled(many)
+    page = written(pairs)
+    assert verdict(page).startswith("Complete")
+    law = page.tables["Exponents"][0]
+    fit = dynamics.fit_power_law(pairs.time, pairs.loss, window=(float(law["from"]), float(law["to"])))
+    assert float(law["x, fitted"]) == pytest.approx(fit.exponent, rel=0.01)
+    assert float(law["x, asymptotic"]) == -1.0
+    assert len(page.tables["Emergence times against prediction"]) < 64
+    assert any("of 64 directions, spread over p" in text for text in page.text("p"))
+
+
+@pytest.mark.parametrize(
+    ("build", "figures", "table"),
+    [
+        (lambda: dynamics.predict_emergence(two_directions()), 2, "Predicted times"),
+        (
+            lambda: dynamics.solve_committee(
+                two_directions(activation="erf", width=3, student="committee"), save_at=AT(0.1, 30, 20), progress=False
+            ),
+            2,
+            "Emergence times against prediction",
+        ),
+        (
+            lambda: dynamics.solve_spherical(spherical(), save_at=AT(0.1, 20, 20), progress=False),
+            2,
+            "When the loss falls below a fraction",
+        ),
+        (
+            lambda: dynamics.solve_mean_field(
+                spherical(), particles=128, save_at=AT(0.1, 20, 20), keep="summary", progress=False
+            ),
+            1,
+            "Times at which half the weight is carried",
+        ),
+        (lambda: dynamics.solve_coupling(spherical(), save_at=AT(0.1, 2, 12)), 1, "Distances over time"),
+        (
+            lambda: dynamics.propagation_of_chaos(
+                spherical(), widths=[8, 16], seeds=2, save_at=AT(0.1, 2, 6), progress=False
+            ),
+            1,
+            "Points",
+        ),
+        (lambda: finite_size(betas=[1.0], sizes=[16, 64], dimension=4096, starts=2, progress=False), 1, "Points"),
+        (
+            lambda: dynamics.sweep(
+                two_directions(), {"width": [4, 8, 64], "seed": [1, 2]}, study="prediction", workers=0, progress=False
+            ),
+            2,
+            "Points",
+        ),
+    ],
+    ids=["prediction", "committee", "spherical", "mean-field", "coupling", "chaos", "finite-size", "sweep"],
+)
+def test_every_answer_has_its_tables_and_figures(build, figures, table, written):
+    result = build()
+    assert answer_of(result) in FINDINGS
+    page = written(result)
+    assert "could not be made" not in " ".join(page.text("li"))
+    assert len(page.images) == figures
+    assert page.tables[table]
+    assert page.text("h2")[0] == "Findings"
+
+
+@pytest.mark.filterwarnings("ignore:The converged student loses stability")
+def test_a_sweep_lists_its_points_and_names_those_that_failed(tmp_path, written):
+    grid = {"learning_rate": [1e-4, 1e-3], "num_directions": [1, 2], "beta": [1.0]}
+    with pytest.warns(RuntimeWarning, match="2 of 4 points failed"):
+        found = dynamics.sweep(
+            two_directions(),
+            grid,
+            options={"save_at": AT(0.1, 12, 20), "error_estimate": False},
+            workers=0,
+            progress=False,
+            output=tmp_path / "sweep.nc",
+        )
+    with found:
+        page = written(found)
+    assert verdict(page) == "2 of 4 points were answered. 2 failed."
+    rows = page.tables["Points"]
+    assert [row["learning rate"] for row in rows] == ["0.0001", "0.0001", "0.001", "0.001"]
+    assert rows[0]["outcome"] == "reached end"
+    assert "not_finite" in rows[3]["outcome"]
+    assert rows[1]["emerged"] == "2 of 2"
+    assert len(page.images) == 2
+
+
+def grid_of(axes, **variables):
+    """A merged sweep by hand."""
+    shape = tuple(len(values) for values in axes.values())
+    failure = np.full(shape, "", dtype=object)
+    return xr.Dataset(
+        {"failure": (tuple(axes), failure), **variables},
+        coords=axes,
+        attrs={"answer": "sweep", "sweep": json.dumps({"axes": {name: list(values) for name, values in axes.items()}})},
+    )
+
+
+def test_a_sweep_of_runs_counts_those_without_emergence_as_latest():
+    times = np.array([[[1.0, 2.0, np.nan]], [[3.0, np.nan, np.nan]], [[5.0, 6.0, 7.0]]])
+    loss = np.stack([np.full((3, 2), [np.nan, np.nan]), np.full((3, 2), [1.0, 0.5]), np.full((3, 2), [1.0, np.nan])])
+    sweep = grid_of(
+        {"width": [2, 20, 200]},
+        emergence_time=(("width", "direction", "seed"), times),
+        loss=(("width", "seed", "time"), loss),
+        stop_reason=("width", ["reached_end", "max_runtime", "max_runtime"]),
+    ).assign_coords(time=[1.0, 2.0])
+    found = find_findings(sweep)
+    assert found.cautions == ["2 points ended early (max runtime)."]
+    assert [row["last loss"] for row in found.tables[0].rows] == [None, 0.5, 1.0]
+    assert [row["emerged"] for row in found.tables[0].rows] == ["2 of 3", "1 of 3", "3 of 3"]
+    (line,) = found.drawings[1].figure.axes[0].get_lines()
+    np.testing.assert_array_equal(line.get_ydata(), [2.0, np.nan, 6.0])
+    assert found.drawings[1].figure.axes[0].get_xscale() == "log"
+
+
+def test_a_sweep_draws_what_it_has():
+    words = grid_of({"activation": ["he3", "he4"]}, emergence_time=(("activation", "direction"), [[1.0], [2.0]]))
+    assert not find_findings(words).drawings
+    assert [row["outcome"] for row in find_findings(words).tables[0].rows] == ["answered"] * 2
+    never = grid_of({"dimension": [8, 9]}, emergence_time=(("dimension", "direction"), np.full((2, 1), np.nan)))
+    assert not find_findings(never).drawings
+
+
+@pytest.mark.parametrize(("word", "tone"), [("fast", "good"), ("undecided", "caution")])
+def test_a_study_with_a_verdict_begins_with_it(word, tone):
+    words = SimpleNamespace(
+        summarise=lambda _: {"points": [{"best_rate": 1.0}], "fits": [{"x": 2.0}], "verdict": word},
+        sentences=lambda _: ["One sentence that", "goes on.", "  A remark on it.", "Another."],
+    )
+    study = xr.Dataset(attrs={"answer": "a-study", "verdict": word, "stop_reason": "reached_end"})
+    found = study_findings(study, words, SimpleNamespace(plot_study=lambda _: Figure()))
+    assert (found.tone, found.verdict[: len(word)].lower()) == (tone, word)
+    assert found.sentences == ["One sentence that goes on. A remark on it.", "Another."]
+    assert [(one.caption, list(one.rows[0])) for one in found.tables] == [("Points", ["best rate"]), ("Fits", ["x"])]
+
+
+# --- how a run ended --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_failed_says_so_first(written):
+    with pytest.warns(RuntimeWarning, match="loses stability"):
+        wild = dynamics.solve_overlaps(two_directions(), learning_rate=1e-3, on_failure="return", progress=False)
+    page = written(wild)
+    assert verdict(page).startswith(f"Failed at t = {wild.attrs['end_time']:.5g} (not finite).")
+    assert {"class": "verdict bad"} in page.all("div")
+    cautions = page.text("li")
+    assert "2 of 2 directions did not emerge by the end: their times are unknown (censored)." in cautions
+    assert any("exceeds 0.00042, the limit of stability" in text for text in cautions)
+    assert numbers(page.tables["Emergence times against prediction"], "emerged") == pytest.approx(
+        [np.nan] * 2, nan_ok=True
+    )
+
+
+def test_late_directions_and_lost_tolerance_are_cautions(flow, written):
+    early = flow.copy(deep=True)
+    early["emergence_time"].values[1] = np.nan
+    early.attrs["smallest_gram_margin"] = -1e-3
+    page = written(early)
+    assert {"class": "verdict caution"} in page.all("div")
+    assert any("1 of 2 directions did not emerge" in text for text in page.text("li"))
+    assert any("The run left its tolerance" in text for text in page.text("li"))
+
+
+def test_an_unfinished_run_says_how_it_goes_on(tmp_path):
+    def stopped(*_):
+        raise StopIteration
+
+    file = tmp_path / "it's a run.nc"
+    stop = Callback(stopped)
+    dynamics.solve_overlaps(two_directions(), trackers=[stop], checkpoint=file, progress=False)
+    page = read_page(dynamics.write_report(file, tmp_path / "page.html"))
+    assert verdict(page).startswith("Not finished: stopped early")
+    assert page.text("code") == [f"python -m dynamics.solve --resume '{tmp_path}/it'\"'\"'s a run.nc'"]
+    assert not any("checkpoint" in row["name"] for row in page.tables["Variables"])
+    # Without the checkpoint nothing can go on, and the page of a dataset says nothing of files.
+    bare = dynamics.load(file)
+    bare = bare[["time"]].assign_attrs(answer="unheard")
+    dynamics.save(bare, tmp_path / "bare.nc")
+    page = read_page(dynamics.write_report(tmp_path / "bare.nc", tmp_path / "bare.html"))
+    assert "The file holds no checkpoint, so the run cannot go on from it." in page.text("p")
+    assert "checkpoint" not in dynamics.write_report(bare, tmp_path / "none.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("reason", "tone"),
+    [("steady_state", "good"), ("interrupted", "caution"), ("loss_rose", "bad"), ("blown_up", "bad"), ("?", "bad")],
+)
+def test_every_stop_reason_has_its_tone(reason, tone):
+    assert end_of_run(xr.Dataset(attrs={"stop_reason": reason}))[0] == tone
+
+
+def test_a_mean_field_whose_loss_rose_has_left_its_tolerance(written):
+    law = dynamics.solve_mean_field(spherical(), particles=64, save_at=AT(0.1, 2, 6), keep="summary", progress=False)
+    law.attrs |= {"loss_is_monotone": 0, "largest_loss_rise": 0.25}
+    assert any("The loss rose by 0.25" in text for text in written(law).text("li"))
+
+
+# --- what files may hold ----------------------------------------------------------------------------------------------
+
+HOSTILE = "</style></title><script>alert(1)</script><img src=http://x.test onerror='1'>&amp;\"'"
+
+
+def test_text_of_a_result_is_escaped_wherever_it_stands(flow, written):
+    evil = flow.rename({"gram_margin": f"g{HOSTILE}"})
+    parameters = json.loads(flow.attrs["parameters"])
+    parameters["problem"]["activation"]["name"] = HOSTILE
+    parameters["solver"][HOSTILE] = HOSTILE
+    names = ("title", "notes", "history", "source", "git_commit", "environment", HOSTILE)
+    evil.attrs |= dict.fromkeys(names, HOSTILE)
+    evil.attrs["parameters"] = json.dumps(parameters)
+    evil["loss"].attrs["long_name"] = HOSTILE
+    page = written(evil)
+    assert page.text("h1") == page.text("title") == [HOSTILE]
+    assert page.text("style")[0].startswith(":root")
+    assert f"Notes{HOSTILE}" not in page.text("h2")
+    assert HOSTILE in page.text("li")
+    assert {row["name"] for row in page.tables["Variables"]} >= {f"g{HOSTILE}"}
+    assert any(row["meaning"] == HOSTILE for row in page.tables["Variables"])
+    assert {row["value"] for row in page.tables["What was asked"]} >= {HOSTILE}
+    assert page.all("meta")[2]["content"].startswith("default-src 'none'")
+
+
+def test_characters_that_html_forbids_are_replaced_and_long_texts_cut(flow, written):
+    strange = flow.assign_attrs(title="a\x00b\x1b[31m\ud800c\ufffe", notes="x" * 5000)
+    page = written(strange)
+    assert page.text("h1") == ["a�b�[31m�c�"]
+    assert "x" * 2000 + "… (5000 characters)" in page.text("li")
+
+
+@pytest.mark.parametrize("parameters", ["", "[]", "{", '{"problem": 3, "solver": {}}', '{"problem": {}}'])
+def test_a_result_that_lacks_what_its_answer_promises_shows_the_rest(flow, written, parameters):
+    broken = flow.drop_vars("emergence_time").assign_attrs(parameters=parameters, end_time="soon")
+    page = written(broken)
+    assert {"class": "verdict caution"} in page.all("div")
+    assert any("Tables and figures could not be made" in text for text in page.text("li"))
+    assert not page.images
+    assert "What was asked" not in page.tables
+    assert subtitle(broken) == ""
+    assert len(page.tables["Variables"]) == len(broken.variables)
+
+
+def test_an_answer_that_nobody_knows_shows_what_it_says_of_itself(written):
+    values = {"flag": ("x", [True, False]), "word": ("x", ["a", "b"]), "none": ("y", np.array([])), "one": 3.5}
+    page = written(
+        xr.Dataset(values, attrs={"answer": "unheard", "list": [1.0, np.inf, np.nan], "truth": True, "open": "{"})
+    )
+    assert page.text("h1") == ["Result"]
+    assert "No family of results knows this answer." in page.text("li")
+    assert page.text("h2")[0] == "Settings"
+    settings = {row["name"]: row["value"] for row in page.tables["Settings and counts"]}
+    assert settings == {"list": "1, never, –", "truth": "yes", "open": "{"}
+    variables = {row["name"]: row for row in page.tables["Variables"]}
+    assert (variables["word"]["least"], variables["one"]["shape"], variables["none"]["largest"]) == (
+        "–",
+        "one value",
+        "–",
+    )
+    assert written(xr.Dataset()).text("h1") == ["Result"]
+
+
+def test_groups_of_a_tree_are_told_apart(flow, written):
+    page = written(xr.DataTree.from_dict({"/early": flow, "/late": flow}))
+    assert {"Variables of /early", "Variables of /late", "Settings and counts of /late"} <= set(page.tables)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_result_gives_the_same_bytes_and_files_are_not_replaced(flow, tmp_path):
+    one, two = (dynamics.write_report(flow, tmp_path / name) for name in ("one.html", "two.html"))
+    assert one.read_bytes() == two.read_bytes()
+    with pytest.raises(dynamics.StorageError, match="must not name an existing file"):
+        dynamics.write_report(flow, one)
+    with pytest.raises(TypeError, match="`result` must be a Dataset, a DataTree or a path, but is int"):
+        dynamics.write_report(3, tmp_path / "three.html")
+    assert {file.name for file in tmp_path.iterdir()} == {"one.html", "two.html"}
+
+
+def test_elements_and_text_keep_their_order():
+    found = pages.element("p", "a < ", "b", pages.element("b", "c", class_="x"), " & d", aria_label='"')
+    text = ElementTree.tostring(found, encoding="unicode", method="html")
+    assert text == '<p aria-label="&quot;">a &lt; b<b class="x">c</b> &amp; d</p>'
+
+
+def test_many_curves_become_pixels():
+    figure = Figure(figsize=(10.0, 2.0))
+    figure.subplots().plot(np.random.default_rng(0).normal(size=30_000), lw=0.1)
+    drawn = pages.figure(figure, "caption", "words")
+    image = drawn.find(".//img")
+    assert image.get("src").startswith("data:image/png;base64,iVBOR")
+    assert (image.get("class"), image.get("width"), image.get("height")) == ("wide", "960", "192")
+
+
+@pytest.fixture
+def plain():
+    """A result without figures, which is drawn fast."""
+    return xr.Dataset({"one": 1.0}, attrs={"schema_version": 1, "answer": "unheard"})
+
+
+def test_the_command_writes_beside_the_result(plain, tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    file = dynamics.save(plain, tmp_path / "run.nc")
+    assert report.main([str(file)]) == 0
+    page = tmp_path / "run.html"
+    assert capsys.readouterr().out == f"{page}\n"
+    assert read_page(page).text("p")[0] == "run.nc"
+    assert report.main([str(file), "--overwrite", "--open"]) == 0
+    assert opened == [page.as_uri()]
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_replaced(plain, tmp_path, capsys, monkeypatch):
+    file = dynamics.save(plain, tmp_path / "run.nc")
+    (tmp_path / "kept.html").write_text("kept", encoding="utf-8")
+    (tmp_path / "text.nc").write_text("no netCDF", encoding="utf-8")
+    with netCDF4.Dataset(tmp_path / "foreign.nc", "w") as foreign:
+        foreign.title = "of another program"
+    for arguments, words in (
+        (["."], "Argument FILE must name a file"),
+        ([], "the following arguments are required: FILE"),
+        ([str(tmp_path / "absent.nc")], "must name an existing file"),
+        ([str(tmp_path / "text.nc")], "must be a readable netCDF file"),
+        ([str(tmp_path / "foreign.nc")], "must have been written by this program"),
+        ([str(file), "--output", str(tmp_path / "kept.html")], "must not name an existing file"),
+        ([str(file), "--output", str(tmp_path / "no" / "x.html")], "must lie in an existing directory"),
+        ([str(file), "--output", str(file), "--overwrite"], "must not be the file of the result"),
+        ([str(file), "--colour"], "unrecognized arguments"),
+    ):
+        assert report.main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("error: ")
+        assert words in err
+        assert err.count("\n") == 1
+    assert (tmp_path / "kept.html").read_text(encoding="utf-8") == "kept"
+    before = file.read_bytes()
+    with pytest.raises(dynamics.StorageError, match="must not be the file of the result"):
+        dynamics.write_report(file, file, overwrite=True)
+    assert file.read_bytes() == before
+
+    def full(*_):
+        msg = "File 'run.html' could not be written: No space left on device."
+        raise dynamics.StorageError(msg)
+
+    monkeypatch.setattr("dynamics.pages.document.write_page", full)
+    assert report.main([str(file)]) == 1
+    assert "No space left" in capsys.readouterr().err
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom dynamics import report\nreport.build_parser().format_help()\n"
+        "print({'numpy', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+    shown = subprocess.run(
+        [sys.executable, "-m", "dynamics.report", "--help"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.startswith("usage: python -m dynamics.report")
+
+
+def test_find_findings_asks_installed_packages_too(monkeypatch, flow):
+    class Entry:
+        value = "dynamics.pages.flows:flow_findings"
+
+    asked = []
+    monkeypatch.setattr(
+        "dynamics.pages.findings.metadata.entry_points", lambda **given: asked.append(given) or [Entry()]
+    )
+    strange = flow.assign_attrs(answer="of-a-plugin")
+    assert find_findings(strange).verdict.startswith("Reached its end.")
+    assert asked == [{"group": "feature_emergence.findings", "name": "of-a-plugin"}]

@@ -1,0 +1,170 @@
+"""Pages on comparisons, runs and studies of SGD: found by name, with the numbers of the result."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from html_reader import read_page
+
+import dynamics
+import sgd_check
+from dynamics.pages.findings import find_findings
+from sgd_check.studies.complexity import sample_complexity
+from sgd_check.table import rows
+
+SPHERICAL = {"teacher": dynamics.Teacher([1.0]), "activation": "he4", "dimension": 8, "student": "spherical"}
+TIMES = dynamics.SaveAt.at([0.0, 0.6, 1.2, 2.4])
+
+
+@pytest.fixture(scope="module")
+def runs(tools):
+    problem = tools.problem([[0.55, 0.05], [0.03, 0.5], [0.02, -0.04]], dimension=16)
+    return sgd_check.simulate(problem, learning_rate=2e-4, steps=6000, seeds=8, progress=False)
+
+
+@pytest.fixture(scope="module")
+def tree(tools, runs):
+    flow = tools.flow(dynamics.Problem.from_dataset(runs), np.geomspace(0.02, 1.2, 30))
+    return sgd_check.compare(flow, runs)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(result):
+        return read_page(dynamics.write_report(result, tmp_path / "page.html", overwrite=True))
+
+    return write
+
+
+def number(cell):
+    return np.nan if cell == "–" else float(cell)
+
+
+def test_a_comparison_begins_with_its_verdict(tree, written):
+    page = written(tree)
+    attrs = tree["comparison"].attrs
+    words = {"agree": "Theory and SGD agree.", "disagree": "Theory and SGD disagree.", "undecided": "Undecided."}
+    assert page.text("strong") == [f"{words[attrs['verdict']]} {attrs['reasons']}"]
+    assert attrs["loss_statement"] in page.text("p")
+    shown = page.tables["Emergence times of SGD against prediction"]
+    for title, name in (("predicted", "predicted"), ("SGD, median", "sgd_median"), ("ratio", "ratio"), ("z", "z")):
+        expected = [np.nan if row[name] is None else row[name] for row in rows(tree)]
+        np.testing.assert_allclose([number(row[title]) for row in shown], expected, rtol=1e-4)
+    assert len(page.images) == 4
+    assert all(attrs["verdict"] in alt for alt, _, _ in page.images)
+    assert {"Variables of /comparison", "Variables of /prediction", "Variables of /simulation"} <= set(page.tables)
+
+
+@pytest.mark.parametrize(("word", "tone"), [("agree", "good"), ("disagree", "bad"), ("undecided", "caution")])
+def test_a_verdict_has_its_tone_and_lost_runs_are_named(tree, word, tone):
+    judged = xr.DataTree.from_dict({path: node.to_dataset() for path, node in tree.children.items()})
+    judged["comparison"].attrs |= {"verdict": word, "blown_up_count": 3, "usable_runs": 5}
+    found = find_findings(judged)
+    assert found.tone == tone
+    assert found.cautions == ["3 of 8 runs blew up and are left out."]
+
+
+def test_a_file_beside_the_tested_equation_has_a_column(tree, written):
+    both = xr.DataTree.from_dict({path: node.to_dataset() for path, node in tree.children.items()})
+    both["given"] = both["prediction"].copy()
+    shown = written(both).tables["Emergence times of SGD against prediction"]
+    np.testing.assert_allclose(
+        [number(row["in the file"]) for row in shown], both["given"]["emergence_time"], rtol=1e-4
+    )
+
+
+def test_runs_alone_show_their_quartiles_and_what_was_not_seen(runs, written):
+    late = runs.copy(deep=True)
+    late["emergence_time"].values[:6, 1] = np.nan
+    late["censored"].values[:6, 1] = 1
+    page = written(late)
+    first, second = page.tables["Emergence times of the runs"]
+    times = np.sort(runs["emergence_time"].values[:, 0])
+    assert number(first["median"]) == pytest.approx(times[4], rel=1e-4)
+    assert (second["runs that emerged"], second["median"], second["third quartile"]) == ("2", "never", "never")
+    assert "6 of 16 emergences were not seen by the end (censored)." in page.text("li")
+    assert len(page.images) == 2
+
+
+def test_runs_that_blew_up_say_so_first(tools, written):
+    problem = tools.problem([[0.55, 0.05], [0.03, 0.5]], dimension=16)
+    with pytest.warns(UserWarning, match="exceeds"):
+        wild = sgd_check.simulate(problem, learning_rate=0.5, steps=400, seeds=3, progress=False)
+    page = written(wild)
+    assert page.text("strong") == ["Failed (blown up)."]
+    assert "3 of 3 runs blew up." in page.text("li")
+    assert any("the limit of stability" in text for text in page.text("li"))
+    assert len(page.images) == 2
+
+
+def test_runs_of_which_nothing_emerged_and_nothing_is_predicted_are_drawn(runs):
+    none = runs.drop_vars("predicted_emergence_time")
+    none["emergence_time"] = none["emergence_time"] * np.nan
+    none["loss"] = none["loss"] * np.nan
+    found = find_findings(none)
+    assert [row["predicted, pair"] for row in found.tables[0].rows] == [None, None]
+    assert found.drawings[1].figure.axes[0].texts[0].get_text() == "no direction emerged"
+
+
+def test_unfinished_runs_go_on_by_their_command(tools, tmp_path):
+    problem = tools.problem([[0.55, 0.05], [0.03, 0.5]], dimension=16)
+    file = tmp_path / "runs.nc"
+    sgd_check.simulate(
+        problem, learning_rate=1e-5, steps=10**8, seeds=2, max_runtime=0.3, checkpoint=file, progress=False
+    )
+    page = read_page(dynamics.write_report(file, tmp_path / "page.html"))
+    assert page.text("strong")[0].startswith("Not finished")
+    assert page.text("code") == [f"python -m sgd_check.run PREDICTION --resume {file}"]
+
+
+def test_a_study_of_sgd_shows_points_and_fits(written):
+    study = sample_complexity(information_exponents=[3], dimensions=[16, 24], rate=0.02, seeds=3, progress=False)
+    page = written(study)
+    assert [row["d"] for row in page.tables["Points"]] == ["16", "24"]
+    fit = page.tables["Fits"][0]
+    np.testing.assert_allclose(number(fit["exponent"]), study["exponent"].values[0, 0], rtol=1e-4)
+    assert len(page.images) == 1
+
+
+def test_the_two_studies_of_transfer_are_told_apart(monkeypatch):
+    """Both are named "transfer": the one of this package has no stability edge."""
+    asked = []
+    monkeypatch.setattr("sgd_check.findings.sgd_study_findings", asked.append)
+    find_findings(xr.Dataset(attrs={"answer": "transfer"}))
+    assert len(asked) == 1
+
+
+def test_a_comparison_with_a_mean_field_shows_distances_of_all_widths(written):
+    from dynamics.chaos import coupled_tracers
+
+    problem = dynamics.Problem(**SPHERICAL, width=1)
+    law = dynamics.solve_mean_field(
+        problem,
+        particles=256,
+        save_at=TIMES,
+        keep="summary",
+        tracers=coupled_tracers(problem, 8, range(3)),
+        progress=False,
+    )
+    family = [
+        sgd_check.simulate(
+            dynamics.Problem(**SPHERICAL, width=width),
+            learning_rate=0.04,
+            steps=60,
+            seeds=6,
+            starts=[0, 0, 1, 1, 2, 2],
+            engine="torch",
+            batch_size=32,
+            save_at=TIMES,
+            progress=False,
+        )
+        for width in (4, 8)
+    ]
+    tree = sgd_check.compare(law, family)
+    page = written(tree)
+    shown = page.tables["Distances from the mean field over time"]
+    gap = tree["comparison"]["function_gap"].mean("seed")
+    np.testing.assert_allclose(
+        [[number(row[f"D, m = {m}"]) for m in (4, 8)] for row in shown], gap.values[:, 1:].T, rtol=1e-4
+    )
+    assert len(page.images) == 1
+    assert {"Variables of /simulation/width_4", "Variables of /simulation/width_8"} <= set(page.tables)
