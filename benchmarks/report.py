@@ -156,14 +156,18 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
     """A sweep with one worker beside one worker per core."""
     if part is None:
         return
-    one, all_ = ([entry[name] for entry in part["rounds"]] for name in ("one", "all"))
-    ratios = sorted(entry["speed_up"] for entry in part["rounds"])
-    yield (
-        f"| sweep of {part['points']} flows, m = P = {part['size']}, 1 worker, {part['cores']} workers | "
-        f"{_short(sorted(one)[len(one) // 2])}, {_short(sorted(all_)[len(all_) // 2])}: "
-        f"{ratios[len(ratios) // 2]:.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f}); "
-        f"{_short(part['seconds_per_idle_point'])} a point without work |"
-    )
+    for size in sorted({entry["size"] for entry in part["rounds"]}):
+        one, all_, ratios = (
+            sorted(entry[name] for entry in part["rounds"] if entry["size"] == size)
+            for name in ("one", "all", "speed_up")
+        )
+        middle = len(ratios) // 2
+        yield (
+            f"| sweep of {part['points']} flows, m = P = {size}, 1 worker, {part['cores']} workers | "
+            f"{_short(one[middle])}, {_short(all_[middle])}: {ratios[middle]:.2f} times as fast "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
+        )
+    yield f"| a point of a sweep without work | {_short(part['seconds_per_idle_point'])} |"
 
 
 def _thousands(rate: float) -> str:

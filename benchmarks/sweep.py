@@ -1,12 +1,14 @@
 """Sweeps over processes: one worker against one per core, in turn, and what a point costs besides its own work.
 
-A worker has one thread. Timed is the whole call of `dynamics.sweep`: processes start, points run, files are merged.
-Kernels are compiled before. Results of all worker counts are compared bit for bit.
+A worker has one thread. Timed is the whole call of `dynamics.sweep`, the first of a fresh process: processes start,
+points run, files are merged. Kernels are compiled before. Results of all worker counts are compared bit for bit.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,39 +24,52 @@ if TYPE_CHECKING:
     from benchmarks.journal import Journal
 
 POINTS, REPEATS = 64, 3
-SIZE, DIMENSION = 32, 256
+SIZES, QUICK_SIZES, DIMENSION = (24, 32), (8,), 256
 #: Points that do no work to speak of.
 IDLE_POINTS, QUICK_IDLE_POINTS = 512, 64
 
 
 def run(journal: Journal, *, quick: bool) -> dict[str, Any]:
-    """Return seconds of the sweep by number of workers, their ratio by round, and seconds of a point without work."""
-    size, repeats = (8, 1) if quick else (SIZE, REPEATS)
+    """Return seconds of sweeps by round and number of workers, their ratio, and seconds of a point without work."""
+    sizes, repeats = (QUICK_SIZES, 1) if quick else (SIZES, REPEATS)
     idle = QUICK_IDLE_POINTS if quick else IDLE_POINTS
-    rounds = [journal.measure(f"sweep over processes, round {k}", lambda: in_turn(size)) for k in range(repeats)]
+    with tempfile.TemporaryDirectory() as folder:
+        sweep(sizes[0], 1, Path(folder) / "compiled.nc", points=1).close()
     return {
         "points": POINTS,
-        "size": size,
         "dimension": DIMENSION,
         "cores": os.cpu_count() or 1,
-        "rounds": rounds,
+        "rounds": [
+            journal.measure(f"sweep over processes, m = P = {size}, round {k}", lambda size=size: in_turn(size))
+            for k in range(repeats)
+            for size in sizes
+        ],
         "seconds_per_idle_point": journal.measure("points without work", lambda: idle_point(idle)),
     }
 
 
 def in_turn(size: int) -> dict[str, float]:
     """Return seconds with one worker and with one per core, and how much faster the latter is."""
-    cores = os.cpu_count() or 1
     seconds, results = [], []
-    for workers in (1, cores):
-        began = time.perf_counter()
-        results.append(sweep(size, workers))
-        seconds.append(time.perf_counter() - began)
+    with tempfile.TemporaryDirectory() as folder:
+        for workers in (1, os.cpu_count() or 1):
+            output = Path(folder) / f"{workers}.nc"
+            command = [sys.executable, "-m", "benchmarks.sweep", str(size), str(workers), str(output)]
+            seconds.append(float(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
+            results.append(dynamics.load(output))
     check_same(*results)
-    return {"one": seconds[0], "all": seconds[1], "speed_up": seconds[0] / seconds[1]}
+    return {"size": size, "one": seconds[0], "all": seconds[1], "speed_up": seconds[0] / seconds[1]}
 
 
-def sweep(size: int, workers: int) -> xr.Dataset:
+def main() -> None:
+    """Sweep in a process of its own, and print the seconds of the call."""
+    size, workers, output = sys.argv[1:]
+    began = time.perf_counter()
+    sweep(int(size), int(workers), Path(output)).close()
+    print(time.perf_counter() - began)
+
+
+def sweep(size: int, workers: int, output: Path, *, points: int = POINTS) -> xr.Dataset:
     """Return 64 starts of one flow, each with its late loss and times."""
     teacher = dynamics.Teacher.power_law(size, beta=1.0)
     problem = dynamics.Problem(activation="he4", teacher=teacher, width=size, dimension=DIMENSION)
@@ -63,12 +78,9 @@ def sweep(size: int, workers: int) -> xr.Dataset:
         "error_estimate": False,
         "save_at": dynamics.SaveAt.geometric(1.0, 6.0 * DIMENSION * size, 50),
     }
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "sweep.nc"
-        with dynamics.sweep(
-            problem, {"seed": range(POINTS)}, options=options, workers=workers, output=output, progress=False
-        ) as found:
-            return found.load()
+    return dynamics.sweep(
+        problem, {"seed": range(points)}, options=options, workers=workers, output=output, progress=False
+    )
 
 
 def idle_point(count: int) -> float:
@@ -94,3 +106,7 @@ def check_same(one: xr.Dataset, other: xr.Dataset) -> None:
         ):
             msg = f"Results must not depend on the number of workers, but `{name}` does."
             raise ValueError(msg)
+
+
+if __name__ == "__main__":
+    main()

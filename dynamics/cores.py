@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["available_cores", "one_core"]
+__all__ = ["THREAD_VARIABLES", "available_cores", "one_core"]
 
+#: What libraries read, when they are loaded, to know how many threads to start.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 _held_to_one = 0
 
 

@@ -105,16 +105,18 @@ def _study(parsed: argparse.Namespace, command: str) -> int:
     from dynamics.storage import StorageError, check_target
     from dynamics.study_file import read_study_file
     from dynamics.sweep_cluster import check_cluster
-    from dynamics.sweeps import prepare_sweep
+    from dynamics.sweeps import begin_points, prepare_sweep
 
     asked = read_study_file(parsed.file)
-    output = Path(parsed.output) if parsed.output else asked.output
+    output = Path(parsed.output) if parsed.output is not None else asked.output
     try:
         if parsed.scheduler is not None:
             check_cluster("Option --scheduler")
         grid = prepare_sweep(asked.problem, asked.grid, asked.study, asked.options)
         grid.digest()  # makes every point, and so checks it
-        if not parsed.dry_run:
+        if parsed.dry_run:
+            begin_points(grid)
+        else:
             check_target(output, overwrite=parsed.overwrite)
     except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
@@ -168,7 +170,7 @@ def _run(
             _say(f"Interrupted; {done} of {len(grid)} points are kept in {points_directory(output)}. To go on:")
             _say(command)
             return EXIT_INTERRUPTED
-        except ConnectionError as error:
+        except (ConnectionError, ValueError) as error:  # the latter for what the study refuses
             raise UsageError(str(error)) from None
         except (StorageError, RuntimeError) as error:
             _say(f"error: {error}")
@@ -221,13 +223,9 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
     lines = [f"points: {len(grid)} ({' x '.join(f'{len(axis.values)} {axis.name}' for axis in grid.axes)})"]
     if asked.study not in ("overlaps", "decoupled", "mean-field"):
         return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
-    from dynamics.report import estimate
+    from dynamics.tables import estimate
 
-    def size(index: int) -> tuple[int, int]:
-        problem = grid.point(index).problem
-        return problem.width * (problem.width + problem.num_directions), problem.dimension
-
-    largest = max(range(len(grid)), key=size)
+    largest = max(range(len(grid)), key=grid.size)
     point = grid.point(largest)
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
     text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dynamics.sweep_pool import THREAD_VARIABLES
+from dynamics.cores import THREAD_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

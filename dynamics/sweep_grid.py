@@ -8,26 +8,31 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics import provenance
+from dynamics.checks import checked_integer
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
 from dynamics.sweep_studies import check_options, name_of_study
-from dynamics.teacher import Teacher, checked_integer
+from dynamics.teacher import Teacher
+from hermite.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from dynamics.sweep_studies import Study
 
-__all__ = ["Axis", "Grid", "SweepPoint", "make_grid"]
+__all__ = ["MOST_POINTS", "Axis", "Grid", "SweepPoint", "make_grid"]
 
+#: More points than a sweep could ever answer.
+MOST_POINTS = 10**6
 PROBLEM_KEYS = tuple(f.name for f in fields(Problem))
 #: Keys that are no fields of a problem, each with the field that it sets.
 DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher"}
@@ -114,6 +119,11 @@ class Grid:
             msg = f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}"
             raise type(error)(msg) from None
 
+    def size(self, index: int) -> tuple[int, int]:
+        """Return the number of overlaps of a point and its dimension, by which points can be ordered."""
+        problem = self.point(index).problem
+        return problem.width * (problem.width + problem.num_directions), problem.dimension
+
     def points(self, indices: Iterable[int]) -> Iterator[SweepPoint]:
         """Return points one by one, each made when it is asked for."""
         return (self.point(index) for index in indices)
@@ -149,10 +159,19 @@ def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study,
     if not isinstance(asked, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(asked).__name__}."
         raise TypeError(msg)
+    named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
+    for name, given in named:
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            msg = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
+            raise TypeError(msg)
     if not grid:
         msg = "Argument `grid` must have at least one key, but is empty."
         raise ValueError(msg)
     axes = tuple(_axis(name, values) for name, values in grid.items())
+    count = math.prod(len(axis.values) for axis in axes)
+    if count > MOST_POINTS:
+        msg = f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}."
+        raise ValueError(msg)
     _check_keys(grid)
     twice = [name for name in options if name in grid]
     if twice:
@@ -202,24 +221,27 @@ def _check_keys(grid: Mapping[str, Any]) -> None:
 
 def _axis(name: object, values: object) -> Axis:
     if not isinstance(name, str):
-        msg = f"Argument `grid` must have names as keys, but has {name!r}."
+        msg = f"Argument `grid` must have names as keys, but has {shown(name)}."
         raise TypeError(msg)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        msg = f"Grid key `{name}` must hold a list of values, but holds {values!r}."
+        msg = f"Grid key `{name}` must hold a list of values, but holds {shown(values)}."
         raise TypeError(msg)
+    if isinstance(values, Sized) and len(values) > MOST_POINTS:
+        msg = f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {len(values)}."
+        raise ValueError(msg)
     found = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     if not found:
         msg = f"Grid key `{name}` must hold at least one value, but holds none."
         raise ValueError(msg)
     labels = _labels(name, found)
     if len(set(labels.tolist())) < len(found):
-        msg = f"Grid key `{name}` must hold distinct values, but holds {list(found)}."
+        msg = f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}."
         raise ValueError(msg)
     return Axis(name, found, labels)
 
 
 def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
-    """Return numbers as they are, links by name, text for text and choices; otherwise the place in the list."""
+    """Return numbers as they are, links by text or name, text for text and choices; otherwise the place in the list."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
     if all(value is None or isinstance(value, (bool, str, int, float)) for value in values):
@@ -227,7 +249,8 @@ def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
     if name in ("activation", "teacher_activation"):
         import hermite
 
-        names = [hermite.expand(value).name for value in values]
+        links = [hermite.expand(value) for value in values]
+        names = [link.text or link.name for link in links]
     else:
         names = [repr(value) for value in values]
     plain = len(set(names)) == len(values) and not any("\n" in text or " at 0x" in text for text in names)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
-from multiprocessing import current_process, get_context
+from multiprocessing import current_process, forkserver, get_context
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import numpy as np
+
+from dynamics.cores import THREAD_VARIABLES
 from dynamics.sweep_points import PointAnswer, answer_point
 from dynamics.sweep_studies import find_study
 
@@ -21,24 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
     from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
     from types import TracebackType
 
     from dynamics.sweep_grid import SweepPoint
     from dynamics.sweep_studies import Study
 
-__all__ = ["Crew", "GivenExecutor", "Here", "ProcessCrew", "run_points"]
+__all__ = ["Crew", "GivenExecutor", "Here", "ProcessCrew", "begin_workers", "run_points"]
 
 #: Points that a foreign executor is given at once; how many workers it has is its own affair.
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
+#: What workers have in common: loaded once, in the process from which they are forked.
+COMMON = "dynamics.sweep_preload"
 
 
 class Crew(Protocol):
@@ -185,8 +185,9 @@ class GivenExecutor:
 class ProcessCrew:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
-    Processes are spawned, not forked, since threads of compiled code do not survive a fork. All hold the end of a pipe
-    whose other end is here: when that closes, because the sweep is over or this process was killed, they exit.
+    Processes are forked from one that has loaded what they need and runs no threads ("forkserver"); it stays for the
+    next sweep and ends with this process. Where that is not safe they are spawned. All hold the end of a pipe whose
+    other end is here: when that closes, because the sweep is over or this process was killed, they exit.
 
     Parameters
     ----------
@@ -196,12 +197,11 @@ class ProcessCrew:
     """
 
     def __init__(self, workers: int, study: Study) -> None:
-        if getattr(current_process(), "_inheriting", False):
-            msg = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
-            raise RuntimeError(msg)
         self.window = workers + 1
         self._workers = workers
         self._study = study
+        self._context = begin_workers()
+        self._starts: list[Future[None]] = []
         self._failed_starts = 0
 
     def __enter__(self) -> Self:
@@ -215,7 +215,8 @@ class ProcessCrew:
         self._stop(at_once=kind is not None)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Hand out one task."""
+        """Hand out one task; the first starts the processes."""
+        self._starts = self._starts or [self._pool.submit(import_study, self._study) for _ in range(self._workers)]
         future = self._pool.submit(function, *arguments)
         # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
         self._pool.submit(os.getpid)
@@ -235,11 +236,11 @@ class ProcessCrew:
         self._start()
 
     def _start(self) -> None:
-        context = get_context("spawn")
-        worker_end, self._lifeline = context.Pipe(duplex=False)
-        self._worker_end = worker_end
-        self._pool = ProcessPoolExecutor(self._workers, context, initializer=start_worker, initargs=(worker_end,))
-        self._starts = [self._pool.submit(import_study, self._study) for _ in range(self._workers)]
+        self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            self._workers, self._context, initializer=start_worker, initargs=(self._worker_end,)
+        )
+        self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
         if at_once:
@@ -249,15 +250,33 @@ class ProcessCrew:
         self._worker_end.close()
 
 
+def begin_workers() -> BaseContext:
+    """Return how worker processes start, once the one that forks them, where they are forked, has begun to get ready.
+
+    Raises
+    ------
+    RuntimeError
+        In a worker process that imports the script which began the sweep.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        msg = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
+        raise RuntimeError(msg)
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([COMMON])
+    forkserver.ensure_running()
+    return context
+
+
 def import_study(study: Study) -> None:
     """Load what a worker will need."""
-    import xarray  # noqa: F401
-
     find_study(study)
 
 
 def start_worker(lifeline: Connection) -> None:
     """Prepare a worker process: one thread, no Ctrl-C of its own, and an end when the parent's end of a pipe closes."""
+    np.random.seed()  # noqa: NPY002 (forked workers would share the state, if a study draws from it)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
     threading.Thread(target=_exit_with, args=(lifeline,), daemon=True).start()

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from contextlib import suppress
 from functools import partial
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
+
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ def study_path(study: object) -> Study:
     if callable(study):
         return study
     if not isinstance(study, str):
-        msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {study!r}."
+        msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}."
         raise TypeError(msg)
     if study in STUDIES:
         return STUDIES[study]
@@ -63,7 +64,9 @@ def study_path(study: object) -> Study:
     near = difflib.get_close_matches(study, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     menu = ", ".join(map(repr, names))
-    msg = f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {study!r}.{hint}"
+    msg = (
+        f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {shown(study)}.{hint}"
+    )
     raise ValueError(msg)
 
 
@@ -81,7 +84,7 @@ def find_study(path: Study) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        msg = f"Argument `study` must name a function 'module:function' that exists, but is {path!r} ({error})."
+        msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({error})."
         raise ValueError(msg) from None
     if not callable(found):
         msg = f"Argument `study` must name a function, but {path!r} is {type(found).__name__}."
@@ -132,40 +135,49 @@ def takes_option(study: Study, name: str) -> bool:
     return name in inspect.signature(find_study(study)).parameters
 
 
-def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> None:
-    """Compile, or load from the cache, the kernels that a study of this package needs for a problem.
+def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> str:
+    """Take the first step of a study of this package, so that its kernels are compiled or loaded from the cache.
 
-    Does nothing for other studies, and where the arguments are refused: the point itself will say why.
+    Does nothing for other studies. What goes wrong in the step itself, the point will say.
+
+    Returns
+    -------
+    str
+        Why the study refuses the problem or the options, "" if it does not.
     """
-    with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")
-        if study == STUDIES["overlaps"]:
-            _compile_overlaps(problem, options)
-        elif study in {STUDIES[name] for name in ("mean-field", "spherical", "committee")}:
-            _compile_by_a_step(find_study(study), problem, options)
+    from dynamics.schedule import SaveAt, checked_schedule
+
+    if study not in list(STUDIES.values()):
+        return ""
+    instant = SaveAt.at([_INSTANT])
+    try:
+        checked_schedule(options.get("save_at"), instant)
+        if study in [STUDIES[name] for name in ("overlaps", "mean-field", "spherical", "committee")]:
+            unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
+            if study == STUDIES["overlaps"]:
+                unwatched["method"] = _method_of_overlaps(problem, options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
+    except (TypeError, ValueError, ImportError) as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""
 
 
-def _compile_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
-    """Make the stepper that the run would begin with."""
-    from dynamics.flow_methods import FlowMethod, choose_method
+def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
+    """Return the method that the run would begin with; "auto" chooses by its end."""
+    from dynamics.flow_methods import choose_method
     from dynamics.horizon import default_schedule
     from dynamics.prediction import predict
     from dynamics.step_settings import checked_step, make_system
 
-    method = options.get("method", "auto")
+    method: str = options.get("method", "auto")
+    if method != "auto" or options.get("device") is not None:
+        return method
     step = checked_step(options.get("learning_rate"), method, options.get("step_theory"), options.get("batch_size", 1))
     schedule: SaveAt | None = options.get("save_at")
     if schedule is None:
         schedule = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
-    last, system = float(schedule.times[-1]), make_system(problem, step)
-    if method == "auto":
-        method = choose_method(system, last)
-    rate = step.learning_rate if step.descends else None
-    FlowMethod(system, method, 1e-10, learning_rate=rate, last_time=last).stepper(1e-8)
-
-
-def _compile_by_a_step(solve: Callable[..., Any], problem: Problem, options: Mapping[str, Any]) -> None:
-    """Take the first step of the run."""
-    from dynamics.schedule import SaveAt
-
-    solve(problem, **{**options, "save_at": SaveAt.at([_INSTANT]), "keep": "summary", "progress": False})
+    return choose_method(make_system(problem, step), float(schedule.times[-1]))

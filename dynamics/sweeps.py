@@ -11,30 +11,32 @@ import pickle
 import sys
 import tempfile
 import warnings
+from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamics.checks import check_switch, checked_integer
 from dynamics.cores import available_cores, one_core
 from dynamics.storage import check_target, load
 from dynamics.sweep_grid import make_grid
 from dynamics.sweep_merge import merge_points
 from dynamics.sweep_points import PointAnswer, PointDirectory
-from dynamics.sweep_pool import GivenExecutor, Here, ProcessCrew, run_points
-from dynamics.sweep_studies import compile_study, study_path
-from dynamics.teacher import checked_integer
+from dynamics.sweep_pool import GivenExecutor, Here, ProcessCrew, begin_workers, run_points
+from dynamics.sweep_studies import compile_study, name_of_study, study_path
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
     import xarray as xr
 
     from dynamics.problem import Problem
-    from dynamics.sweep_grid import Grid
+    from dynamics.sweep_grid import Grid, SweepPoint
 
-__all__ = ["points_directory", "prepare_sweep", "sweep"]
+__all__ = ["begin_points", "points_directory", "prepare_sweep", "sweep"]
 
 
 def sweep(
@@ -94,7 +96,8 @@ def sweep(
     Raises
     ------
     TypeError, ValueError
-        For bad arguments or a point whose problem is none, before any work.
+        For bad arguments, a point whose problem is none, or options that the study refuses for the first point and for
+        the last, before any work.
     StorageError
         If the output exists, or the directory beside it belongs to another sweep, which may still be running.
     RuntimeError
@@ -122,16 +125,24 @@ def sweep(
     {'beta': 2, 'seed': 3, 'direction': 8}
     """
     # === check
+    check_switch("progress", progress, optional=True)
+    given: object = executor
+    if not (given is None or isinstance(given, futures.Executor)):
+        msg = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
+        raise TypeError(msg)
+    if executor is not None and workers is not None:
+        msg = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
+        raise ValueError(msg)
+    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
+    if executor is None and count > 0:
+        begin_workers()  # they load what they need while this process does the same
     import xarray as xr
 
     points = prepare_sweep(problem, grid, study, options)
-    if executor is not None and workers is not None:
-        msg = f"Argument `workers` must be None when an executor is given, but is {workers}."
-        raise ValueError(msg)
-    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
+    begin_points(points)
 
     # === run, merge, return
     if target is not None:
@@ -165,14 +176,14 @@ def _answer(
     crew: GivenExecutor | Here | ProcessCrew
     settings = grid.settings()
     with PointDirectory(points_directory(target), grid.digest(), settings, overwrite=overwrite) as directory:
-        missing = sorted(set(range(len(grid))) - directory.done())
+        # The largest first, so that no worker is alone with one in the end.
+        missing = sorted(set(range(len(grid))) - directory.done(), key=grid.size, reverse=True)
         if executor is not None:
             crew = GivenExecutor(executor)
         else:
             crew = ProcessCrew(min(workers, len(missing)), grid.study) if workers > 0 and missing else Here()
         told: dict[str, None] = {}
         with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), crew:
-            _compile(grid, missing)  # while the workers start
 
             def keep(index: int, answer: PointAnswer) -> None:
                 directory.keep(index, answer)
@@ -195,16 +206,25 @@ def _answer(
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
-def _compile(grid: Grid, missing: Sequence[int]) -> None:
-    """Compile for the first and the last point of each link: the smallest and the largest, in the usual order."""
-    ends: dict[bytes, list[int]] = {}
-    for index in missing:
-        problem = grid.point(index).problem
-        link = problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
-        ends[link] = [*ends.get(link, [])[:1], index]
-    for index in dict.fromkeys(index for pair in ends.values() for index in pair):
-        point = grid.point(index)
-        compile_study(grid.study, point.problem, point.options)
+def begin_points(grid: Grid) -> None:
+    """Take the first step of the first and the last point of each link: the smallest and the largest, as is usual.
+
+    That compiles the kernels, and tells what the study refuses before any point is asked.
+
+    Raises
+    ------
+    ValueError
+        If the study refuses all of these points for one and the same reason.
+    """
+    ends: dict[bytes, list[SweepPoint]] = {}
+    for point in grid.points(range(len(grid))):
+        link = point.problem.activation.coefficients.tobytes() + point.problem.teacher_link.coefficients.tobytes()
+        ends[link] = [*ends.get(link, [])[:1], point]
+    with one_core():
+        refusals = {compile_study(grid.study, point.problem, point.options) for pair in ends.values() for point in pair}
+    if len(refusals) == 1 and (refusal := refusals.pop()):
+        msg = f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}"
+        raise ValueError(msg)
 
 
 def _check_pickles(grid: Grid) -> None:

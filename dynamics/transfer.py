@@ -54,6 +54,9 @@ class Transfer:
     verdict : str
         "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a rate of
         false alarms of 5 % over all widths.
+    cost_share : float
+        Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: what the step costs beside what
+        the width does, drift or not. Of widths whose gap is clear of scatter; NaN if none is.
     """
 
     best_rate: Array
@@ -72,6 +75,7 @@ class Transfer:
     drift_exponent_error: float
     excess_error: float
     verdict: str
+    cost_share: float
 
 
 def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> Transfer:
@@ -137,6 +141,7 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
         drift_exponent_error=float(errors[6]),
         excess_error=float(errors[7]),
         verdict=_verdict(drift, errors[3], float(excess), float(errors[7])),
+        cost_share=_cost_share(cost[:-1], errors[4][:-1], gap[:-1], errors[2][:-1]),
     )
 
 
@@ -183,6 +188,16 @@ def _spread(values: list[Array], like: Array) -> Array:
     mean = np.where(known, stacked, 0.0).sum(axis=0) / count
     spread = np.sqrt(np.where(known, (stacked - mean) ** 2, 0.0).sum(axis=0) / count)
     return np.where(known.mean(axis=0) > 0.5, spread, np.nan)
+
+
+def _cost_share(cost: Array, cost_error: Array, gap: Array, gap_error: Array) -> float:
+    """Return the largest upper bound of cost / gap, each bound shared among the widths."""
+    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / gap.size)
+    least_gap = gap - far * gap_error
+    clear = least_gap > 0.0
+    if not clear.any():
+        return float("nan")
+    return float(((cost + far * cost_error)[clear] / least_gap[clear]).max())
 
 
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:

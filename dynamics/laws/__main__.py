@@ -31,6 +31,7 @@ is kept and named)
 """
 
 _K = ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K"))
+_WORKERS = ("workers", Option("workers", positive_integer, None, "processes, each on one thread [one per core]", "N"))
 _SEED = ("seed", Option("seed", natural_number, None, "seed of the first random start [0]", "SEED"))
 
 STUDIES = {
@@ -45,6 +46,7 @@ STUDIES = {
             ("starts", Option("starts", positive_integer, None, "random starts of each problem [4]", "N")),
             _SEED,
             ("coupled", Option("coupled", switch, None, "integrate the exact coupled flow instead of matched pairs")),
+            _WORKERS,
         ),
     ),
     "finite-size": StudyCommand(
@@ -90,6 +92,7 @@ STUDIES = {
             ("steps", Option("steps", positive_integer, None, "steps of every run [2000]", "N")),
             ("starts", Option("starts", positive_integer, None, "random starts of each width [4]", "N")),
             _SEED,
+            _WORKERS,
         ),
     ),
 }

@@ -1,4 +1,4 @@
-"""Families of problems, answered one after the other, with a bar, a clock and an orderly interruption.
+"""Families of problems, answered one after the other or by several processes, with a bar, a clock and an orderly end.
 
 Knows answers as functions of a problem; nothing of what a study makes of them.
 """
@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import sys
 import time as clock
+from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dynamics.answers import solve_decoupled
+from dynamics.checks import checked_integer
+from dynamics.cores import available_cores, one_core
 from dynamics.flow import solve_overlaps
 from dynamics.prediction import predict
 from dynamics.schedule import SaveAt
+from dynamics.sweep_pool import ProcessCrew
+from dynamics.sweep_studies import STUDIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import xarray as xr
 
     from dynamics.problem import Problem
 
-__all__ = ["Answers", "answer_all", "common_times", "coupled_flow", "solve_decoupled"]
+    Task = Callable[[], xr.Dataset]
+
+__all__ = ["Answers", "answer_all", "checked_workers", "common_times", "coupled_flow", "solve_decoupled"]
 
 #: Tolerance of the coupled flow: far below the scatter between starts.
 RTOL = 1e-4
@@ -37,20 +44,17 @@ class Answers(NamedTuple):
     stop_reason: str
 
 
-def answer_all(
-    questions: Iterable[tuple[Problem, SaveAt]], solve: Callable[..., xr.Dataset], *, progress: bool | None, total: int
-) -> Answers:
-    """Answer every problem in turn; an interruption keeps what is there.
+def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1) -> Answers:
+    """Do every task; an interruption keeps what is there.
 
     Parameters
     ----------
-    questions : iterable of (Problem, SaveAt)
-    solve : callable
-        Answer to a problem, called as solve(problem, save_at=…).
+    tasks : sequence of callable
+        Each returns the answer to one problem, for several workers a `partial` of functions at the top of modules.
     progress : bool or None
         Whether to show a bar on stderr; None if it is a terminal.
-    total : int
-        Number of problems, for the bar.
+    workers : int
+        Number of processes, each on one thread; 1 is this one, with threads of its own. Answers are the same.
 
     Returns
     -------
@@ -62,16 +66,50 @@ def answer_all(
     seconds: list[float] = []
     reason = "reached_end"
     hidden = None if progress is None else not progress
-    with tqdm(total=total, file=sys.stderr, disable=hidden, leave=False, unit="problem") as bar:
+    with tqdm(total=len(tasks), file=sys.stderr, disable=hidden, leave=False, unit="problem") as bar:
         try:
-            for problem, save_at in questions:
-                started = clock.perf_counter()
-                datasets.append(solve(problem, save_at=save_at))
-                seconds.append(clock.perf_counter() - started)
+            for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
+                datasets.append(dataset)
+                seconds.append(spent)
                 bar.update()
         except KeyboardInterrupt:
             reason = "interrupted"
     return Answers(datasets, seconds, reason)
+
+
+def checked_workers(workers: int | None) -> int:
+    """Return a number of processes, by default one per core.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no positive integer.
+    """
+    return available_cores() if workers is None else checked_integer(workers, "workers", minimum=1)
+
+
+def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
+    """Yield answers in the order of the tasks."""
+    try:
+        with ProcessCrew(workers, STUDIES["overlaps"]) as crew:
+            for future in [crew.submit(_timed_on_one_core, task) for task in tasks]:
+                yield future.result()
+    except BrokenExecutor:
+        msg = (
+            "Worker processes must outlive the study, but one died; a script must call it below "
+            "`if __name__ == '__main__':`, or with workers=1."
+        )
+        raise RuntimeError(msg) from None
+
+
+def _timed(task: Task) -> tuple[xr.Dataset, float]:
+    started = clock.perf_counter()
+    return task(), clock.perf_counter() - started
+
+
+def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:
+    with one_core():
+        return _timed(task)
 
 
 def coupled_flow(problem: Problem, *, save_at: SaveAt) -> xr.Dataset:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
 from dynamics.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.laws.families import answer_all, common_times, solve_decoupled
 from dynamics.laws.law_dataset import SOURCES
@@ -23,7 +23,6 @@ from dynamics.problem import Problem, Teacher
 from dynamics.scaling_laws import loss_against_time
 from dynamics.study_command import duration
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +58,7 @@ class FiniteSize:
         reason, started = "reached_end", clock.perf_counter()
         for (beta, count), starts in self.problems.items():
             shared = common_times(starts[:1], TIMES)
-            answers = answer_all(
-                [(one, shared) for one in starts], solve_decoupled, progress=progress, total=len(starts)
-            )
+            answers = answer_all([partial(solve_decoupled, one, save_at=shared) for one in starts], progress=progress)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
                 break
@@ -101,18 +98,15 @@ def prepare(
 ) -> FiniteSize:
     """Check the settings; see `finite_size`."""
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    decays = [checked_number(beta, "betas", positive=True) for beta in betas]
+    decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
         if np.isnan(asymptotic_exponents(k, beta).loss_time):
             msg = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
             raise ValueError(msg)
-    counts = [checked_integer(size, "sizes", minimum=FEWEST_DIRECTIONS) for size in sizes]
-    if not counts or any(b <= a for a, b in pairwise(counts)):
-        msg = f"Argument `sizes` must hold increasing integers, but is {counts}."
-        raise ValueError(msg)
+    counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d = checked_integer(dimension, "dimension", minimum=counts[-1])
     first = checked_integer(seed, "seed", minimum=0)
-    number = checked_integer(starts, "starts", minimum=1)
+    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
     problems = {
         (beta, count): [
             Problem(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
 from dynamics.descent_limit import descent_limit, warn_descent_limit
 from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
 from dynamics.laws.law_dataset import law_coordinates, law_values
@@ -22,7 +22,7 @@ from dynamics.problem import Problem, Teacher
 from dynamics.scaling_families import frontier_laws
 from dynamics.study_command import duration
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,14 +72,14 @@ class Frontier:
         started = clock.perf_counter()
         save_at = common_times(self.problems(self.widths, self.seeds[:1]), TIMES)
         family = self.problems(self.widths, self.seeds)
-        pairs = answer_all(((one, save_at) for one in family), solve_decoupled, progress=progress, total=len(family))
+        pairs = answer_all([partial(solve_decoupled, one, save_at=save_at) for one in family], progress=progress)
         if pairs.stop_reason == "interrupted":
             raise KeyboardInterrupt
         rate = self.settings["learning_rate"]
         laws = list(frontier_laws(pairs.datasets, rate))
         pair_seconds = clock.perf_counter() - started
         family = self.problems(self.coupled_widths, self.seeds[:1])
-        flows = answer_all(((one, save_at) for one in family), coupled_flow, progress=progress, total=len(family))
+        flows = answer_all([partial(coupled_flow, one, save_at=save_at) for one in family], progress=progress)
         if len(flows.datasets) >= FEWEST_WIDTHS:
             laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
         return self._labelled(
@@ -143,12 +143,10 @@ def prepare(
     """Check the settings; see `compute_frontier`."""
     count = checked_integer(directions, "directions", minimum=16)
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    chosen = [checked_integer(width, "widths", minimum=1) for width in widths]
-    if len(chosen) < FEWEST_WIDTHS or any(b <= a for a, b in pairwise(chosen)):
-        msg = f"Argument `widths` must hold at least {FEWEST_WIDTHS} increasing integers, but is {chosen}."
-        raise ValueError(msg)
+    chosen = checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
+    check_switch("coupled", coupled)
     if largest_width is not None and not coupled:
-        msg = f"Argument `largest_width` must be absent without `coupled`, but is {largest_width}."
+        msg = f"Argument `largest_width` must be absent without `coupled`, but is {shown(largest_width)}."
         raise ValueError(msg)
     first = checked_integer(seed, "seed", minimum=0)
     problem = Problem(
@@ -165,9 +163,11 @@ def prepare(
     settings: dict[str, Any] = {
         "learning_rate": rate,
         "descent_limit": limit,
-        "starts": checked_integer(starts, "starts", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
         "coupled": coupled,
-        "largest_width": checked_integer(largest_width or LARGEST_WIDTH, "largest_width", minimum=1),
+        "largest_width": checked_integer(
+            LARGEST_WIDTH if largest_width is None else largest_width, "largest_width", minimum=1
+        ),
     }
     return Frontier(settings, problem, chosen, range(first, first + settings["starts"]))
 
@@ -247,4 +247,4 @@ def compute_frontier(
 
 def _coupled_seconds(width: int) -> float:
     """Return about how long the coupled flow of a width takes at the default size, on two cores."""
-    return float(1.5 * max(width / 16.0, 1.0) ** 1.4)
+    return float(1.5 * max(width / 16.0, 1.0) ** 1.45)

@@ -8,12 +8,13 @@ exact coupled flow.  Responsible for the families; laws are `scaling_laws` and `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
-from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
+from dynamics.checks import MOST_RUNS, check_switch, checked_integer, checked_number
+from dynamics.laws.families import answer_all, checked_workers, common_times, coupled_flow, solve_decoupled
 from dynamics.laws.law_dataset import law_coordinates, law_values
 from dynamics.prediction import check_decouples
 from dynamics.problem import Problem, Teacher
@@ -26,7 +27,7 @@ from dynamics.scaling_laws import (
     times_against_direction,
 )
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,7 @@ class ScalingStudy:
     starts: list[tuple[Problem, SaveAt]]
     widths: list[tuple[Problem, SaveAt]]
     dimensions: list[tuple[Problem, SaveAt]]
+    workers: int
 
     def work(self) -> str:
         """Return what will be done, in words."""
@@ -76,7 +78,11 @@ class ScalingStudy:
             (self.dimensions, lambda found: [times_against_dimension(found)]),
         )
         for family, read in readings:
-            answers = answer_all(family, solve, progress=progress, total=len(family))
+            answers = answer_all(
+                [partial(solve, problem, save_at=save_at) for problem, save_at in family],
+                progress=progress,
+                workers=self.workers,
+            )
             seconds += sum(answers.seconds)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
@@ -103,13 +109,19 @@ def prepare(
     starts: int = STARTS,
     seed: int = 0,
     coupled: bool = False,
+    workers: int | None = None,
 ) -> ScalingStudy:
     """Check the settings and draw the starts; see `scaling_study`."""
-    count = checked_integer(directions or (COUPLED_DIRECTIONS if coupled else DIRECTIONS), "directions", minimum=16)
-    d = checked_integer(dimension or DIMENSION_FACTOR * count, "dimension", minimum=count)
+    check_switch("coupled", coupled)
+    default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
+    count = checked_integer(default if directions is None else directions, "directions", minimum=16)
+    d = checked_integer(DIMENSION_FACTOR * count if dimension is None else dimension, "dimension", minimum=count)
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     first = checked_integer(seed, "seed", minimum=0)
-    seeds = range(first, first + checked_integer(starts, "starts", minimum=1))
+    seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
+    if workers is not None and not coupled:
+        msg = f"Argument `workers` must be absent without `coupled`, but is {shown(workers)}."
+        raise ValueError(msg)
     teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
     problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
     check_decouples(problem)
@@ -139,6 +151,8 @@ def prepare(
         [(one, shared) for one in families[0]],
         [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
         [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
+        # Matched pairs use all cores by themselves.
+        checked_workers(workers) if coupled else 1,
     )
 
 
@@ -151,6 +165,7 @@ def scaling_study(
     starts: int = STARTS,
     seed: int = 0,
     coupled: bool = False,
+    workers: int | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     r"""Measure all scaling laws of the teacher a_p ∝ p^(−β).
@@ -173,6 +188,8 @@ def scaling_study(
         Seed of the first start.
     coupled : bool
         Integrate the exact coupled flow instead of matched pairs: P = 32 takes about a minute.
+    workers : int, optional
+        Number of processes of the coupled flow, by default one per core. Results do not depend on it.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
 
@@ -200,6 +217,7 @@ def scaling_study(
         starts=starts,
         seed=seed,
         coupled=coupled,
+        workers=workers,
     )
     return study.run(progress=progress)
 

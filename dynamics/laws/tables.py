@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynamics.study_report import study_json, study_text
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-__all__ = ["as_json", "as_text", "law_title", "summarise", "transfer_sentences", "transfer_summary"]
+__all__ = ["as_json", "as_text", "law_title", "sentences", "summarise", "transfer_sentences", "transfer_summary"]
 
 #: What each law says, for people.
 TITLES = {
@@ -41,8 +43,12 @@ def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
 
 def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
     """Return the table of the points, sentences on them, and the names of the files."""
-    summary = summarise(dataset)
-    return study_text(dataset, summary, _SENTENCES[dataset.attrs["answer"]](summary), output, figure)
+    return study_text(dataset, summarise(dataset), sentences(dataset), output, figure)
+
+
+def sentences(dataset: xr.Dataset) -> list[str]:
+    """Return what is to be said about a study, line by line."""
+    return _SENTENCES[dataset.attrs["answer"]](summarise(dataset))
 
 
 def law_title(name: str) -> str:
@@ -134,7 +140,8 @@ def transfer_summary(dataset: xr.Dataset) -> dict[str, Any]:
         for at, m in enumerate(dataset["width"].values.tolist())
     ]
     numbers = ("gap_exponent", "drift_exponent", "excess")
-    found = {name: float(dataset.attrs[name]) for name in (*numbers, *(f"{name}_error" for name in numbers))}
+    every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
+    found = {name: float(dataset.attrs[name]) for name in every}
     return {"points": points, **found, "edge": dataset.attrs.get("edge"), "verdict": dataset.attrs["verdict"]}
 
 
@@ -153,6 +160,9 @@ def transfer_sentences(summary: dict[str, Any]) -> list[str]:
     return [
         f"loss gap ~ m^x, x = {x}; drift of ln(best step) ~ m^y, y = {y}; y - x/2 = {excess}.",
         f"Transfer: {summary['verdict']}: {meaning}.",
+        "No width has a gap that is clear of scatter."
+        if np.isnan(summary["cost_share"])
+        else f"It costs at most {summary['cost_share']:.2g} of the gap (95 %), where the gap is clear of scatter.",
         "Gap (of the loss) and drift: against the largest width; cost: of its best step here; errors: bootstrap over",
         "runs (that of the best step is relative).",
     ]

@@ -9,21 +9,20 @@ from __future__ import annotations
 import time as clock
 import warnings
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
 from dynamics.descent_limit import descent_limit
 from dynamics.flow import solve_overlaps
-from dynamics.laws.families import answer_all
+from dynamics.laws.families import answer_all, checked_workers
 from dynamics.prediction import check_decouples
 from dynamics.problem import Problem, Teacher
 from dynamics.schedule import SaveAt
 from dynamics.study_command import duration
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 from dynamics.transfer import FEWEST_WIDTHS, read_transfer
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ class TransferStudy:
     widths: list[int]
     rates: Array
     seeds: range
+    workers: int
 
     def work(self) -> str:
         """Return what will be done, in words."""
@@ -70,30 +70,13 @@ class TransferStudy:
         shape = (len(self.widths), self.rates.size, len(self.seeds))
         loss = np.full(shape, np.nan)
         steps, started = self.settings["steps"], clock.perf_counter()
-        rates = [rate for _ in self.widths for rate in self.rates.tolist() for _ in self.seeds]
-        family = [
-            (replace(self.problem, width=m, seed=seed), SaveAt.at([rate * steps]))
+        tasks = [
+            partial(_descend, replace(self.problem, width=m, seed=seed), rate, steps)
             for m in self.widths
             for rate in self.rates.tolist()
             for seed in self.seeds
         ]
-        following = iter(rates)
-
-        def descend(problem: Problem, *, save_at: SaveAt) -> xr.Dataset:
-            return solve_overlaps(
-                problem,
-                save_at=save_at,
-                keep="summary",
-                method="gradient-descent",
-                learning_rate=next(following),
-                on_failure="return",
-                progress=False,
-            )
-
-        with warnings.catch_warnings():
-            # That some steps are beyond the edge is what the study is about.
-            warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)
-            answers = answer_all(family, descend, progress=progress, total=len(family))
+        answers = answer_all(tasks, progress=progress, workers=self.workers)
         ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
         loss.reshape(-1)[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
         return study_dataset(
@@ -124,16 +107,24 @@ def prepare(
     steps: int = STEPS,
     starts: int = STARTS,
     seed: int = 0,
+    workers: int | None = None,
 ) -> TransferStudy:
     """Check the settings; see `transfer_study`."""
     chosen = checked_widths(widths)
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
     settings = {
         "steps": checked_integer(steps, "steps", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
     }
     rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(settings, problem, chosen, rates, range(problem.seed, problem.seed + settings["starts"]))
+    return TransferStudy(
+        settings,
+        problem,
+        chosen,
+        rates,
+        range(problem.seed, problem.seed + settings["starts"]),
+        checked_workers(workers),
+    )
 
 
 def transfer_study(
@@ -146,6 +137,7 @@ def transfer_study(
     steps: int = STEPS,
     starts: int = STARTS,
     seed: int = 0,
+    workers: int | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Measure the loss of population gradient descent over step sizes and widths, and whether the best step transfers.
@@ -166,6 +158,8 @@ def transfer_study(
         Random starts of every width.
     seed : int
         Seed of the first start.
+    workers : int, optional
+        Number of processes, by default one per core. Results do not depend on it.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
 
@@ -174,7 +168,7 @@ def transfer_study(
     Dataset
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
         `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.transfer`).  Attributes: `edge`, the limit of
-        stability, the exponents of gap and drift, and the `verdict`.
+        stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
 
     Raises
     ------
@@ -190,8 +184,25 @@ def transfer_study(
         steps=steps,
         starts=starts,
         seed=seed,
+        workers=workers,
     )
     return study.run(progress=progress)
+
+
+def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
+    """Return the answer after so many steps."""
+    with warnings.catch_warnings():
+        # That some steps are beyond the edge is what the study is about.
+        warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)
+        return solve_overlaps(
+            problem,
+            save_at=SaveAt.at([rate * steps]),
+            keep="summary",
+            method="gradient-descent",
+            learning_rate=rate,
+            on_failure="return",
+            progress=False,
+        )
 
 
 def checked_problem(
@@ -213,11 +224,7 @@ def checked_problem(
 
 def checked_widths(widths: Sequence[int]) -> list[int]:
     """Return widths as increasing integers, enough of them to see a trend."""
-    chosen = [checked_integer(width, "widths", minimum=1) for width in widths]
-    if len(chosen) < FEWEST_WIDTHS or any(b <= a for a, b in pairwise(chosen)):
-        msg = f"Argument `widths` must hold at least {FEWEST_WIDTHS} increasing integers, but is {chosen}."
-        raise ValueError(msg)
-    return chosen
+    return checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
 
 
 def transfer_values(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Values:
@@ -236,7 +243,7 @@ def transfer_attributes(problem: Problem, widths: Sequence[int], rates: Array, l
     found = _read(problem, widths, rates, loss)
     names = ("gap_exponent", "drift_exponent", "excess")
     errors = ("gap_exponent_error", "drift_exponent_error", "excess_error")
-    return {name: getattr(found, name) for name in (*names, *errors)} | {"verdict": found.verdict}
+    return {name: getattr(found, name) for name in (*names, *errors, "cost_share", "verdict")}
 
 
 def _read(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Transfer:

@@ -12,10 +12,14 @@ import xarray as xr
 import dynamics
 
 
-def counted(problem, *, folder, pause=0.0):
-    """The prediction; leaves one file per call, named by point and process."""
+def counted(problem, *, folder, gate=None):
+    """The prediction; leaves one file per call, named by point and process.
+
+    Seeds other than 0 wait until there is a file `gate`, so that a sweep can be ended in the middle at leisure.
+    """
     (Path(folder) / f"{problem.width}-{problem.seed}-{os.getpid()}-{time.monotonic_ns()}").touch()
-    time.sleep(pause)
+    while gate is not None and problem.seed > 0 and not Path(gate).exists():
+        time.sleep(0.01)
     return dynamics.predict_emergence(problem, save_at=dynamics.SaveAt.at([1.0, 2.0]))
 
 

@@ -1,8 +1,11 @@
 """The studies of scaling laws as commands and functions, at small sizes."""
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -65,7 +68,8 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
 def test_the_coupled_flow_has_the_same_laws():
     found = scaling.prepare(directions=16, starts=1, coupled=True)
     assert "coupled flows" in found.work()
-    answers = families.answer_all(found.starts, families.coupled_flow, progress=False, total=1)
+    ((asked, save_at),) = found.starts
+    answers = families.answer_all([partial(families.coupled_flow, asked, save_at=save_at)], progress=False)
     (flow,) = answers.datasets
     assert answers.stop_reason == "reached_end"
     assert flow.attrs["method"] == "stiff"
@@ -106,7 +110,7 @@ def test_the_largest_frontier_at_hand_is_bounded_by_the_unlearned_directions():
 def test_transfer_of_descent_by_command(tmp_path, capsys):
     target = tmp_path / "found.nc"
     command = ["transfer", "--directions", "8", "--dimension", "24", "--widths", "2,4,8,16", "--steps", "150"]
-    assert main([*command, "--starts", "2", "--output", str(target)]) == 0
+    assert main([*command, "--starts", "2", "--workers", "1", "--output", str(target)]) == 0
     shown = capsys.readouterr()
     assert "Stability edge" in shown.out
     assert "Transfer:" in shown.out
@@ -128,6 +132,8 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
         (["finite-size", "--sizes", "64,32"], "Argument `sizes` must hold increasing integers, but is [64, 32]."),
         (["finite-size", "--dimension", "10"], "Argument `dimension` must be at least 1048576, but is 10."),
         (["scaling", "--k", "2"], "Argument `information_exponent` must be at least 3, but is 2."),
+        (["scaling", "--workers", "2"], "Argument `workers` must be absent without `coupled`, but is 2."),
+        (["transfer", "--workers", "0"], "Option --workers must be at least 1, but is 0."),
         (["scaling", "--directions", "8"], "Argument `directions` must be at least 16, but is 8."),
         (["compute-frontier", "--widths", "4,8"], "Argument `widths` must hold at least 3 increasing integers, but is [4, 8]."),
         (["compute-frontier", "--largest-width", "8"], "Argument `largest_width` must be absent without `coupled`, but is 8."),
@@ -144,10 +150,31 @@ def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsy
 def test_functions_answer_as_the_commands_do():
     found = finite_size.finite_size(betas=[2.0], sizes=[32, 64], dimension=256, starts=1, progress=False)
     assert found["exponent"].sel(beta=2.0, source="asymptotic").values.tolist() == [-1.5, -1.5]
-    found = transfer.transfer_study(directions=2, dimension=8, widths=[1, 2, 3, 4], steps=3, starts=1, progress=False)
+    found = transfer.transfer_study(
+        directions=2, dimension=8, widths=[1, 2, 3, 4], steps=3, starts=1, workers=1, progress=False
+    )
     assert found["final_loss"].shape == (4, 13, 1)
     # Three steps learn nothing.
     np.testing.assert_allclose(found["final_loss"], 1.0, atol=1e-3)
+
+
+def test_processes_change_no_bit_of_a_study():
+    small = {"directions": 4, "dimension": 12, "widths": [1, 2, 3, 4], "steps": 40, "starts": 2, "progress": False}
+    one, two = (transfer.transfer_study(workers=workers, **small) for workers in (1, 2))
+    assert one["final_loss"].identical(two["final_loss"])
+    asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
+    tasks = [
+        partial(families.coupled_flow, replace(asked, seed=seed), save_at=dynamics.SaveAt.geometric(1.0, 500.0, 9))
+        for seed in range(3)
+    ]
+    here, there = (families.answer_all(tasks, progress=False, workers=workers) for workers in (1, 2))
+    assert all(a["loss"].identical(b["loss"]) for a, b in zip(here.datasets, there.datasets, strict=True))
+    assert len(there.seconds) == 3
+
+
+def test_a_worker_that_dies_is_said():
+    with pytest.raises(RuntimeError, match="Worker processes must outlive the study, but one died"):
+        families.answer_all([partial(os._exit, 3)], progress=False, workers=2)
 
 
 def interrupted_after(monkeypatch, module, name, count):
@@ -168,7 +195,7 @@ def interrupted_after(monkeypatch, module, name, count):
         (finite_size, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
         (scaling, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
         (frontier, "coupled_flow", 1, [*FRONTIER, "--coupled"]),
-        (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2"]),
+        (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],
 )  # fmt: skip
 def test_an_interrupted_study_keeps_draws_and_prints_what_it_has(
