@@ -5,24 +5,29 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from dynamics.checks import check_choice, checked_number
+from dynamics.checks import check_choice, check_switch, checked_number, checked_tolerances
 from dynamics.dataset import make_dataset, no_prediction_values
 from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.problem import check_problem
+from dynamics.run_file import as_run_file
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.threads import blas_threads_for
 from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     import xarray as xr
 
     from dynamics.problem import Problem
+    from dynamics.run import RunResult
+    from dynamics.run_file import RunFile
     from dynamics.trackers import Tracker
 
 __all__ = ["solve_committee"]
@@ -42,6 +47,8 @@ def solve_committee(
     progress: bool | None = None,
     max_runtime: float | None = None,
     on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
     r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
 
@@ -78,6 +85,12 @@ def solve_committee(
         Wall-clock budget in seconds.
     on_failure : {"raise", "return"}
         What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    error_estimate : bool, optional
+        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
+        loss and times. By default for all methods but the referees.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
+        goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
 
     Returns
     -------
@@ -85,8 +98,9 @@ def solve_committee(
         `loss(time)`, E(f − f*)² without ½; the overlaps chosen by `keep`: R = √n_i C_ip and S = √(n_i n_j) G_ij from
         `teacher_overlap` C, `student_overlap` G and `squared_norm` n; `gram_margin(time)`; per direction the
         `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first
-        Σ_i E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2. No theory predicts these times: predicted ones are NaN. All
-        quantities are dimensionless; times after an early stop hold NaN.
+        Σ_i E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2. No theory predicts these times: predicted ones are NaN. Their
+        estimated errors are `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run
+        does not agree that it happens). All quantities are dimensionless; times after an early stop hold NaN.
 
     Raises
     ------
@@ -124,15 +138,18 @@ def solve_committee(
     check_choice("keep", keep, ("full", "summary"))
     check_choice("on_failure", on_failure, ("raise", "return"))
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    rtol, atol = checked_tolerances(rtol, atol)
     if learning_rate is not None:
         learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
+    check_switch("error_estimate", error_estimate, optional=True)
     schedule = checked_schedule(save_at, save_at)
     watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
 
     # === build and run
+    from dynamics.companion import Companion, loss_and_event_errors
     from dynamics.flow_methods import FlowMethod, choose_method
-    from dynamics.run import run
+    from dynamics.kept_run import COMPANION, begun_snapshot, kept_run
     from dynamics.systems.committee import CommitteeSystem
 
     system = CommitteeSystem(problem, learning_rate, step_theory)
@@ -142,36 +159,53 @@ def solve_committee(
     if method == "auto":
         chosen = "explicit" if choose_method(generic, float(schedule.times[-1])) == "explicit" else "bdf"
     flow = FlowMethod(generic, chosen, atol, last_time=float(schedule.times[-1]))
-    with blas_threads_for(problem.width + problem.num_directions, chosen):
+    estimated = not chosen.startswith("scipy:") if error_estimate is None else error_estimate
+    settings = {
+        "keep": keep,
+        "method": method,
+        "rtol": rtol,
+        "atol": atol,
+        "learning_rate": learning_rate,
+        "step_theory": step_theory,
+        "error_estimate": error_estimate,
+    }
+    P, observe = problem.num_directions, system.observer(keep)
+
+    def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+        coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(problem.width)}
+        if keep == "full":
+            coords["neuron_2"] = np.arange(problem.width)
+        return make_dataset(
+            {
+                **stack_records(result.records, len(schedule), observe(system.initial_state)),
+                **no_prediction_values(P),
+                "emergence_time": result.event_times[:P],
+                "learned_time": result.event_times[P:],
+                **({} if looser is None else loss_and_event_errors(result, looser, len(schedule))),
+            },
+            problem=problem,
+            title="Online learning of a committee with fixed second layer",
+            coords=coords,
+            solver={"answer": "committee", **settings},
+            attributes={
+                "answer": "committee",
+                **flow.attributes(stepper),
+                **run_attributes(result),
+                "learning_rate": learning_rate,
+                "step_theory": None if learning_rate is None else step_theory,
+                "rtol": rtol,
+                "atol": atol,
+                "notes": "Committees have no greedy prediction of times.",
+            },
+        )
+
+    with blas_threads_for(problem.width + P, chosen):
         stepper = flow.stepper(rtol)
-        result = run(stepper, schedule.times, system.observer(keep), trackers=watchers)
+        companion = Companion(flow, rtol, schedule.times, begun_snapshot(file, COMPANION)) if estimated else None
+        with nullcontext() if companion is None else companion:
+            result, dataset = kept_run(
+                stepper, schedule.times, observe, labelled, file=file, trackers=watchers, companion=companion
+            )
 
     # === return
-    P = problem.num_directions
-    values: dict[str, Any] = {
-        **stack_records(result.records, len(schedule), system.observer(keep)(system.initial_state)),
-        **no_prediction_values(P),
-        "emergence_time": result.event_times[:P],
-        "learned_time": result.event_times[P:],
-    }
-    step = {"learning_rate": learning_rate, "step_theory": None if learning_rate is None else step_theory}
-    coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(problem.width)}
-    if keep == "full":
-        coords["neuron_2"] = np.arange(problem.width)
-    dataset = make_dataset(
-        values,
-        problem=problem,
-        title="Online learning of a committee with fixed second layer",
-        coords=coords,
-        solver={"answer": "committee", "keep": keep, "method": method, "rtol": rtol, "atol": atol, **step},
-        attributes={
-            "answer": "committee",
-            **flow.attributes(stepper),
-            **run_attributes(result),
-            **step,
-            "rtol": rtol,
-            "atol": atol,
-            "notes": "Committees have no greedy prediction of times.",
-        },
-    )
     return checked_outcome(dataset, result.stop_reason, on_failure)

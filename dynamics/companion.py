@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -100,6 +100,13 @@ class Companion:
         both: tuple[Future[Any], ...] = (wanted, self._result)
         wait(both, return_when=FIRST_COMPLETED)
         return wanted.result() if wanted.done() else snapshot_of(self._stepper, self._result.result())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it, however the body has ended."""
+        self.cancel()
 
     def cancel(self) -> None:
         """Stop the looser run without waiting for its end."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.checks import check_choice, checked_number
+from dynamics.checks import check_choice, checked_tolerances
 from dynamics.dataset import make_dataset, no_prediction_values
 from dynamics.mean_field_checks import (
     DEFAULT_PARTICLES,
@@ -48,6 +48,10 @@ __all__ = ["DEFAULT_PARTICLES", "MEAN_FIELD_METHODS", "default_mean_field_schedu
 
 #: The rates of the particles do not spread as those of overlaps do: no method for stiff systems is needed.
 MEAN_FIELD_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")
+NOTE = (
+    "A continuous law has no emergence times; the student's own are those of loss and mass. Their errors are not "
+    "estimated: they come from the number of particles rather than from `rtol`, so solve again with twice as many."
+)
 #: Fractions of E f*² below which the loss is timed.
 LOSS_LEVELS = (0.5, 0.1)
 #: Default schedule in units of the time that a neuron of overlap 1/√d needs alone.
@@ -178,7 +182,7 @@ def solve_mean_field(
     check_choice("keep", keep, ("full", "summary"))
     check_choice("on_failure", on_failure, ("raise", "return"))
     check_method(method, MEAN_FIELD_METHODS)
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    rtol, atol = checked_tolerances(rtol, atol)
     check_axes(problem)
     rule = checked_quadrature(problem, quadrature)
     count = checked_particles(problem, particles, rule)
@@ -264,7 +268,7 @@ def solve_mean_field(
                 "loss_floor": system.floor,
                 "teacher_loss": system.teacher_loss(),
                 **_verdicts(values["loss"], rtol),
-                "notes": "A continuous law has no emergence times; the student's own are those of loss and mass.",
+                "notes": NOTE,
             },
         )
 

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["resume"]
 
 #: Answer -> module and name of the question.
-QUESTIONS = {"overlaps": ("dynamics.flow", "solve_overlaps"), "mean-field": ("dynamics.mean_field", "solve_mean_field")}
+QUESTIONS = {
+    "overlaps": ("dynamics.flow", "solve_overlaps"),
+    "mean-field": ("dynamics.mean_field", "solve_mean_field"),
+    "committee": ("dynamics.committee", "solve_committee"),
+    "spherical": ("dynamics.spherical", "solve_spherical"),
+}
 
 
 def resume(

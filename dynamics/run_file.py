@@ -179,6 +179,13 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     UserWarning
         If another version of the program wrote it, so that the last bits of the results may differ.
     """
+    if storage.names_directory(path):
+        output = str(path).removesuffix(".points")
+        msg = (
+            f"Argument `path` must name the file of a run, but {str(path)!r} is a directory: a sweep goes on when it "
+            f"is called again as it was, `dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`."
+        )
+        raise storage.StorageError(msg)
     tree = storage.load_tree(path)
     dataset = tree.to_dataset()
     if storage.CHECKPOINT not in tree.children:
@@ -199,7 +206,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
             dataset=dataset,
             parts=parts,
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
         msg = f"File {str(path)!r} must hold a whole checkpoint of this program, but does not."
         raise storage.StorageError(msg) from error
     written_by, here = dataset.attrs.get("source"), f"{provenance.DISTRIBUTION} {provenance.version()}"

@@ -6,30 +6,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dynamics.checks import check_choice, checked_number
+from dynamics.checks import check_choice, checked_integer, checked_tolerances
 from dynamics.dataset import make_dataset, no_prediction_values
 from dynamics.mean_field import LOSS_LEVELS, MEAN_FIELD_METHODS, default_mean_field_schedule
 from dynamics.mean_field_checks import warn_of_mixture
+from dynamics.memory import check_memory
 from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.problem import check_problem
+from dynamics.run_file import as_run_file
 from dynamics.schedule import SaveAt, checked_schedule
-from dynamics.teacher import checked_integer
+from dynamics.start import ARRAYS_OF_START
 from dynamics.threads import blas_threads_for
 from dynamics.trackers import all_trackers
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     import xarray as xr
 
     from dynamics.problem import Problem
+    from dynamics.run import RunResult
+    from dynamics.run_file import RunFile
     from dynamics.trackers import Tracker
 
 __all__ = ["coupled_problem", "solve_spherical"]
+
+NOTE = (
+    "Spherical networks have no greedy prediction of times. Errors of times are not estimated: solve again with a "
+    "tenth of `rtol`."
+)
 
 
 def solve_spherical(
@@ -44,6 +54,7 @@ def solve_spherical(
     progress: bool | None = None,
     max_runtime: float | None = None,
     on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
     r"""Integrate the spherical network of finite width, exactly, in its unit vectors.
 
@@ -74,6 +85,9 @@ def solve_spherical(
         Wall-clock budget in seconds.
     on_failure : {"raise", "return"}
         What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
+        goes on from it if the run ends early, but for methods "scipy:<name>".
 
     Returns
     -------
@@ -121,19 +135,50 @@ def solve_spherical(
     check_choice("keep", keep, ("full", "summary"))
     check_choice("on_failure", on_failure, ("raise", "return"))
     check_method(method, MEAN_FIELD_METHODS)
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    rtol, atol = checked_tolerances(rtol, atol)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
     warn_of_mixture(problem)
 
     # === build and run
     from dynamics.integrators import load_method, make_stepper
-    from dynamics.run import run
+    from dynamics.kept_run import kept_run
     from dynamics.systems.spherical import SphericalSystem
 
     system = SphericalSystem(problem, LOSS_LEVELS)
     compiled = load_method(method, system.pieces)
     observe = system.observer(keep)
+    levels, P = len(LOSS_LEVELS), problem.num_directions
+
+    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+        coords = {"time": schedule.times, "loss_level": np.array(LOSS_LEVELS)}
+        if keep == "full":
+            coords["neuron"] = np.arange(problem.width)
+        return make_dataset(
+            {
+                **stack_records(result.records, len(schedule), observe(system.initial_state)),
+                **no_prediction_values(P),
+                "loss_level_time": result.event_times[:levels],
+                "emergence_time": result.event_times[levels : levels + P],
+                "learned_time": result.event_times[levels + P :],
+            },
+            problem=problem,
+            title="Spherical network of finite width",
+            coords=coords,
+            solver={"answer": "spherical", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
+            attributes={
+                "answer": "spherical",
+                "method": method,
+                "compile_seconds": compiled.compile_seconds,
+                **run_attributes(result),
+                "rtol": rtol,
+                "atol": atol,
+                "teacher_loss": system.teacher_loss(),
+                "notes": NOTE,
+            },
+        )
+
     # The products of a strip with all neurons are too thin for a second thread.
     with blas_threads_for(0):
         stepper = make_stepper(
@@ -147,37 +192,9 @@ def solve_spherical(
             atol=system.absolute_tolerance(atol),
             num_events=system.num_events,
         )
-        result = run(stepper, schedule.times, observe, trackers=watchers)
+        result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers)
 
     # === return
-    levels, P = len(LOSS_LEVELS), problem.num_directions
-    values: dict[str, Any] = {
-        **stack_records(result.records, len(schedule), observe(system.initial_state)),
-        **no_prediction_values(P),
-        "loss_level_time": result.event_times[:levels],
-        "emergence_time": result.event_times[levels : levels + P],
-        "learned_time": result.event_times[levels + P :],
-    }
-    coords = {"time": schedule.times, "loss_level": np.array(LOSS_LEVELS)}
-    if keep == "full":
-        coords["neuron"] = np.arange(problem.width)
-    dataset = make_dataset(
-        values,
-        problem=problem,
-        title="Spherical network of finite width",
-        coords=coords,
-        solver={"answer": "spherical", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
-        attributes={
-            "answer": "spherical",
-            "method": method,
-            "compile_seconds": compiled.compile_seconds,
-            **run_attributes(result),
-            "rtol": rtol,
-            "atol": atol,
-            "teacher_loss": system.teacher_loss(),
-            "notes": "Spherical networks have no greedy prediction of times.",
-        },
-    )
     return checked_outcome(dataset, result.stop_reason, on_failure)
 
 
@@ -209,6 +226,7 @@ def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     """
     check_problem(problem, "spherical")
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
+    check_memory("width", shape[0], ARRAYS_OF_START * shape[0] * shape[1])
     weights = np.random.default_rng(checked_integer(seed, "seed", minimum=0)).standard_normal(shape)
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     return replace(problem, width=width, seed=0, initial_weights=weights, initial_overlaps=None)

@@ -158,6 +158,8 @@ class CommitteeSystem:
 
 
 def _normalised(R: Array, S: Array) -> tuple[Array, Array, Array]:
-    n = np.diag(S).copy()
+    """Return C, G and n; a neuron that has shrunk to a length of 0, within the tolerance, has no direction: zeros."""
+    n = np.maximum(np.diag(S), 0.0)
     length = np.sqrt(n)
-    return R / length[:, None], S / np.outer(length, length), n
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    return R * inverse[:, None], S * np.outer(inverse, inverse), n

@@ -20,7 +20,7 @@ from dynamics.teachers import SPHERICAL_TEACHERS, spherical_problem
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4}
 AT = dynamics.SaveAt.at
-long_tier = pytest.mark.skipif("LONG_TESTS" not in os.environ, reason="two minutes on one core: set LONG_TESTS=1")
+long_tier = pytest.mark.skipif("FULL_TESTS" not in os.environ, reason="two minutes on one core: set FULL_TESTS=1")
 
 
 def problem(link="he4", dimension=16, coefficients=(1.0,), directions=None, **changes):
@@ -154,10 +154,10 @@ def test_the_distance_falls_as_one_over_m_in_wide_networks():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"widths": (4,)}, "`widths` must hold at least two increasing"),
-        ({"widths": (8, 4)}, "`widths` must hold at least two increasing"),
+        ({"widths": (4,)}, "`widths` must hold at least 2 increasing"),
+        ({"widths": (8, 4)}, "`widths` must hold at least 2 increasing"),
         ({"widths": (0, 4)}, "`widths` must be at least 1"),
-        ({"seeds": (3, 3)}, "`seeds` must hold at least two increasing"),
+        ({"seeds": (3, 3)}, "`seeds` must hold at least 2 increasing"),
         ({"seeds": 1}, "`seeds` must be at least 2"),
         ({"rtol": -1.0}, "rtol"),
     ],

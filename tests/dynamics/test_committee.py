@@ -378,6 +378,18 @@ def test_methods_agree_and_the_dataset_says_what_was_asked(specialising):
     assert "step_theory" not in dynamics.solve_committee(specialising, save_at=SAVE, progress=False).attrs
 
 
+def test_estimated_errors_cover_the_errors(specialising):
+    """Against a run at rtol 1e-11."""
+    given = {"save_at": SAVE, "keep": "summary", "progress": False}
+    exact = dynamics.solve_committee(specialising, rtol=1e-11, atol=1e-13, error_estimate=False, **given)
+    assert "loss_error" not in exact
+    found = dynamics.solve_committee(specialising, method="bdf", rtol=1e-6, **given)
+    for name in ("loss", "emergence_time", "learned_time"):
+        error, estimate = np.abs(found[name] - exact[name]).values, found[f"{name}_error"].values
+        assert (error <= estimate + 1e-12).all()
+        assert estimate.max() <= 1e-4 * max(1.0, float(found[name].max()))
+
+
 def test_events_are_where_the_history_crosses(specialising):
     flow = dynamics.solve_committee(specialising, save_at=SAVE, progress=False)
     assert (flow.emergence_time.values > flow.learned_time.values).all()
@@ -462,3 +474,18 @@ def test_means_of_a_polynomial_hold_at_every_degree():
     values = polynomials.series_value(problem.activation.coefficients, math.sqrt(S[0, 0]) * nodes)
     # Measured: 3e-13.
     assert found == pytest.approx(measure @ values**2, rel=1e-10)
+
+
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
+def test_a_neuron_that_dies_leaves_zeros_and_the_loss_of_the_others(method):
+    """Of σ = (h_2 + h_3 + h_4)/2 from this start nothing is left, which bdf follows to n = 0 ± 1e-14, within atol."""
+    problem = some_problem({2: 0.5, 3: 0.5, 4: 0.5}, 1, 1, 14, initial_weights=0.3 * np.eye(1, 14, 5))
+    flow = dynamics.solve_committee(
+        problem, save_at=dynamics.SaveAt.linear(0.0, 200.0, 41), method=method, rtol=1e-6, progress=False
+    )
+    assert flow.attrs["stop_reason"] == "reached_end"
+    assert np.isfinite(flow.teacher_overlap).all()
+    assert 0.0 <= float(flow.squared_norm[-1, 0]) < 1e-10
+    # f = σ(0) = (c_2 h_2(0) + c_4 h_4(0)), against E f*² − 2 f E f* + f² with E f* = 0.
+    constant = 0.5 * (-1.0 / np.sqrt(2.0) + 3.0 / np.sqrt(24.0))
+    assert float(flow.loss[-1]) == pytest.approx(0.75 * problem.teacher.coefficients[0] ** 2 + constant**2, abs=1e-8)

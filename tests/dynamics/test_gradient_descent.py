@@ -207,10 +207,14 @@ def test_interpolates_linearly_in_the_overlaps_and_stays_realisable():
 
 
 @kernels
-@pytest.mark.parametrize("teacher", [THREE, TILTED], ids=["orthonormal", "tilted"])
-def test_events_are_crossings_of_the_interpolant(teacher):
+@pytest.mark.parametrize(
+    ("teacher", "link"),
+    [(THREE, "he4"), (TILTED, "he4"), (THREE, {3: 1.0, 4: 0.4})],
+    ids=["orthonormal", "tilted", "g(1) = 1.16"],
+)
+def test_events_are_crossings_of_the_interpolant(teacher, link):
     """Measured: 1.3e-13."""
-    problem = problem_of(teacher=teacher, width=6, initial_norm=0.6, seed=1)
+    problem = problem_of(activation=link, teacher=teacher, width=6, initial_norm=0.6, seed=1)
     rate, link = 0.2, problem.activation
     stepper = DescentStepper(problem, rate)
     seen = 0

@@ -473,7 +473,7 @@ def test_the_figure_has_density_and_loss():
     assert axes[1].get_xscale() == "log"
     with pytest.raises(ValueError, match="`direction` must be one of 1, 2, but is 3"):
         dynamics.plot_particles(flow, direction=3)
-    with pytest.raises(ValueError, match="has no `overlap_density`"):
+    with pytest.raises(ValueError, match="must have the variable `overlap_density`"):
         dynamics.plot_particles(flow.drop_vars("overlap_density"))
 
 

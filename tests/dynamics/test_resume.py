@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -66,8 +65,14 @@ def go_on(path, stops):
             problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
             {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]},
         ),
+        (dynamics.solve_committee, problem_of(student="committee"), {"method": "bdf", "rtol": 1e-6}),
+        (
+            dynamics.solve_spherical,
+            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
+            {"keep": "summary"},
+        ),
     ],
-    ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers"],
+    ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"],
 )
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
     whole = solve(asked, save_at=AT, progress=False, **settings)
@@ -298,8 +303,9 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
     def renamed(other):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
-    assert "must hold a run of overlaps or mean-field, but its answer is 'weather'" in refusal(
-        changed("other", renamed)
+    assert (
+        "must hold a run of overlaps or mean-field or committee or spherical, but its answer is 'weather'"
+        in refusal(changed("other", renamed))
     )
 
     def older(other):
@@ -307,6 +313,16 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
 
     with pytest.warns(UserWarning, match=r"was begun by feature-emergence 0\.0, so"):
         assert_same(dynamics.resume(changed("older", older), progress=False), whole)
+
+
+def test_the_points_of_a_sweep_are_no_run(tmp_path):
+    points = tmp_path / "sweep.nc.points"
+    points.mkdir()
+    assert refusal(points) == (
+        f"Argument `path` must name the file of a run, but {str(points)!r} is a directory: a sweep goes on when it is "
+        f"called again as it was, `dynamics.sweep(…, output={str(tmp_path / 'sweep.nc')!r})` or "
+        "`python -m dynamics.study FILE`."
+    )
 
 
 def test_files_torn_by_a_kill_are_removed_when_the_run_goes_on(tmp_path):
@@ -414,50 +430,3 @@ def test_nothing_of_the_question_may_stand_beside_resume(flags, capsys):
 
     assert solve.main(["--resume", "run.nc", *flags]) == 2
     assert capsys.readouterr().err == f"error: Option {flags[0]} must be absent beside --resume, but is given.\n"
-
-
-def kills(tmp_path, arguments, seed, longest, count):
-    """Kill a command at random moments until it has ended; return how often, and the file."""
-    rng, path, killed = np.random.default_rng(seed), tmp_path / "run.nc", 0
-    while True:
-        words = ["--output", "run.nc", *arguments]
-        if path.exists():
-            if dynamics.load(path).attrs["stop_reason"] == "reached_end":
-                return killed, path
-            words = ["--resume", "run.nc", *arguments[arguments.index("--quiet") :]]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dynamics.solve", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            process.wait(0.9 + longest * rng.random() if killed < count else None)
-            assert process.returncode == 0, process.stderr.read()
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            killed += 1
-        finally:
-            process.stderr.close()
-
-
-@pytest.mark.parametrize(
-    ("count", "arguments"),
-    [
-        (2, ["--directions", "8", "--width", "64", "--dimension", "64", "--t-max", "2000", "--method", "explicit"]),
-        pytest.param(
-            60,
-            ["--directions", "24", "--width", "96", "--dimension", "256", "--t-max", "3000", "--method", "stiff"],
-            marks=[
-                pytest.mark.skipif(not os.environ.get("LONG_TESTS"), reason="LONG_TESTS is not set"),
-                pytest.mark.timeout(900),
-            ],
-        ),
-    ],
-    ids=["few", "many"],
-)
-def test_kills_at_any_moment_leave_a_file_from_which_the_run_ends_the_same(tmp_path, count, arguments):
-    arguments = [*arguments, "--quiet", "--no-plot", "--checkpoint-every", "0.02"]
-    whole = command("--output", "whole.nc", *arguments, cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    killed, path = kills(tmp_path, arguments, 1, 1.5, count)
-    assert killed > 0
-    assert_same(dynamics.load(path), dynamics.load(tmp_path / "whole.nc"))

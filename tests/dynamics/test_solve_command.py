@@ -122,13 +122,13 @@ def test_every_option_has_a_flag_and_a_line_of_help():
 
 def test_declared_defaults_are_those_of_the_library():
     """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
-    from dynamics import flow, options, schedule
+    from dynamics import checks, options, schedule
     from dynamics.flow_methods import FLOW_METHODS
 
     declared = {option.name: option.default for option in OPTIONS}
     assert declared["save"] == ("geometric", schedule.DEFAULT_COUNT)
     assert options.METHODS == FLOW_METHODS
-    assert options.tolerance(str(flow.SMALLEST_RTOL)) == flow.SMALLEST_RTOL
+    assert options.tolerance(str(checks.SMALLEST_RTOL)) == checks.SMALLEST_RTOL
 
 
 def test_version(capsys):

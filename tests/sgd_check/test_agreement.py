@@ -182,7 +182,7 @@ def test_plot_functions_draw_where_they_are_told(tree):
     assert sgd_check.plot_times(tree).get_figure() is not ax.get_figure()
     axes = Figure().subplots(1, 5)
     assert sgd_check.plot_comparison(tree, list(axes)) is axes[0].get_figure()
-    with pytest.raises(ValueError, match=r"^Argument `axes` must be five axes, but has 1\.$"):
+    with pytest.raises(ValueError, match=r"^Argument `axes` must be 5 axes, but has 1\.$"):
         sgd_check.plot_comparison(tree, [ax])
 
 

@@ -70,7 +70,7 @@ def test_schedules_with_a_name_are_tabulated_as_their_values(schedule, expected)
         (lambda: power_law_decay(0.0, 1.0), ValueError, "Argument `initial` must be finite and positive, but is 0.0."),
         (lambda: power_law_decay(0.1, -1.0), ValueError, "Argument `exponent` must be finite and at least 0, but is -1.0."),
         (lambda: power_law_decay(0.1, 1.0, onset=np.inf), ValueError, "Argument `onset` must be finite and positive, but is inf."),
-        (lambda: power_law_decay("x", 1.0), TypeError, "Argument `initial` must be positive, but is 'x'."),
+        (lambda: power_law_decay("x", 1.0), TypeError, "Argument `initial` must be a real number, but is 'x'."),
         (lambda: piecewise([0.1, -0.2], [3]), ValueError, "Argument `rates` must be finite and positive, but is -0.2."),
         (lambda: piecewise([0.1, 0.2], []), ValueError, "Argument `boundaries` must have one entry fewer than the 2 rates, but has 0."),
         (lambda: piecewise([0.1, 0.2, 0.3], [5, 5]), ValueError, "Argument `boundaries` must increase, but is [5, 5]."),

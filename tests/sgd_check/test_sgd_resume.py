@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from typing import ClassVar
 
 import numpy as np
@@ -170,7 +167,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
         f"Argument `learning_rate` must be absent, since the file holds a number, but is {abs!r}."
     )
     with pytest.raises(
-        dynamics.StorageError, match="must hold a run of overlaps or mean-field, but its answer is 'sim"
+        dynamics.StorageError, match=r"must hold a run of overlaps or mean-field or .*, but its answer is 'sim"
     ):
         dynamics.resume(path)
     with monkeypatch.context() as patch:
@@ -252,46 +249,6 @@ def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, caps
     (tmp_path / "flow-sgd-runs.nc").write_bytes(b"")
     assert command.main(["flow.nc", *QUICK]) == 2
     assert "must not exist: it holds runs that have not ended" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "count",
-    [
-        2,
-        pytest.param(
-            25,
-            marks=[
-                pytest.mark.skipif(not os.environ.get("LONG_TESTS"), reason="LONG_TESTS is not set"),
-                pytest.mark.timeout(900),
-            ],
-        ),
-    ],
-    ids=["few", "many"],
-)
-def test_kills_at_any_moment_leave_a_file_from_which_the_runs_end_the_same(tmp_path, count):
-    """A process that simulates, or goes on if there is a file, is killed at random moments until it has ended."""
-    path, rng, killed = tmp_path / "runs.nc", np.random.default_rng(3), 0
-    script = (
-        "import dynamics, sgd_check, os\n"
-        "asked = dynamics.Problem(activation='he3', teacher=dynamics.Teacher([1.0, 0.6]), width=8, dimension=64)\n"
-        f"given = dict(learning_rate=1e-4, steps={400_000 * count}, seeds=4, progress=False)\n"
-        "if not os.path.exists('runs.nc'):\n"
-        "    sgd_check.simulate(asked, **given, checkpoint=dynamics.RunFile('runs.nc', every=0.02))\n"
-        "elif dynamics.load('runs.nc').attrs['stop_reason'] != 'reached_end':\n"
-        "    sgd_check.resume('runs.nc', progress=False, every=0.02)\n"
-    )
-    while not (path.exists() and dynamics.load(path).attrs["stop_reason"] == "reached_end"):
-        process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
-        try:
-            assert process.wait(1.5 + rng.random() if killed < count else None) == 0
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            killed += 1
-    assert killed > 0
-    asked = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.6]), width=8, dimension=64)
-    whole = sgd_check.simulate(asked, learning_rate=1e-4, steps=400_000 * count, seeds=4, progress=False)
-    assert_same(dynamics.load(path), whole)
 
 
 def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():

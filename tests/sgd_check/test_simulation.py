@@ -218,7 +218,7 @@ def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
         ({"seeds": 1.5}, TypeError, "Argument `seeds` must be a number of runs or a sequence of integers, but is 1.5."),
         ({"batch_size": 0}, ValueError, "Argument `batch_size` must be at least 1, but is 0."),
         ({"max_runtime": 0}, ValueError, "Argument `max_runtime` must be a positive number of seconds, but is 0."),
-        ({"max_runtime": "1h"}, TypeError, "Argument `max_runtime` must be a number of seconds, but is '1h'."),
+        ({"max_runtime": "1h"}, TypeError, "Argument `max_runtime` must be a real number, but is '1h'."),
     ],
 )  # fmt: skip
 def test_refusals_say_what_must_hold_and_what_was_given(simulate, changed, kind, sentence):

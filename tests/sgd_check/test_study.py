@@ -294,7 +294,7 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
         (["sample-complexity", "--start", "16", "--dimensions", "8,64"], "Argument `start` must be positive and below half the dimension 8, but is 16.0."),
         (["sample-complexity", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["unstable-discretisation", "--beta", "0.5"], "Argument `beta` must be above 1/2, or the loss follows no power law, but is 0.5."),
-        (["unstable-discretisation", "--targets", "3,2"], "Argument `targets` must hold at least two increasing integers up to 16, but is [3, 2]."),
+        (["unstable-discretisation", "--targets", "3,2"], "Argument `targets` must hold at least 2 increasing integers, but is [3, 2]."),
         (["unstable-discretisation", "--dimension", "31"], "Argument `dimension` must be at least twice the number of directions, 32, but is 31."),
         (["step-size", "--learning-rates", "1e-4"], "Argument `learning_rates` must hold at least two step sizes, but has shape (1,)."),
         (["step-size", "--problem", "none.nc"], "Argument `path` must name an existing file, but is 'none.nc'."),
@@ -360,5 +360,5 @@ def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch,
 
 def test_plotting_refuses_what_is_no_study():
     found = sgd_check.simulate(prepared_pairs(3, 12), learning_rate=1e-4, steps=10, seeds=1, progress=False)
-    with pytest.raises(ValueError, match="must be the result of a study"):
+    with pytest.raises(ValueError, match="must be an answer of this program"):
         sgd_check.plot_study(found)

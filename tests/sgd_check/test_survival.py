@@ -115,6 +115,14 @@ def test_permutations_agree_with_all_of_them():
     assert permutation_test(np.zeros((8, 1)), second).together == 1.0
 
 
+def test_no_p_value_is_below_one_over_the_permutations():
+    """Samples of twelve without overlap: two of 2.7 million relabellings are as far apart."""
+    scores = np.repeat([[1.0], [-1.0]], 12, axis=0)
+    found = permutation_test(scores, np.arange(24) >= 12)
+    assert 1.0 / 10_000 <= found.each[0] <= 3.0 / 10_000
+    assert 1.0 / 10_000 <= found.together <= 3.0 / 10_000
+
+
 def test_quantiles_of_sums_are_normal_for_many_runs_and_beyond_the_permutations():
     """Sums of 32 of 64 scores of unit variance have variance 64/4 · 64/63; the quantile of 1e-6 is the normal one."""
     scores = stats.norm.ppf((np.arange(64) + 0.5) / 64)

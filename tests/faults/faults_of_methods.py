@@ -1,0 +1,134 @@
+"""Faults of the integrators and of the solver of large flows."""
+
+from __future__ import annotations
+
+from fault import Fault, tests_of
+
+__all__ = ["FAULTS_OF_METHODS"]
+
+INTEGRATORS = (
+    Fault(
+        "dynamics/integrators/dop853_tableau.py",
+        "    0.17082860872947386,",
+        "    0.17082860872974386,",
+        "two digits of the tableau exchanged",
+        tests_of("dynamics/test_explicit", "test_stages_are_consistent"),
+    ),
+    Fault(
+        "dynamics/integrators/explicit_stepper.py",
+        "h * (stages[12] + stages[0])",
+        "h * (stages[11] + stages[0])",
+        "stage of the dense output",
+        tests_of("dynamics/test_explicit", "test_dense_output_converges_with_order_seven"),
+    ),
+    Fault(
+        "dynamics/integrators/explicit_kernels.py",
+        "five * five / np.sqrt(five * five + 0.01 * three * three)",
+        "five * five / np.sqrt(five * five + three * three)",
+        "weight of the third-order estimate",
+        tests_of("dynamics/test_explicit", "test_steps_grow_by_the_combined_estimate_of_both_embedded_formulas"),
+    ),
+    Fault(
+        "dynamics/integrators/nordsieck_kernels.py",
+        "        alpha -= 1.0 / j\n",
+        "        alpha -= 1.0 / (j + 1)\n",
+        "leading coefficient of BDF",
+        tests_of("dynamics/test_bdf", "test_each_order_converges_at_its_rate"),
+    ),
+    Fault(
+        "dynamics/integrators/nordsieck_kernels.py",
+        "a_2 = 1.0 + order * a_1",
+        "a_2 = 1.0 + a_1",
+        "error constant of BDF",
+        tests_of("dynamics/test_bdf"),
+    ),
+    Fault(
+        "dynamics/integrators/bdf_kernels.py",
+        "scalars[PAST_STEPS + i] = scalars[PAST_STEPS + i - 1]",
+        "scalars[PAST_STEPS + i] = scalars[PAST_STEPS + 1]",
+        "index of past steps",
+        tests_of("dynamics/test_bdf"),
+    ),
+    Fault(
+        "dynamics/integrators/events.py",
+        "ACCURACY = 1e-13",
+        "ACCURACY = 1e-3",
+        "accuracy of event times",
+        tests_of("dynamics/test_explicit", "test_events_are_located_at_their_first_rise"),
+    ),
+    Fault(
+        "dynamics/integrators/events.py",
+        "crossed = end > start and before[event] < 0.0",
+        "crossed = end > start and before[event] > 0.0",
+        "sign of an event before it passes",
+        tests_of("dynamics/test_explicit", "test_events_are_located_at_their_first_rise"),
+    ),
+)
+
+LARGE_FLOW = (
+    Fault(
+        "dynamics/large_flow/partial_kernels.py",
+        "growth[x] += a * g0(u[x, p])",
+        "growth[x] += a * g1(u[x, p])",
+        "derivative in place of the kernel",
+        tests_of("dynamics/test_large_flow", "test_partial_field_of_every_division_against_the_formula"),
+    ),
+    Fault(
+        "dynamics/large_flow/division.py",
+        "        active[directions] = 0.0\n",
+        "        active[directions] = active[directions]\n",
+        "teachers of clusters counted twice",
+        tests_of("dynamics/test_large_flow", "test_partial_field_of_every_division_against_the_formula"),
+    ),
+    Fault(
+        "dynamics/large_flow/division.py",
+        "rates=np.stack([a * self._slope, 4.0 * a * self._value], axis=1)",
+        "rates=np.stack([a * self._slope, a * self._value], axis=1)",
+        "factor 4 of the norm's rate",
+        tests_of("dynamics/test_large_flow", "test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair"),
+    ),
+    Fault(
+        "dynamics/large_flow/step_kernels.py",
+        "du[z, k] -= sign[rows[z]] * (shift[k] - w * u[z, k])",
+        "du[z, k] -= shift[k] - w * u[z, k]",
+        "missing sign of the pole",
+        tests_of("dynamics/test_large_flow", "test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair"),
+    ),
+    Fault(
+        "dynamics/large_flow/rests.py",
+        "sum(c * h ** (q + 1) / (q + 1) for",
+        "sum(c * h ** (q + 1) for",
+        "integral without its denominator",
+        tests_of("dynamics/test_large_flow", "test_lag_passes_through_past_rests_and_is_corrected_at_the_end"),
+    ),
+    Fault(
+        "dynamics/large_flow/pause_kernels.py",
+        "log_n[i] += share * 4.0 * off",
+        "log_n[i] += share * off",
+        "factor 4 of the norm's correction",
+        tests_of("dynamics/test_large_flow", "test_lag_passes_through_past_rests_and_is_corrected_at_the_end"),
+    ),
+    Fault(
+        "dynamics/large_flow/pause_kernels.py",
+        "distance = a[p] * a[p] * g0(1.0)",
+        "distance = a[p] * a[p]",
+        "distance of functions without g(1)",
+        tests_of("dynamics/test_large_flow", "test_groups_are_weighed_as_functions_and_as_flows"),
+    ),
+    Fault(
+        "dynamics/large_flow/pause_kernels.py",
+        "        share = np.exp(log_n[i]) / g0(1.0)\n        for p in range(P):",
+        "        share = np.exp(log_n[i])\n        for p in range(P):",
+        "mass not divided by g(1)",
+        tests_of("dynamics/test_large_flow", "test_nearest_directions_and_events"),
+    ),
+    Fault(
+        "dynamics/large_flow/pause_kernels.py",
+        "out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))",
+        "out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * F[i, p])",
+        "missing projection in the rate of mass",
+        tests_of("dynamics/test_large_flow", "test_mass_of_some_rows_and_its_rate"),
+    ),
+)
+
+FAULTS_OF_METHODS = INTEGRATORS + LARGE_FLOW

@@ -1,0 +1,157 @@
+"""Faults of the equations."""
+
+from __future__ import annotations
+
+from fault import Fault, tests_of
+
+__all__ = ["FAULTS_OF_SYSTEMS"]
+
+SYSTEMS = (
+    Fault(
+        "dynamics/systems/decoupled.py",
+        "+ 2.0 * table.gap(xi) / v",
+        "+ table.gap(xi) / v",
+        "factor 2 of the cross term of the loss",
+        tests_of("dynamics/test_decoupled", "test_pair_follows_a_tight_integrator"),
+    ),
+    Fault(
+        "dynamics/systems/decoupled_kernels.py",
+        "loss[i] += a * a * (",
+        "loss[i] += a * (",
+        "power of a in the summed loss",
+        tests_of("dynamics/test_decoupled", "test_summed_loss_of_many_pairs_equals_the_loss_of_histories"),
+        compiled=True,
+    ),
+    Fault(
+        "dynamics/systems/overlaps_kernels.py",
+        "dC[i, p] = AT[i, p] - BC[i, p] - r[i] * C[i, p]",
+        "dC[i, p] = AT[i, p] - BC[i, p]",
+        "missing projection on the sphere",
+        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_written_equation"),
+    ),
+    Fault(
+        "dynamics/systems/overlaps_kernels.py",
+        "- BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]",
+        "- BG[i, j] - BG[j, i] - (r[i] + r[i]) * G[i, j]",
+        "index of the radial part of G'",
+        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_written_equation"),
+    ),
+    Fault(
+        "dynamics/systems/overlaps_kernels.py",
+        "bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + j]",
+        "bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + i]",
+        "index of the norm in the Jacobian product",
+        tests_of(
+            "dynamics/test_kernels_of_overlaps",
+            "test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation",
+        ),
+    ),
+    Fault(
+        "dynamics/systems/vectors_kernels.py",
+        "            B[i, j] = -n[j] * g1(s)\n        B[i, i] = 0.0",
+        "            B[i, j] = -n[i] * g1(s)\n        B[i, i] = 0.0",
+        "swapped neuron in the forces",
+        tests_of("dynamics/test_vectors"),
+    ),
+    Fault(
+        "dynamics/systems/vectors_kernels.py",
+        "dB[i, j] = -n[j] * (g2(s) * turn + slope * mass)",
+        "dB[i, j] = -n[j] * g2(s) * turn",
+        "missing term of the Jacobian product",
+        tests_of("dynamics/test_vectors"),
+    ),
+    Fault(
+        "dynamics/systems/finite_step_kernels.py",
+        "rate = H[i, j] - 0.5 * G[i, j] * (H[i, i] + H[j, j])",
+        "rate = H[i, j] - G[i, j] * (H[i, i] + H[j, j])",
+        "factor ½ of the step's noise",
+        tests_of("dynamics/test_finite_step", "test_velocity_is_the_mean_step_in_the_coordinates_of_the_flow"),
+    ),
+    Fault(
+        "dynamics/systems/step_moments_kernels.py",
+        "kappa[i] += 2.0 * w[b] * value - w[b] * slope * q",
+        "kappa[i] += w[b] * value - w[b] * slope * q",
+        "factor 2 of the mean gradient",
+        tests_of("dynamics/test_one_step", "test_moments_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/systems/step_moments_kernels.py",
+        "alike += noise * noise",
+        "alike += noise",
+        "power of the label noise",
+        tests_of("dynamics/test_one_step", "test_moments_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/systems/mean_field_axis_kernels.py",
+        "up, back = (high + degree) / high, degree / high",
+        "up, back = (high + degree) / high, (degree - 1.0) / high",
+        "index in the recurrence of zonal polynomials",
+        tests_of("dynamics/test_mean_field", "test_motion_loss_and_mass_are_those_of_pairs_and_quadrature"),
+    ),
+    Fault(
+        "dynamics/systems/mean_field_subspace_kernels.py",
+        "-= 2.0 * a * scratch[slope + i]",
+        "-= a * scratch[slope + i]",
+        "factor 2 of the residual radius",
+        tests_of("dynamics/test_mean_field", "test_motion_loss_and_mass_are_those_of_pairs_and_quadrature"),
+    ),
+    Fault(
+        "dynamics/systems/mean_field_subspace_kernels.py",
+        "scratch[slope + i] += q * force * own",
+        "scratch[slope + i] += force * own",
+        "missing power in the derivative",
+        tests_of("dynamics/test_mean_field", "test_motion_loss_and_mass_are_those_of_pairs_and_quadrature"),
+    ),
+    Fault(
+        "dynamics/systems/spherical_kernels.py",
+        "loss -= 2.0 * parameters[p] * attraction / m",
+        "loss -= parameters[p] * attraction / m",
+        "factor 2 of the loss",
+        tests_of("dynamics/test_spherical", "test_motion_and_events_are_those_of_autograd"),
+    ),
+    Fault(
+        "dynamics/systems/coupling.py",
+        "(self._bends * turn) @ self._w",
+        "(self._bends * turn.T) @ self._w",
+        "transposed interaction",
+        tests_of("dynamics/test_chaos", "test_the_linear_equation_is_the_derivative_of_velocities_in_space"),
+        compiled=True,
+    ),
+    Fault(
+        "dynamics/systems/committee_erf_kernels.py",
+        "slopes = 2.0 / math.pi / math.sqrt(first * second - c * c)",
+        "slopes = 2.0 / math.pi / math.sqrt(first * second + c * c)",
+        "sign in I3",
+        tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/systems/committee_erf_kernels.py",
+        "(d - 2.0 + (first + second) / determinant) * mean",
+        "(d + (first + second) / determinant) * mean",
+        "missing −2 of the trace",
+        tests_of("dynamics/test_committee", "test_the_term_of_the_step_equals_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/systems/committee_polynomial_kernels.py",
+        "factor *= 0.5 * (v - 1.0) / j",
+        "factor *= (v - 1.0) / j",
+        "factor ½ of a change of variance",
+        tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/systems/committee_kernels.py",
+        "largest = max(largest, r * r / work[i * M + i])",
+        "largest = max(largest, r * r)",
+        "overlap without its norm in the event",
+        tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/descent_kernels.py",
+        "share = n[i] / g0(1.0)",
+        "share = n[i]",
+        "mass not divided by g(1)",
+        tests_of("dynamics/test_gradient_descent", "test_events_are_crossings_of_the_interpolant"),
+    ),
+)
+
+FAULTS_OF_SYSTEMS = SYSTEMS
