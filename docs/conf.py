@@ -1,0 +1,39 @@
+"""The documentation as static HTML: sphinx-build -W -n -b html docs docs/_build/html."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+project = "feature-emergence"
+release = metadata.version(project)
+copyright = "the authors of feature-emergence, MIT licence"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "mathml"]
+exclude_patterns = ["_build"]
+nitpicky = True
+# Single backticks in docstrings are code, and links where a public name is meant.
+default_role = "py:obj"
+# Names of other libraries and of what is not public stay plain code.
+nitpick_ignore_regex = [("py:obj", r"(?s).*"), ("py:exc", r"[A-Z]\w+")]
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+
+# Docstrings say types in words; annotations would repeat them.
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = project
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["formulas.css"]
+html_copy_source = False
+html_show_copyright = False

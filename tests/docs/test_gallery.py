@@ -1,0 +1,61 @@
+"""The gallery: every script runs, prints what its page says, and draws the picture that is committed."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from dynamics.teachers import SPHERICAL_TEACHERS
+
+DOCS = Path(__file__).parents[2] / "docs"
+GALLERY = DOCS / "gallery"
+TEACHERS = "spherical_teachers"
+SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem != TEACHERS)
+#: Pixels that are averaged, and the least correlation of what is left with the committed picture.
+BLOCK, LIKENESS = 8, 0.9
+
+
+def grey(path: Path) -> np.ndarray:
+    """A picture in shades of grey from 0 to 1, averaged over blocks, in which the drawing of letters is lost."""
+    shades = imread(path)[:, :, :3].mean(axis=2)
+    rows, columns = (size // BLOCK for size in shades.shape)
+    return shades[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK).mean(axis=(1, 3))
+
+
+def printed_on_page(name: str) -> str:
+    """The block of text after a script on the page of the gallery."""
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    return re.search(rf"literalinclude\}} gallery/{name}\.py.*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_prints_and_draws_what_the_page_shows(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(GALLERY / f"{name}.py"), run_name="__main__")
+    plt.close("all")
+    assert capsys.readouterr().out == printed_on_page(name)
+    drawn, shown = grey(tmp_path / f"{name}.png"), grey(GALLERY / f"{name}.png")
+    assert drawn.std() > 0.03, "the picture is blank"
+    assert drawn.shape == shown.shape
+    assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS, "the committed picture is another one"
+
+
+@pytest.mark.parametrize("name", ["he3", "misspecified", "skew"])
+def test_the_script_of_the_teachers_draws_one(name, tmp_path):
+    spec = importlib.util.spec_from_file_location(TEACHERS, GALLERY / f"{TEACHERS}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    drawn = script.draw(name, tmp_path, dimension=6, width=8, particles=60)
+    assert drawn == tmp_path / f"{name}.png"
+    assert drawn.stat().st_size > 20_000
+
+
+def test_every_picture_has_its_script():
+    assert {path.stem for path in GALLERY.glob("*.png")} == {*SPHERICAL_TEACHERS, *SCRIPTS}

@@ -1,0 +1,83 @@
+"""The documentation as a site: it builds without a warning, and every link inside it leads somewhere.
+
+Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes longer than all other tests of the documentation.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("FULL_TESTS") != "1", reason="builds the site with the extra `docs`: set FULL_TESTS=1"
+    ),
+    pytest.mark.timeout(600),
+]
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Page(HTMLParser):
+    """The links of a page, what it fetches to be shown, its anchors, and the number of its formulas."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.anchors: set[str] = set()
+        self.formulas = 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.formulas += tag == "math"
+        if found.get("id"):
+            self.anchors.add(found["id"])
+        self.links += [found[key] for key in ("href", "src") if found.get(key)]
+        if tag in ("img", "link", "script"):
+            self.fetched += [found[key] for key in ("href", "src") if found.get(key)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site").resolve()
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(out / "html")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert built.returncode == 0, built.stderr
+    return out / "html"
+
+
+def test_every_link_inside_the_site_leads_somewhere(site):
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchor = unquote(parts.fragment)
+            missing = anchor and target in pages and anchor not in pages[target].anchors
+            if not target.exists() or missing:
+                broken.append(f"{path.name}: {link}")
+    assert not broken
+    assert len(pages) > 15
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    for path in site.rglob("*.html"):
+        assert not [link for link in Page(path).fetched if urlsplit(link).netloc]
+
+
+def test_formulas_and_docstrings_are_there(site):
+    assert Page(site / "model.html").formulas > 30
+    reference = (site / "api" / "dynamics.html").read_text(encoding="utf-8")
+    assert 'id="dynamics.solve_overlaps"' in reference
+    assert "<math" in reference
+    assert "usage: python -m dynamics.solve" in (site / "api" / "commands.html").read_text(encoding="utf-8")
