@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dynamics.checks import checked_real, float_array
+from hermite.messages import shown
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -245,14 +248,14 @@ def default_window(dataset: Answer) -> tuple[float, float] | None:
 def _window_logs(
     x: ArrayLike, y: ArrayLike, window: tuple[float, float] | None
 ) -> tuple[Array, Array, tuple[float, float]]:
-    px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    px, py = float_array(x, "x"), float_array(y, "y")
     if px.ndim != 1 or px.shape != py.shape:
         msg = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
         raise ValueError(msg)
     if (np.diff(px) <= 0.0).any():
         msg = "Argument `x` must increase, but does not."
         raise ValueError(msg)
-    low, high = (-np.inf, np.inf) if window is None else window
+    low, high = _checked_window(window)
     inside = (px >= low) & (px <= high)
     if np.count_nonzero(inside) < FEWEST_POINTS:
         msg = (
@@ -265,6 +268,15 @@ def _window_logs(
         msg = "Arguments `x` and `y` must be positive and finite inside the window, but are not."
         raise ValueError(msg)
     return np.log(px), np.log(py), (float(px[0]), float(px[-1]))
+
+
+def _checked_window(window: object) -> tuple[float, float]:
+    if window is None:
+        return -np.inf, np.inf
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
+        raise TypeError(msg)
+    return checked_real(window[0], "window"), checked_real(window[1], "window")
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_tolerances
 from dynamics.dataset import make_dataset
 from dynamics.mean_field import default_mean_field_schedule, solve_mean_field
+from dynamics.mean_field_checks import checked_particles
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.spherical import coupled_problem, solve_spherical
-from dynamics.teacher import checked_integer
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
@@ -130,11 +129,12 @@ def propagation_of_chaos(
     check_problem(problem, "spherical")
     counts = checked_increasing(widths, "widths", minimum=1)
     numbers = _checked_seeds(seeds)
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    rtol, atol = checked_tolerances(rtol, atol)
     schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     axes = problem.teacher.span
     if particles is None:
         particles = PARTICLES if axes == 1 else RANDOM_PARTICLES
+    checked_particles(problem, particles, "random")
     asked = replace(problem, initial_weights=None, initial_overlaps=None)
 
     # === run
@@ -261,14 +261,5 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
 
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, (int, np.integer)):
-        return list(range(checked_integer(seeds, "seeds", minimum=2)))
+        return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
     return checked_increasing(seeds, "seeds", minimum=0)
-
-
-def checked_increasing(values: Sequence[int], name: str, *, minimum: int) -> list[int]:
-    """Return two or more increasing integers."""
-    checked = [checked_integer(value, name, minimum=minimum) for value in values]
-    if len(checked) < 2 or any(a >= b for a, b in pairwise(checked)):
-        msg = f"Argument `{name}` must hold at least two increasing integers, but is {checked}."
-        raise ValueError(msg)
-    return checked

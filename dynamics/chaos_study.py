@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.chaos import checked_increasing, default_chaos_schedule, propagation_of_chaos
+from dynamics.chaos import default_chaos_schedule, propagation_of_chaos
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.plotting_chaos import chaos_figure as plot_study
 from dynamics.schedule import SaveAt
 from dynamics.study_command import duration
 from dynamics.study_report import study_json, study_text
-from dynamics.teacher import checked_integer
 from dynamics.teachers import spherical_problem
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
 
-__all__ = ["ChaosStudy", "as_json", "as_text", "plot_study", "prepare", "summarise"]
+__all__ = ["ChaosStudy", "as_json", "as_text", "plot_study", "prepare", "sentences", "summarise"]
 
 #: Networks and mean field to this accuracy: errors of 10^-5 in positions, far below distances of 1/√m.
 RTOL, ATOL = 1e-3, 1e-5
@@ -104,7 +104,7 @@ def prepare(
     """
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
-    number = checked_integer(seeds, "seeds", minimum=2)
+    number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
     schedule = default_chaos_schedule(problem)
     if last is not None:
         first = min(float(schedule.times[0]), last / 100.0)
@@ -143,12 +143,17 @@ def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
 
 def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
     """Return the table of exponents over time, sentences on them, and the names of the files."""
+    return study_text(dataset, summarise(dataset), sentences(dataset), output, figure)
+
+
+def sentences(dataset: xr.Dataset) -> list[str]:
+    """Return what is to be said about the exponents."""
     summary = summarise(dataset)
-    sentences = [
+    found = [
         "Exponents in m of E(f_m - f_inf)^2 and of mean |Delta_i|^2; theory: -1. Errors: bootstrap over the starts.",
         f"The first is -1 within {BAND:g} standard errors at {summary['times_as_theory']} of {summary['times']} times, "
         "which share their starts.",
     ]
     if np.isfinite(summary["loss_tenth_time"]):
-        sentences.append(f"The loss of the mean field falls below a tenth at t = {summary['loss_tenth_time']:.5g}.")
-    return study_text(dataset, summary, sentences, output, figure)
+        found.append(f"The loss of the mean field falls below a tenth at t = {summary['loss_tenth_time']:.5g}.")
+    return found

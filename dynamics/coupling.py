@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import checked_number, checked_tolerances
 from dynamics.dataset import make_dataset
 from dynamics.mean_field import solve_mean_field
+from dynamics.mean_field_checks import checked_particles
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt, checked_schedule
-from dynamics.teacher import checked_integer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -95,12 +95,12 @@ def solve_coupling(
     check_problem(problem, "spherical")
     schedule = checked_schedule(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
     if particles is None and axes > 1:
         msg = f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None."
         raise ValueError(msg)
-    count = DEFAULT_PARTICLES if particles is None else checked_integer(particles, "particles", minimum=1)
+    count = checked_particles(problem, particles, "random")
 
     # === follow
     from dynamics.systems.coupling import LinearisedCoupling, followers_in_space, make_particle_system

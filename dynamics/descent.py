@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.checks import checked_number
 from dynamics.compilation import load, read_piece
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status
-from dynamics.problem import checked_number
 from dynamics.systems.link_kernels import render
 from dynamics.systems.overlaps import learned_mass
 from dynamics.systems.unit_vectors import overlap_state, teacher_rows, unit_vectors

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import check_problem, checked_number
+from dynamics.checks import checked_number
+from dynamics.problem import check_problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

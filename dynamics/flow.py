@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.checks import check_choice
+from dynamics.checks import check_choice, check_switch, checked_tolerances
 from dynamics.dataset import make_dataset, no_prediction_values, prediction_values
 from dynamics.horizon import default_schedule
+from dynamics.memory import check_memory, flow_numbers
 from dynamics.outcome import checked_outcome, joined, run_attributes, stack_records
 from dynamics.prediction import predict, sum_formula_loss
-from dynamics.problem import check_problem, checked_number
+from dynamics.problem import check_problem
 from dynamics.run_file import as_run_file
 from dynamics.schedule import SaveAt, checked_schedule
 from dynamics.soundness import Soundness
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
-#: Below this the error estimate of a step is its own rounding.
-SMALLEST_RTOL = 1e-14
 #: Part of the norm of a link that its series may leave out without a warning.
 TRUNCATION_WARNING = 1e-2
 
@@ -153,14 +152,13 @@ def solve_overlaps(
     step = checked_step(learning_rate, method, step_theory, batch_size)
     check_choice("keep", keep, ("full", "summary"))
     check_choice("on_failure", on_failure, ("raise", "return"))
-    rtol, atol = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
-    if not SMALLEST_RTOL <= rtol < 1:
-        msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {rtol}."
-        raise ValueError(msg)
+    rtol, atol = checked_tolerances(rtol, atol)
     watchers = all_trackers(trackers, progress, max_runtime)
     file = as_run_file(checkpoint)
+    check_switch("error_estimate", error_estimate, optional=True)
     prediction = predict(problem) if problem.information_exponent > 2 else None
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    check_flow_memory(problem, keep, len(schedule))
     _warn_truncation(problem)
     limit = limit_of(problem, step)
     warn_limit(step, limit)
@@ -229,6 +227,13 @@ def solve_overlaps(
     # === return
     _warn_margin(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def check_flow_memory(problem: Problem, keep: str, times: int) -> None:
+    """Refuse a flow that does not fit into memory, by its width."""
+    check_memory(
+        "width", problem.width, flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
+    )
 
 
 def _overlap_dataset(

@@ -13,6 +13,7 @@ import numpy as np
 
 from dynamics.integrators import METHODS, load_method, make_stepper
 from dynamics.vector_flow import VectorStepper
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,9 @@ class FlowMethod:
     def __post_init__(self) -> None:
         if self.device is not None:
             if self.name != "stiff":
-                msg = f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {self.device!r}."
+                msg = (
+                    f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
+                )
                 raise ValueError(msg)
             from dynamics.large_flow.torch_device import load_torch
 
@@ -162,7 +165,7 @@ class FlowMethod:
 
             self.note = reason_against(self.system.problem) if self.system.name == "overlaps" else FLOW_ALONE
             if self.note is not None and self.device is not None:
-                msg = f"Argument `device` must be None for this problem, but is {self.device!r}: {self.note}."
+                msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
                 raise ValueError(msg)
             if self.note is not None:
                 self.name = "bdf"

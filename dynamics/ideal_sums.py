@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.analysis import WINDOW_POWER, PowerLawFit, fit_power_law
-from dynamics.checks import checked_number
-from dynamics.teacher import checked_integer
+from dynamics.checks import checked_integer, checked_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.teacher import checked_integer, float_array
+from dynamics.checks import checked_integer, float_array
+from dynamics.memory import check_memory
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -30,6 +32,8 @@ __all__ = [
 
 DEFAULT_PARTICLES = 4096
 MOST_AXES = 8
+#: Arrays of the size of the projections that a method holds.
+ARRAYS_OF_PARTICLES = 30
 #: A sum a_p further from 1 than this is worth a warning.
 MIXTURE_TOLERANCE = 1e-6
 
@@ -52,10 +56,10 @@ def checked_quadrature(problem: Problem, quadrature: str) -> str:
     """Return the rule that a name means for a problem, "auto" decided."""
     axes = problem.teacher.span
     if axes > 1 and quadrature in ("graded", "quantiles"):
-        msg = f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {quadrature!r}."
+        msg = f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}."
         raise ValueError(msg)
     if not problem.start_is_random and quadrature not in ("auto", "neurons"):
-        msg = f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {quadrature!r}."
+        msg = f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}."
         raise ValueError(msg)
     if quadrature != "auto":
         return quadrature
@@ -69,6 +73,7 @@ def checked_particles(problem: Problem, particles: int | None, quadrature: str) 
     if particles is None:
         return problem.width if quadrature == "neurons" else DEFAULT_PARTICLES
     count = checked_integer(particles, "particles", minimum=1)
+    check_memory("particles", count, ARRAYS_OF_PARTICLES * count * problem.teacher.span)
     if quadrature == "neurons" and count != problem.width:
         msg = f"Argument `particles` must be the width {problem.width} for quadrature 'neurons', but is {count}."
         raise ValueError(msg)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.checks import checked_integer, float_array
 from dynamics.problem import check_problem
 from dynamics.systems.step_moments import StepMoments
-from dynamics.teacher import checked_integer, float_array
 from dynamics.threads import blas_threads_for
 
 if TYPE_CHECKING:

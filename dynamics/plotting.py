@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.analysis import default_window, fit_power_law
+from dynamics.plotting_checks import check_drawable, check_panels
 
 if TYPE_CHECKING:
     import os
@@ -25,6 +26,7 @@ MOST_POINTS = 2000
 SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
 COLOURS = "viridis"
+PAIRED_TIMES = ("predicted_emergence_time", "leading_order_time", "emergence_time")
 
 
 def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) -> Axes:
@@ -45,8 +47,9 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     -------
     Axes
     """
-    from dynamics.report import predicted_loss, stored_exponents
+    from dynamics.tables import predicted_loss, stored_exponents
 
+    check_drawable(dataset, loss=("time",))
     ax = _axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
@@ -100,8 +103,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     """
     from matplotlib import colormaps
 
-    ax = _axes(ax)
     squared = _squared_overlap(dataset)
+    ax = _axes(ax)
     time = dataset["time"].values
     chosen = _spread(squared.shape[1])
     colours = colormaps[COLOURS](np.linspace(0.0, 0.9, len(chosen)))
@@ -135,6 +138,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    check_drawable(dataset, **dict.fromkeys(PAIRED_TIMES, ("direction",)))
     ax = _axes(ax)
     exact = dataset["predicted_emergence_time"].values
     leading = dataset["leading_order_time"].values
@@ -211,6 +215,7 @@ def headline(dataset: xr.Dataset) -> str:
 
 def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
     """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
+    check_drawable(dataset, predicted_emergence_time=("direction",))
     for name in ("overlap", "max_overlap"):
         if name in dataset:
             size: NDArray[np.float64] = np.asarray(dataset[name].values, dtype=np.float64)
@@ -233,6 +238,7 @@ def _spread(count: int, most: int = MOST_CURVES) -> NDArray[np.int64]:
 
 
 def _axes(ax: Axes | None) -> Axes:
+    check_panels("ax", ax, 1)
     if ax is not None:
         return ax
     from matplotlib import pyplot

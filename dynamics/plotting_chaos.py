@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.plotting import COLOURS, MEASURED, PREDICTED, REFERENCE
+from dynamics.plotting_checks import check_drawable, check_panels
 
 if TYPE_CHECKING:
     import os
@@ -47,9 +48,8 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
     ValueError
         If the dataset is of another answer.
     """
-    if "function_gap" not in dataset:
-        msg = "Argument `dataset` must be an answer of propagation_of_chaos, but has no `function_gap`."
-        raise ValueError(msg)
+    check_drawable(dataset, function_gap=("width", "seed", "time"))
+    check_panels("axes", axes, 3)
     if axes is None:
         from matplotlib import pyplot
 

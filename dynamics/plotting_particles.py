@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import check_choice
 from dynamics.plotting import MEASURED, PREDICTED, REFERENCE, headline, plain_log_ticks
+from dynamics.plotting_checks import check_drawable, check_panels
 
 if TYPE_CHECKING:
     import os
@@ -50,10 +50,12 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
     ValueError
         If the dataset is of another answer, or has no such direction.
     """
-    if "overlap_density" not in dataset:
-        msg = "Argument `dataset` must be an answer of solve_mean_field, but has no `overlap_density`."
+    check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
+    check_panels("axes", axes, 2)
+    numbers = dataset["direction"].values.tolist()
+    if direction not in numbers:
+        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {direction!r}."
         raise ValueError(msg)
-    check_choice("direction", direction, tuple(dataset["direction"].values.tolist()))
     if axes is None:
         from matplotlib import pyplot
 

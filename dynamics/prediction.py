@@ -19,6 +19,7 @@ from dynamics.problem import check_problem
 from dynamics.scaling import AsymptoticExponents, asymptotic_exponents
 from dynamics.step_size import EscapeBias, escape_bias, learning_rate_limit
 from dynamics.systems.transit import logit_of_square, transit_table
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -189,7 +190,7 @@ def sum_formula_loss(
     [1.25, 0.25]
     """
     if step not in ("learned", "emergence"):
-        msg = f"Argument `step` must be one of 'learned', 'emergence', but is {step!r}."
+        msg = f"Argument `step` must be one of 'learned', 'emergence', but is {shown(step)}."
         raise ValueError(msg)
     t = np.asarray(times, dtype=np.float64)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:

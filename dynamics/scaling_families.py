@@ -12,8 +12,8 @@ import numpy as np
 
 from dynamics.analysis import WINDOW_POWER
 from dynamics.checks import checked_number
-from dynamics.report import stored_exponents
 from dynamics.scaling_laws import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
+from dynamics.tables import stored_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ import numpy as np
 from dynamics.analysis import WINDOW_POWER, PowerLawFit, default_window, first_below, fit_runs
 from dynamics.checks import checked_number
 from dynamics.problem import Problem
-from dynamics.report import stored_exponents
+from dynamics.tables import stored_exponents
 from dynamics.tuned_steps import target_losses, tuned_rates
 
 if TYPE_CHECKING:

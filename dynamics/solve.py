@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from dynamics.command_line import (
     UsageError,
     chosen_figure,
     read_option,
+    read_toml,
 )
 from dynamics.options import OPTIONS, Option
 from dynamics.solve_end import solve_and_report
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(parsed: dict[str, Any]) -> dict[str, Any]:
     """Merge defaults, the TOML file and the flags, in rising order, and check each value."""
-    stored = _config(parsed["config"]) if parsed["config"] else {}
+    stored = read_toml(parsed["config"], "Option --config") if parsed["config"] else {}
     known = {option.name for option in OPTIONS}
     for name in stored:
         if name.replace("_", "-") not in known:
@@ -125,17 +125,6 @@ def _options(parsed: dict[str, Any]) -> dict[str, Any]:
                 msg = f"Option --{name} must be absent when --{chosen} is given, but is {merged[name]}."
                 raise UsageError(msg)
     return merged
-
-
-def _config(path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"Option --config must name a readable file, but {path!r} is not ({error.strerror})."
-        raise UsageError(msg) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"Option --config must name a TOML file, but {path!r} is not ({error})."
-        raise UsageError(msg) from None
 
 
 def _as_text(value: Any) -> str | None:
@@ -210,7 +199,7 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
             from dynamics.large_flow.torch_device import load_torch
 
             load_torch(options["device"])
-        output = Path(parsed["output"]) if parsed["output"] else free_name(_stem(problem, options), ".nc")
+        output = Path(parsed["output"]) if parsed["output"] is not None else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(
             parsed["plot"], output, no_plot=parsed["no_plot"], json=parsed["json"], quiet=parsed["quiet"]
         )
@@ -221,7 +210,7 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
     except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
     if parsed["dry_run"]:
-        from dynamics.report import estimate
+        from dynamics.tables import estimate
 
         print(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))  # noqa: T201
         return EXIT_DONE
@@ -239,14 +228,19 @@ def _check_model(problem: Problem, options: dict[str, Any]) -> None:
         check_decouples(problem)
     elif options["model"] == "mean-field":
         from dynamics.mean_field import MEAN_FIELD_METHODS
+        from dynamics.mean_field_checks import check_axes, checked_particles, checked_quadrature
 
+        check_axes(problem)
+        checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
         menu = ("auto", *MEAN_FIELD_METHODS)
         if options["method"] not in menu:
             msg = f"Option --method must be one of {', '.join(menu)} for mean-field, but is {options['method']!r}."
             raise UsageError(msg)
     else:
+        from dynamics.flow import check_flow_memory
         from dynamics.step_settings import checked_step, make_system
 
+        check_flow_memory(problem, options["keep"], options["save"][1])
         settings = [options[name] for name in ("learning-rate", "method", "step-theory", "batch-size")]
         step = checked_step(*settings)
         if step.step_theory is not None:

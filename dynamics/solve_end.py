@@ -41,7 +41,7 @@ def solve_and_report(
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
     if not parsed["quiet"]:
-        from dynamics.report import as_json, as_text, summarise
+        from dynamics.tables import as_json, as_text, summarise
 
         summary = summarise(dataset, file.target, figure)
         print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201

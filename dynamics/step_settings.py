@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import checked_integer
 from dynamics.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
 from dynamics.options import STEP_THEORIES
 from dynamics.step_size import escape_bias, learning_rate_limit
-from dynamics.teacher import checked_integer
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from dynamics.flow_methods import FlowSystem
@@ -77,12 +78,12 @@ def checked_step(
     size = checked_integer(batch_size, "batch_size", minimum=1)
     stochastic = rate is not None and method != "gradient-descent"
     if step_theory is not None and step_theory not in STEP_THEORIES:
-        msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {step_theory!r}."
+        msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
         raise ValueError(msg)
     if not stochastic:
         needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"
         if step_theory is not None:
-            msg = f"Argument `step_theory` must be None {needed}, but is {step_theory!r}."
+            msg = f"Argument `step_theory` must be None {needed}, but is {shown(step_theory)}."
             raise ValueError(msg)
         if size != 1:
             msg = f"Argument `batch_size` must be 1 {needed}, but is {size}."

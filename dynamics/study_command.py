@@ -124,7 +124,7 @@ def _study(catalogue: Catalogue, parsed: argparse.Namespace) -> int:
     settings = _settings(command, parsed)
     from dynamics.storage import StorageError, check_target, free_name
 
-    output = Path(parsed.output) if parsed.output else free_name(f"study-{parsed.name}", ".nc")
+    output = Path(parsed.output) if parsed.output is not None else free_name(f"study-{parsed.name}", ".nc")
     figure = chosen_figure(parsed.plot, output, no_plot=parsed.no_plot, json=parsed.json, quiet=parsed.quiet)
     try:
         for path in (output, figure):

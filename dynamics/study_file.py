@@ -5,17 +5,18 @@ Every mistake is told in one sentence that names the key.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.command_line import UsageError
+from dynamics.command_line import UsageError, read_toml
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
+from dynamics.sweep_grid import MOST_POINTS
 from dynamics.teacher import Teacher
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,27 +80,20 @@ def read_study_file(path: str) -> StudyFile:
             raise UsageError(msg)
     study = tables["study"].pop("name", "overlaps")
     if not isinstance(study, str):
-        msg = f"Key `name` of [study] must be text, but is {study!r}."
+        msg = f"Key `name` of [study] must be text, but is {shown(study)}."
         raise UsageError(msg)
     options = {key: _option(key, value) for key, value in tables["study"].items()}
     grid = {key: [_option(key, value) for value in values] for key, values in grid.items()}
     output = tables["output"].pop("path", f"{Path(path).stem}.nc")
     _refuse_others("output", tables["output"], ())
     if not isinstance(output, str):
-        msg = f"Key `path` of [output] must be text, but is {output!r}."
+        msg = f"Key `path` of [output] must be text, but is {shown(output)}."
         raise UsageError(msg)
     return StudyFile(_problem(tables["problem"], grid), grid, study, options, Path(output))
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
-    try:
-        stored = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"Argument FILE must name a readable file, but {path!r} is not ({error.strerror})."
-        raise UsageError(msg) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"Argument FILE must name a TOML file, but {path!r} is not ({error})."
-        raise UsageError(msg) from None
+    stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
         if name not in TABLES or not isinstance(table, dict):
             msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
@@ -146,7 +140,7 @@ def _teacher(given: dict[str, Any]) -> Teacher:
         raise ValueError(msg)
     beta = given.get("beta", 1.0)
     if isinstance(beta, bool) or not isinstance(beta, (int, float)):
-        msg = f"`beta` must be a number, but is {beta!r}."
+        msg = f"`beta` must be a number, but is {shown(beta)}."
         raise TypeError(msg)
     return Teacher.power_law(given["num_directions"], beta)
 
@@ -158,17 +152,17 @@ def _values(key: str, value: Any) -> list[Any]:
     if isinstance(value, dict) and len(value) == 1:
         ((kind, numbers),) = value.items()
         try:
-            if kind == "range":
-                return list(range(*numbers))
-            found = SPACINGS[kind](*numbers)
-            if key in INTEGER_KEYS:
-                return list(dict.fromkeys(found.round().astype(int).tolist()))
-            return [float(number) for number in found]
-        except (KeyError, TypeError, ValueError):
+            count = len(range(*numbers)) if kind == "range" else int(numbers[2])
+            if 1 <= count <= MOST_POINTS:
+                found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
+                if key in INTEGER_KEYS:
+                    return list(dict.fromkeys(found.round().astype(int).tolist()))
+                return list(found.tolist())
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             pass
     msg = (
         f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
-        f"count]}} or {{linear = [first, last, count]}}, but is {value!r}."
+        f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
     )
     raise UsageError(msg)
 
@@ -187,6 +181,6 @@ def _option(key: str, value: Any) -> Any:
                 raise UsageError(msg) from None
     msg = (
         "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
-        f"{{at = [times]}}, but is {value!r}."
+        f"{{at = [times]}}, but is {shown(value)}."
     )
     raise UsageError(msg)

@@ -9,7 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from dynamics.report import jsonable
+from dynamics.tables import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -105,6 +105,7 @@ def compare_with_mean_field(mean_field: xr.Dataset, simulations: object, *, fals
         },
         solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
         attributes={
+            "answer": "comparison",
             "prediction": str(mean_field.attrs.get("answer")),
             "theory": THEORY,
             **_judgement(family, mean_field, test, false_alarm_rate, values),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import checked_real
+from hermite.messages import shown
 from sgd_check.alignment import checked_problem, noise_rate
 from sgd_check.chaos import compare_with_mean_field
 from sgd_check.expectation import Expectation, expectation, has_step
@@ -117,8 +119,8 @@ def compare(
 
     from dynamics.dataset import make_dataset
 
-    if not 0 < false_alarm_rate < 1:
-        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {false_alarm_rate}."
+    if not 0 < checked_real(false_alarm_rate, "false_alarm_rate") < 1:
+        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
         raise ValueError(msg)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
@@ -135,6 +137,7 @@ def compare(
         coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
         solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
         attributes={
+            "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
             **judgement(simulation, finding, false_alarm_rate),
             "prediction_blown_up_count": int(np.sum(~_sound(prediction))) if sampled else None,

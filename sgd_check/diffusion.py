@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.cores import available_cores
+from hermite.messages import shown
 from sgd_check.diffusion_law import StepLaws, compiled_steps, excess_kurtosis
 from sgd_check.engines import EngineOptions, Measurement
 from sgd_check.projected import reduced_factor
@@ -247,8 +248,8 @@ def _check_options(problem: Problem, options: EngineOptions) -> None:
             f"but is 'diffusion' with dimension {problem.dimension}."
         )
     elif options.device not in ("auto", "cpu"):
-        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'diffusion', but is {options.device!r}."
+        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'diffusion', but is {shown(options.device)}."
     elif options.dtype != "float64":
-        msg = f"Argument `dtype` must be 'float64' for engine 'diffusion', but is {options.dtype!r}."
+        msg = f"Argument `dtype` must be 'float64' for engine 'diffusion', but is {shown(options.dtype)}."
     if msg:
         raise ValueError(msg)

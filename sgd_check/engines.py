@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+from hermite.messages import shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
@@ -124,7 +126,7 @@ DEFAULT_ENGINE = "projected"
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine of that name, or refuse with the menu."""
     if not isinstance(name, str) or name not in ENGINES:
-        msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {name!r}."
+        msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {shown(name)}."
         near = difflib.get_close_matches(str(name), ENGINES, n=1)
         raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
     module, dtype = ENGINES[name]

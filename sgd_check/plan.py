@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.teacher import checked_integer
+from dynamics.checks import checked_integer, checked_number
+from hermite.messages import shown
 from sgd_check.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -134,12 +135,9 @@ def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float
             raise ValueError(msg)
         return table
     if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, np.integer, np.floating)):
-        msg = f"Argument `learning_rate` must be a number or a function of the step, but is {learning_rate!r}."
+        msg = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
         raise TypeError(msg)
-    if not (np.isfinite(learning_rate) and learning_rate > 0):
-        msg = f"Argument `learning_rate` must be finite and positive, but is {learning_rate}."
-        raise ValueError(msg)
-    return float(learning_rate)
+    return checked_number(learning_rate, "learning_rate", positive=True)
 
 
 def _geometric_steps(first: int, last: int, ratio: float) -> NDArray[np.int64]:
@@ -152,7 +150,7 @@ def _steps_of(save_at: object, table: NDArray[np.float64] | float, steps: int) -
     from dynamics.schedule import SaveAt
 
     if not isinstance(save_at, SaveAt):
-        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {save_at!r}."
+        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
         raise TypeError(msg)
     wanted = save_at.times
     if isinstance(table, float):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.plotting_checks import check_panels
 from sgd_check.chaos import THEORY
 from sgd_check.plotting_loss import plot_loss_band
 from sgd_check.plotting_runs import plot_overlaps, plot_survival
-from sgd_check.plotting_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new
+from sgd_check.plotting_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
 from sgd_check.plotting_widths import plot_widths
 
 if TYPE_CHECKING:
@@ -50,12 +51,11 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     ValueError
         If `axes` are not so many.
     """
+    check_comparison(tree)
     if tree["comparison"].attrs["theory"] == THEORY:
         return plot_widths(tree, axes)
     panels: Sequence[Axes] = _new_panels() if axes is None else axes
-    if len(panels) != PANELS:
-        msg = f"Argument `axes` must be five axes, but has {len(panels)}."
-        raise ValueError(msg)
+    check_panels("axes", panels, PANELS)
     plot_times(tree, panels[0])
     plot_overlaps(tree, panels[1])
     plot_survival(tree, panels[2])
@@ -90,6 +90,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    check_comparison(tree)
     comparison = tree["comparison"].to_dataset()
     simulation = tree["simulation"].to_dataset()
     ax = axes_or_new(ax)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.plotting_checks import check_panels
 from sgd_check.loss_band import critical_score
-from sgd_check.plotting_style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, log_time
+from sgd_check.plotting_style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, check_comparison, log_time
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,6 +38,8 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
     -------
     (Axes, Axes)
     """
+    check_comparison(tree)
+    check_panels("axes", axes, 2)
     if axes is None:
         from matplotlib.figure import Figure
 

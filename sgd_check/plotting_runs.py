@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.plotting_style import REFERENCE, THEORY_NAMES, axes_or_new, log_time, spread_directions
+from sgd_check.plotting_style import REFERENCE, THEORY_NAMES, axes_or_new, check_comparison, log_time, spread_directions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,6 +34,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    check_comparison(tree)
     simulation, prediction = tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
     ax = axes_or_new(ax)
     time, overlap = simulation["time"].values, simulation["teacher_overlap"].values
@@ -78,6 +79,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
 
     from sgd_check.survival import kaplan_meier
 
+    check_comparison(tree)
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     ax = axes_or_new(ax)
     end = float(simulation.attrs["end_time"])

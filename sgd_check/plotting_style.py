@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.plotting_checks import check_panels
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -17,12 +19,26 @@ THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample":
 
 def axes_or_new(ax: Axes | None) -> Axes:
     """Return the axes, or those of a new figure that pyplot does not know."""
+    check_panels("ax", ax, 1)
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
 
     new: Axes = Figure(figsize=(5, 4.2), layout="constrained").subplots()
     return new
+
+
+def check_comparison(tree: object) -> None:
+    """Raise one sentence unless it is what `sgd_check.compare` returns."""
+    import xarray as xr
+
+    if not isinstance(tree, xr.DataTree):
+        msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
+        raise TypeError(msg)
+    missing = {"comparison", "simulation", "prediction"} - set(tree.children)
+    if missing:
+        msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
+        raise ValueError(msg)
 
 
 def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:

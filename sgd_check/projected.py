@@ -22,6 +22,7 @@ import numpy as np
 
 from dynamics.compilation import load, read_piece
 from dynamics.cores import available_cores
+from hermite.messages import shown
 from sgd_check.engines import EngineOptions, Measurement
 from sgd_check.generator_words import set_words, words_of
 from sgd_check.projected_links import render
@@ -257,8 +258,8 @@ def _generators(seed: int) -> list[np.random.Generator]:
 
 def _check_options(options: EngineOptions) -> None:
     if options.device not in ("auto", "cpu"):
-        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'projected', but is {options.device!r}."
+        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'projected', but is {shown(options.device)}."
         raise ValueError(msg)
     if options.dtype != "float64":
-        msg = f"Argument `dtype` must be 'float64' for engine 'projected', but is {options.dtype!r}."
+        msg = f"Argument `dtype` must be 'float64' for engine 'projected', but is {shown(options.dtype)}."
         raise ValueError(msg)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dynamics.checkpoint import DEFAULT_SECONDS
 from dynamics.run_file import RunFile, reopened
 from dynamics.storage import StorageError
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     import os
@@ -74,7 +75,7 @@ def resume(
     varies = settings["learning_rate"] == "schedule"
     if varies != (learning_rate is not None):
         need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
-        msg = f"Argument `learning_rate` must be {need}, but is {learning_rate!r}."
+        msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
         raise ValueError(msg)
     if varies:
         _check_rate(begun.settings, learning_rate)

@@ -10,7 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError, chosen_figure
+from dynamics.command_line import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    UsageError,
+    check_names_a_file,
+    chosen_figure,
+)
+from hermite.messages import shown
 from sgd_check.run_end import duration, exit_code, say, sentence, write
 from sgd_check.run_options import build_parser
 from sgd_check.run_resume import adopt_runs, end_of_runs, file_of_runs
@@ -46,7 +54,8 @@ def _check(parsed: argparse.Namespace) -> int:
     from dynamics.storage import StorageError, check_target, load
 
     source = Path(parsed.prediction)
-    output = Path(parsed.output) if parsed.output else source.with_name(f"{source.stem}-sgd.nc")
+    check_names_a_file("Argument FILE", source)
+    output = Path(parsed.output) if parsed.output is not None else source.with_name(f"{source.stem}-sgd.nc")
     figure = chosen_figure(parsed.plot, output, no_plot=parsed.no_plot, json=parsed.json, quiet=parsed.quiet)
     begun = adopt_runs(parsed) if parsed.resume else None
     try:
@@ -60,7 +69,7 @@ def _check(parsed: argparse.Namespace) -> int:
         from sgd_check.run_mean_field import check_mean_field
 
         if begun is not None:
-            msg = f"Option --resume must be absent for a mean field, but is {parsed.resume!r}."
+            msg = f"Option --resume must be absent for a mean field, but is {shown(parsed.resume)}."
             raise UsageError(msg)
         return check_mean_field(parsed, prediction, output, figure)
     _adopt_defaults(parsed, prediction)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dynamics.command_line import Parser
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def _number(kind: Callable[[float], float]) -> Callable[[str], Any]:
             value = float("nan")
         if not (0 < value < float("inf")) or kind(value) != value:
             what = "integer" if kind is int else "number"
-            msg = f"must be a positive {what}, but is {text!r}"
+            msg = f"must be a positive {what}, but is {shown(text)}"
             raise argparse.ArgumentTypeError(msg)
         return kind(value)
 
@@ -124,7 +125,7 @@ def _widths(text: str) -> tuple[int, ...]:
     """Read two or more increasing numbers of neurons."""
     found = tuple(_number(int)(part) for part in text.split(","))
     if len(found) < 2 or any(a >= b for a, b in pairwise(found)):
-        msg = f"must be two or more increasing integers, but is {text!r}"
+        msg = f"must be two or more increasing integers, but is {shown(text)}"
         raise argparse.ArgumentTypeError(msg)
     return found
 
@@ -133,6 +134,6 @@ def _rate(text: str) -> float:
     """Read a probability."""
     value: float = _number(float)(text)
     if not value < 1:
-        msg = f"must lie between 0 and 1, but is {text!r}"
+        msg = f"must lie between 0 and 1, but is {shown(text)}"
         raise argparse.ArgumentTypeError(msg)
     return value

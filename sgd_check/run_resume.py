@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.command_line import UsageError
+from hermite.messages import shown
 from sgd_check.run_end import say
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def adopt_runs(parsed: argparse.Namespace) -> RunFile:
         raise UsageError(str(error)) from None
     begun = file.begun
     if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
-        msg = f"Option --resume must name a file that this command left, but is {parsed.resume!r}."
+        msg = f"Option --resume must name a file that this command left, but is {shown(parsed.resume)}."
         raise UsageError(msg)
     for name in SAID:
         value = begun.settings[name]

@@ -6,6 +6,7 @@ they are in the dataset.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.teacher import checked_integer
+from dynamics.checks import checked_integer, checked_number
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,9 +78,9 @@ def power_law_decay(initial: float, exponent: float, *, onset: float = 1.0) -> S
     >>> power_law_decay(0.1, 0.5, onset=100)(300)
     0.05
     """
-    start = _checked("initial", initial, positive=True)
-    power = _checked("exponent", exponent, positive=False)
-    after = _checked("onset", onset, positive=True)
+    start = checked_number(initial, "initial", positive=True)
+    power = checked_number(exponent, "exponent", positive=False)
+    after = checked_number(onset, "onset", positive=True)
     name = f"power_law_decay({start!r}, {power!r}, onset={after!r})"
     return Schedule(name, partial(_decayed, start, power, after))
 
@@ -107,7 +109,11 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     >>> piecewise([0.1, 0.01], [50]).table(100)[[49, 50]].tolist()
     [0.1, 0.01]
     """
-    values = [_checked("rates", rate, positive=True) for rate in rates]
+    for name, given in (("rates", rates), ("boundaries", boundaries)):
+        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+            msg = f"Argument `{name}` must be a sequence of numbers, but is {shown(given)}."
+            raise TypeError(msg)
+    values = [checked_number(rate, "rates", positive=True) for rate in rates]
     edges = [checked_integer(edge, "boundaries", minimum=1) for edge in boundaries]
     if len(edges) != len(values) - 1:
         msg = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
@@ -128,14 +134,3 @@ def _looked_up(
     rates: NDArray[np.float64], boundaries: NDArray[np.int64], steps: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     return rates[np.searchsorted(boundaries, steps, side="right")]
-
-
-def _checked(name: str, value: float, *, positive: bool) -> float:
-    need = "positive" if positive else "at least 0"
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        msg = f"Argument `{name}` must be {need}, but is {value!r}."
-        raise TypeError(msg)
-    if not (np.isfinite(value) and (value > 0 if positive else value >= 0)):
-        msg = f"Argument `{name}` must be finite and {need}, but is {value}."
-        raise ValueError(msg)
-    return float(value)

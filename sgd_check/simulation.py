@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import check_switch, checked_integer
+from dynamics.memory import check_memory
 from dynamics.run_file import as_run_file
-from dynamics.teacher import checked_integer
 from sgd_check.course_of_runs import Reached, parts_of, restored, take_course
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
 from sgd_check.plan import make_plan
@@ -158,6 +159,8 @@ def simulate(
     plan = make_plan(learning_rate, steps, save_at)
     chosen_seeds = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
+    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
+    check_switch("progress", progress, optional=True)
     options = EngineOptions(
         seeds=chosen_seeds,
         batch_size=samples,

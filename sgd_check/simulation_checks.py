@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.checks import MOST_RUNS, checked_integer, checked_real
 from dynamics.problem import Problem
-from dynamics.teacher import checked_integer
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +36,11 @@ def check_student(problem: object, engine: str) -> None:
 def checked_seeds(seeds: object) -> tuple[int, ...]:
     """Return the seeds of a number of runs, or those given."""
     if isinstance(seeds, (int, np.integer)):
-        return tuple(range(checked_integer(seeds, "seeds", minimum=1)))
+        return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
     try:
         chosen = tuple(checked_integer(seed, "seeds", minimum=0) for seed in seeds)  # type: ignore[attr-defined]
     except TypeError:
-        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {seeds!r}."
+        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {shown(seeds)}."
         raise TypeError(msg) from None
     if not chosen:
         msg = "Argument `seeds` must name at least one seed, but is empty."
@@ -57,13 +58,11 @@ def checked_budget(max_runtime: object) -> float:
     """Return the seconds of a budget, infinite if there is none."""
     if max_runtime is None:
         return float("inf")
-    if isinstance(max_runtime, bool) or not isinstance(max_runtime, (int, float)):
-        msg = f"Argument `max_runtime` must be a number of seconds, but is {max_runtime!r}."
-        raise TypeError(msg)
-    if not max_runtime > 0:
-        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {max_runtime}."
+    seconds = checked_real(max_runtime, "max_runtime")
+    if not seconds > 0:
+        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {shown(max_runtime)}."
         raise ValueError(msg)
-    return float(max_runtime)
+    return seconds
 
 
 def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) -> tuple[int, ...] | None:
@@ -77,7 +76,7 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     try:
         chosen = tuple(checked_integer(seed, "starts", minimum=0) for seed in starts)
     except TypeError:
-        msg = f"Argument `starts` must be a sequence of integers, but is {starts!r}."
+        msg = f"Argument `starts` must be a sequence of integers, but is {shown(starts)}."
         raise TypeError(msg) from None
     if len(chosen) != runs:
         msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."

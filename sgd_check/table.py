@@ -68,13 +68,13 @@ def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     if len(records) > MOST_LINES:
         lines.append(f"     … and {len(records) - MOST_LINES} more directions in the file")
     lines += [f"verdict: {attrs['verdict']} (false-alarm rate {attrs['false_alarm_rate']:g})", attrs["reasons"]]
-    lines += [_MEANING[attrs["theory"]], attrs["loss_statement"]]
+    lines += [MEANING[attrs["theory"]], attrs["loss_statement"]]
     lines.append(f"written: {output}" + (f", {figure}" if figure is not None else ""))
     return "\n".join(lines)
 
 
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
-_MEANING = {
+MEANING = {
     "flow": "The mean of ln(ratio) may lie between the flow and twice the expected delay; "
     "z is its distance from there.",
     "finite step": "ratio: SGD over finite step. The mean of ln(ratio) may lie where the scatter of runs can move it, "

@@ -52,7 +52,7 @@ def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     attrs, widths = comparison.attrs, [int(m) for m in comparison["width"].values]
     columns = ["t", "loss", *(f"D_{m}" for m in widths), "x", "± s.e.", "y", "± s.e."]
     lines = [" ".join(f"{name:>8}" for name in columns)]
-    for record in _shown(rows(tree)):
+    for record in shown_rows(rows(tree)):
         numbers = [record["time"], record["mean_field_loss"], *(record["function_gap"][m] for m in widths)]
         numbers += [record[f"{name}_exponent{end}"] for name in ("function_gap", "coupling") for end in ("", "_error")]
         lines.append(" ".join(short(number, 8, 3) for number in numbers))
@@ -62,7 +62,7 @@ def as_text(tree: xr.DataTree, output: Path, figure: Path | None) -> str:
     return "\n".join(lines)
 
 
-def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def shown_rows(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return at most ten records of positive time, evenly spread."""
     later = [record for record in records if record["time"] > 0.0]
     chosen = np.linspace(0, len(later) - 1, min(len(later), MOST_LINES)).round().astype(int)

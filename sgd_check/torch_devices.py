@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hermite.messages import shown
+
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
@@ -31,7 +33,7 @@ def check_memory(numbers: int, problem: Problem, seeds: int, dtype: torch.dtype)
 def checked_dtype(dtype: str) -> torch.dtype:
     """Return the precision of a name."""
     if dtype not in DTYPES:
-        msg = f"Argument `dtype` must be one of {', '.join(map(repr, DTYPES))}, but is {dtype!r}."
+        msg = f"Argument `dtype` must be one of {', '.join(map(repr, DTYPES))}, but is {shown(dtype)}."
         raise ValueError(msg)
     return DTYPES[dtype]
 
@@ -39,7 +41,7 @@ def checked_dtype(dtype: str) -> torch.dtype:
 def checked_device(device: str) -> torch.device:
     """Return the device of a name; "auto" is CUDA where there is one."""
     if device not in DEVICES:
-        msg = f"Argument `device` must be one of {', '.join(map(repr, DEVICES))}, but is {device!r}."
+        msg = f"Argument `device` must be one of {', '.join(map(repr, DEVICES))}, but is {shown(device)}."
         raise ValueError(msg)
     available = torch.cuda.is_available()
     if device == "cuda" and not available:

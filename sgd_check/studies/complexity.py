@@ -7,15 +7,13 @@ Responsible for the family of runs and what is said of it; figures and tables ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
 from dynamics.slopes import fit_slope
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.work import Meter, announcement, seconds_of
 
@@ -203,14 +201,14 @@ def prepare(
     seed: int = 0,
 ) -> SampleComplexity:
     """Check the settings and compute what theory says; see `sample_complexity`."""
-    exponents = _increasing(information_exponents, "information_exponents", 3, 1)
-    sizes = _increasing(dimensions, "dimensions", 2, 2)
+    exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
+    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=2)
     settings: dict[str, Any] = {
         "information_exponents": exponents,
         "dimensions": sizes,
         "rate": checked_number(rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
-        "seeds": checked_integer(seeds, "seeds", minimum=2),
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
         "seed": checked_integer(seed, "seed", minimum=0),
     }
     cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
@@ -290,15 +288,3 @@ def _cell(k: int, d: int, rate: float, start: float) -> Cell:
     learning_rate = rate * d ** (-0.5 * k)
     flow = float(predict(problem).predicted_emergence_time[0])
     return Cell(problem, learning_rate, flow, float(finite_step_times(problem, learning_rate, REACH * flow)[0]))
-
-
-def _increasing(values: Sequence[int], name: str, minimum: int, fewest: int) -> list[int]:
-    try:
-        numbers = [checked_integer(value, name, minimum=minimum) for value in values]
-    except TypeError:
-        msg = f"Argument `{name}` must be a sequence of integers, but is {values!r}."
-        raise TypeError(msg) from None
-    if len(numbers) < fewest or any(b <= a for a, b in pairwise(numbers)):
-        msg = f"Argument `{name}` must hold at least {fewest} increasing integers, but is {numbers}."
-        raise ValueError(msg)
-    return numbers

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
 from dynamics.prediction import asymptotic_exponents, learning_rate_limit, predict
 from dynamics.problem import Problem, Teacher
 from dynamics.schedule import SaveAt
 from dynamics.slopes import fit_slope, inverse_fit
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 from dynamics.tuned_steps import target_losses, tuned_rates
 from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
 from sgd_check.studies.thresholds import first_below
@@ -217,8 +215,7 @@ def prepare(
     large_dimension: int = LARGE_DIMENSION,
 ) -> Discretisation:
     """Check the settings and compute what theory says; see `unstable_discretisation`."""
-    checked_number(beta, "beta", positive=False)
-    if beta <= 0.5:
+    if checked_number(beta, "beta", positive=False) <= 0.5:
         msg = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
         raise ValueError(msg)
     teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
@@ -239,7 +236,7 @@ def prepare(
         "targets": wanted.tolist(),
         "rate": checked_number(rate, "rate", positive=True),
         "start": float(start),
-        "seeds": checked_integer(seeds, "seeds", minimum=2),
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
         "seed": seed,
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
@@ -341,8 +338,8 @@ def _checked_targets(targets: Sequence[int] | None, count: int) -> NDArray[np.in
     if targets is None:
         chosen = np.geomspace(1, count**TARGET_POWER, MOST_TARGETS).round().astype(np.int64)
         return np.unique(chosen)
-    wanted = [checked_integer(target, "targets", minimum=1) for target in targets]
-    if len(wanted) < 2 or any(b <= a for a, b in pairwise(wanted)) or wanted[-1] > count:
-        msg = f"Argument `targets` must hold at least two increasing integers up to {count}, but is {wanted}."
+    wanted = checked_increasing(targets, "targets", minimum=1)
+    if wanted[-1] > count:
+        msg = f"Argument `targets` must stay at or below the number of directions, {count}, but is {wanted}."
         raise ValueError(msg)
     return np.array(wanted, dtype=np.int64)

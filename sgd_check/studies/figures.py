@@ -11,6 +11,8 @@ import numpy as np
 
 from dynamics.laws.transfer_figure import draw_transfer
 from dynamics.plotting import MEASURED, PREDICTED, REFERENCE, plain_log_ticks
+from dynamics.plotting_checks import check_drawable
+from hermite.messages import shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,9 +39,10 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     ValueError
         If the dataset is no study's.
     """
-    answer = dataset.attrs.get("answer")
+    check_drawable(dataset)
+    answer = dataset.attrs["answer"]
     if answer not in _DRAWN:
-        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {answer!r}."
+        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
     from matplotlib.figure import Figure as NewFigure
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dynamics.checks import checked_integer, checked_number, checked_real
 from dynamics.problem import Problem, Teacher
-from dynamics.teacher import checked_integer
 
 DEFAULT_START = 4.0
 DEFAULT_NORM = 1e-2
@@ -53,8 +53,10 @@ def prepared_pairs(
     if d < 2 * count:
         msg = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
         raise ValueError(msg)
-    if not 0.0 < start < 0.5 * d:
-        msg = f"Argument `start` must be positive and below half the dimension {d}, but is {start}."
+    lead = checked_real(start, "start")
+    if not 0.0 < lead < 0.5 * d:
+        msg = f"Argument `start` must be positive and below half the dimension {d}, but is {lead}."
         raise ValueError(msg)
-    overlaps = (np.sqrt(start / d) * np.eye(count), np.eye(count), np.full(count, initial_norm**2))
+    norm = checked_number(initial_norm, "initial_norm", positive=True)
+    overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
     return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)

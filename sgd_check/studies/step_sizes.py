@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import checked_number
+from dynamics.checks import MOST_RUNS, checked_integer, checked_number, float_array
 from dynamics.prediction import learning_rate_limit, predict
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
@@ -172,7 +171,7 @@ def prepare(
     asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
     check_problem(asked)
     settings: dict[str, Any] = {
-        "seeds": checked_integer(seeds, "seeds", minimum=2),
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
         "seed": checked_integer(seed, "seed", minimum=0),
     }
     prediction = predict(asked)
@@ -266,7 +265,7 @@ def _limit(problem: Problem) -> float | None:
 
 
 def _checked_rates(values: ArrayLike) -> Array:
-    rates = np.asarray(values, dtype=np.float64)
+    rates = float_array(values, "learning_rates")
     if rates.ndim != 1 or rates.size < 2:
         msg = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
         raise ValueError(msg)

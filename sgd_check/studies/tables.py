@@ -31,8 +31,12 @@ def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
 
 def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
     """Return the table of the points, one sentence per fit, and the names of the files."""
-    summary = summarise(dataset)
-    return study_text(dataset, summary, _SENTENCES[dataset.attrs["answer"]](summary), output, figure)
+    return study_text(dataset, summarise(dataset), sentences(dataset), output, figure)
+
+
+def sentences(dataset: xr.Dataset) -> list[str]:
+    """Return what is to be said about a study, line by line."""
+    return _SENTENCES[dataset.attrs["answer"]](summarise(dataset))
 
 
 # --- sample complexity ------------------------------------------------------------------------------------------------

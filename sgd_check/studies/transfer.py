@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import MOST_RUNS, checked_integer
 from dynamics.laws.transfer import checked_problem, checked_widths, transfer_attributes, transfer_values
 from dynamics.prediction import learning_rate_limit
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
 from dynamics.study_dataset import study_dataset
-from dynamics.teacher import checked_integer
 from sgd_check.studies.work import Meter, announcement, seconds_of
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def prepare(
     )
     settings = {
         "samples": checked_integer(samples, "samples", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1),
-        "seeds": checked_integer(seeds, "seeds", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
         "seed": problem.seed,
     }
     return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)))
