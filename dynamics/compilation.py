@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dynamics.kernel_cache import cache_directory, import_file, write_once
+from dynamics.kernel_cache import cache_directory, compiled_by_one, import_file, in_another_process, write_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -245,7 +245,8 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
 
 def compile_file(path: str) -> None:
     """Compile the entry points of a generated file into the cache; what a second process is started for."""
-    _compile_entries(import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
+    with compiled_by_one(Path(path)):
+        _compile_entries(import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
 
 
 def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
@@ -290,20 +291,32 @@ def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, d
 
 
 def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
-    from numba import cfunc
-
     del pieces
     path = write_once(cache_directory() / f"kernels_{digest}.py", text)
     start = time.perf_counter()
+    with compiled_by_one(path):
+        wanted = text.count("\n@entry(") + len(exports)
+        cached = len(list((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"))) >= wanted
+        if not cached:
+            # Code that this process has just compiled and the same code read from the cache call different copies of
+            # inner functions, which differ in the order of sums. All processes are to compute the same bits.
+            in_another_process(lambda: _functions_of(path, digest, exports))
+        namespace, functions, hits = _functions_of(path, digest, exports)
+    return CompiledModule(namespace, time.perf_counter() - start, cached and all(hits), path, functions)
+
+
+def _functions_of(path: Path, digest: str, exports: Mapping[str, str]) -> tuple[ModuleType, dict[str, Any], list[bool]]:
+    """Import a generated file, compile its entry points and exports; return these, and which came from the cache."""
+    from numba import cfunc
+
     namespace = import_file(path, f"_feature_emergence_{digest}")
-    hits = _compile_entries(namespace)
-    functions = {}
+    functions, hits = {}, _compile_entries(namespace)
     for name, signature in exports.items():
         function = _defined(namespace, name)
         decorate = cfunc(signature, cache=True, error_model="numpy", fastmath=set(FASTMATH))
         functions[name] = decorate(getattr(function, "py_func", function))
         hits.append(bool(functions[name].cache_hits))
-    return CompiledModule(namespace, time.perf_counter() - start, all(hits), path, functions)
+    return namespace, functions, hits
 
 
 def _compile_entries(namespace: ModuleType) -> list[bool]:

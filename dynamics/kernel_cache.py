@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
+import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
 #: Who may write everything anyway.
 _ROOT = 0
+#: Seconds after which a copy of the process is taken to hang; the slowest file takes ten.
+PATIENCE = 300.0
 _fallback: list[Path] = []
 
 
@@ -113,3 +119,50 @@ def import_file(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def in_another_process(work: Callable[[], object]) -> None:
+    """Do work that leaves its results in files in a copy of this process, on Linux; elsewhere, or if it fails, nothing.
+
+    A copy starts in milliseconds, since everything is imported already. It has none of the other threads: should it
+    wait for one of them, it is ended.
+    """
+    if sys.platform != "linux":
+        return
+    with warnings.catch_warnings():
+        # Python warns of copies of processes with threads, which the work above does not need.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    patience = time.monotonic() + PATIENCE
+    try:
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if time.monotonic() > patience:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.005)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+
+
+@contextmanager
+def compiled_by_one(path: Path) -> Iterator[None]:
+    """Wait until no other process compiles a generated file; what it compiled is then in the cache.
+
+    Processes that start together would each compile it otherwise, and take twice as long.
+    """
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:  # no such locks on Windows
+        yield
+        return
+    with path.with_suffix(".lock").open("w", encoding="ascii") as lock:
+        flock(lock, LOCK_EX)
+        yield
