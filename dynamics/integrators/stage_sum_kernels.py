@@ -74,5 +74,5 @@ def largest_ratio(
     """
     worst = 0
     for i in range(size):
-        worst = max(worst, bits_of(abs(v[i]) / (atol[i] + rtol * max(abs(before[i]), abs(after[i])))))
+        worst = max(worst, bits_of(abs(v[i] / (atol[i] + rtol * max(abs(before[i]), abs(after[i]))))))
     return number_of(worst) if worst < bits_of(np.inf) else np.inf

@@ -37,7 +37,7 @@ MOST_POWERS = 13
 class AxisSystem(MeanFieldSystem):
     """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
 
-    lanes = 512
+    lanes = 2048
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         super().__init__(problem, projections, weights, levels, "mean_field_axis_kernels.py")

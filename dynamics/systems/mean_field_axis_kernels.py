@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 
-LANES = 512
+LANES = 2048
 
 
 @kernel
@@ -46,14 +46,35 @@ def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
 
 
 @kernel
-def pairs_of_sums(
+def first_sums(
+    y: FloatVector, weights: FloatVector, count: int, even: bool, start: int, sums: FloatVector, lanes: FloatVector
+) -> None:
+    """Add the mass and the sums of the two lowest powers; leave weight_i times the third in the lanes.
+
+    Called with literals for `even` and `start`, so that the loop, which is inlined, has no choice in it: a choice
+    between α and α² keeps it out of vector instructions.
+    """
+    total = one = two = 0.0
+    for i in range(count):
+        ratio = y[i] * y[i] if even else y[i]
+        low = weights[i] * (y[i] * y[i] if start == 2 else y[i])
+        high = low * ratio
+        total += weights[i]
+        one += low
+        two += high
+        lanes[i] = high * ratio
+    sums[0] += total
+    sums[start] += one
+    second = start + (2 if even else 1)
+    if second < sums.size:
+        sums[second] += two
+
+
+@kernel
+def further_sums(
     y: FloatVector, count: int, even: bool, first: int, M: int, sums: FloatVector, lanes: FloatVector
 ) -> None:
-    """Add the sums of powers from the first on, two in a pass; lanes hold weight_i α_i^first.
-
-    Called with a literal `even`, so that the loops, which are inlined, have no choice in them: a choice between α and
-    α² keeps them out of vector instructions.
-    """
+    """Add the sums of the powers from the first on, two in a pass; called with a literal `even`."""
     stride = 2 if even else 1
     for k in range(first, M, 2 * stride):
         one = two = 0.0
@@ -73,18 +94,18 @@ def pairs_of_sums(
 def sums_of_powers(
     y: FloatVector, weights: FloatVector, count: int, sizes: IntVector, sums: FloatVector, lanes: FloatVector
 ) -> None:
-    """Add Σ_i weight_i α_i^k."""
+    """Add the mass and Σ_i weight_i α_i^k."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
     if start == 2:
-        for i in range(count):
-            lanes[i] = weights[i] * y[i] * y[i]
+        first_sums(y, weights, count, True, 2, sums, lanes)
+    elif stride == 2:
+        first_sums(y, weights, count, True, 1, sums, lanes)
     else:
-        for i in range(count):
-            lanes[i] = weights[i] * y[i]
+        first_sums(y, weights, count, False, 1, sums, lanes)
     if stride == 2:
-        pairs_of_sums(y, count, True, start, M, sums, lanes)
+        further_sums(y, count, True, start + 4, M, sums, lanes)
     else:
-        pairs_of_sums(y, count, False, start, M, sums, lanes)
+        further_sums(y, count, False, start + 2, M, sums, lanes)
 
 
 @kernel
@@ -118,14 +139,14 @@ def block_sums(
     lanes: FloatVector,
 ) -> None:
     """Add a block's sums of powers, or of zonal polynomials."""
+    if sizes[6] > 0:
+        sums_of_powers(y, weights, count, sizes, sums, lanes)
+        return
     total = 0.0
     for i in range(count):
         total += weights[i]
     sums[0] += total
-    if sizes[6] > 0:
-        sums_of_powers(y, weights, count, sizes, sums, lanes)
-    else:
-        sums_of_degrees(y, weights, count, parameters[scalars_start(sizes) + 1], sizes, sums, lanes)
+    sums_of_degrees(y, weights, count, parameters[scalars_start(sizes) + 1], sizes, sums, lanes)
 
 
 @kernel
@@ -161,31 +182,45 @@ def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: Flo
 
 
 @kernel
-def pairs_of_terms(
-    y: FloatVector, out: FloatVector, count: int, even: bool, last: int, coefficients: FloatVector, start: int
-) -> None:
-    """Horner's rule from the term `last` down, two terms in a pass; called with a literal `even` as `pairs_of_sums`."""
+def upper_terms(
+    y: FloatVector, out: FloatVector, count: int, even: bool, coefficients: FloatVector, start: int, M: int
+) -> tuple[float, float]:
+    """Horner's rule down to the two lowest terms, two in a pass, called with a literal `even`; return these two."""
     stride = 2 if even else 1
-    for term in range(last, -1, -2):
-        low, high = coefficients[start + term * stride], coefficients[start + (term + 1) * stride]
+    terms = (M - 1 - start) // stride + 1
+    for i in range(count):
+        out[i] = 0.0
+    for term in range(terms - 2 + terms % 2, 0, -2):
+        low = coefficients[start + term * stride]
+        high = coefficients[start + (term + 1) * stride] if term + 1 < terms else 0.0
         for i in range(count):
             ratio = y[i] * y[i] if even else y[i]
             out[i] = (out[i] * ratio + high) * ratio + low
+    return coefficients[start], coefficients[start + stride] if terms > 1 else 0.0
 
 
 @kernel
-def power_series(y: FloatVector, out: FloatVector, count: int, coefficients: FloatVector, sizes: IntVector) -> None:
-    """Σ_k coefficient_k α^(k − start) over k = start, start + stride, …."""
-    M, stride, start = sizes[1], sizes[6], sizes[7]
-    terms = (M - 1 - start) // stride + 1
-    first = coefficients[start + (terms - 1) * stride] if terms % 2 == 1 else 0.0
+def velocities(
+    y: FloatVector, out: FloatVector, count: int, even: bool, start: int, slopes: FloatVector, M: int
+) -> None:
+    """−(1 − α²) Φ'(α) from the powers of Φ', called with literals; even powers of Φ leave an odd slope."""
+    low, high = upper_terms(y, out, count, even, slopes, start, M)
     for i in range(count):
-        out[i] = first
-    last = terms - terms % 2 - 2
-    if stride == 2:
-        pairs_of_terms(y, out, count, True, last, coefficients, start)
-    else:
-        pairs_of_terms(y, out, count, False, last, coefficients, start)
+        ratio = y[i] * y[i] if even else y[i]
+        value = (out[i] * ratio + high) * ratio + low
+        out[i] = value * ((y[i] - 1.0) * (y[i] + 1.0)) * (y[i] if start == 2 else 1.0)
+
+
+@kernel
+def potentials(
+    y: FloatVector, out: FloatVector, count: int, even: bool, start: int, terms: FloatVector, M: int, constant: float
+) -> None:
+    """Φ(α) from its powers and its constant, called with literals."""
+    low, high = upper_terms(y, out, count, even, terms, start, M)
+    for i in range(count):
+        ratio = y[i] * y[i] if even else y[i]
+        value = (out[i] * ratio + high) * ratio + low
+        out[i] = constant + value * (y[i] * y[i] if start == 2 else y[i])
 
 
 @kernel
@@ -220,17 +255,17 @@ def block_rates(
     lanes: FloatVector,
 ) -> None:
     """α' = −(1 − α²) Φ'(α)."""
-    if sizes[6] > 0:
-        power_series(y, out, count, slopes, sizes)
-    else:
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    if stride == 0:
         slopes_by_degrees(y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes, lanes)
-    if sizes[6] > 0 and sizes[7] == 2:
-        # Even powers leave an odd slope.
-        for i in range(count):
-            out[i] *= -((1.0 - y[i]) * (1.0 + y[i])) * y[i]
-    else:
         for i in range(count):
             out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
+    elif start == 2:
+        velocities(y, out, count, True, 2, slopes, M)
+    elif stride == 2:
+        velocities(y, out, count, True, 1, slopes, M)
+    else:
+        velocities(y, out, count, False, 1, slopes, M)
 
 
 @kernel
@@ -265,16 +300,18 @@ def block_potentials(
     lanes: FloatVector,
 ) -> None:
     """Φ(α)."""
-    if sizes[6] > 0:
-        M, start = sizes[1], sizes[7]
-        for k in range(1, M):
-            lanes[k] = slopes[k] / k
-        power_series(y, out, count, lanes, sizes)
-        constant = slopes[0]
-        for i in range(count):
-            out[i] = constant + out[i] * (y[i] * y[i] if start == 2 else y[i])
-    else:
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    if stride == 0:
         potentials_by_degrees(y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes, lanes)
+        return
+    for k in range(1, M):
+        lanes[k] = slopes[k] / k
+    if start == 2:
+        potentials(y, out, count, True, 2, lanes, M, slopes[0])
+    elif stride == 2:
+        potentials(y, out, count, True, 1, lanes, M, slopes[0])
+    else:
+        potentials(y, out, count, False, 1, lanes, M, slopes[0])
 
 
 @kernel

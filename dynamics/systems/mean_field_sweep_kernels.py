@@ -27,6 +27,8 @@ FloatVector = NDArray[np.float64]
 FloatMatrix = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 
+# Particles whose stages stay in the fastest caches; scratch is made for LANES of them.
+SWEPT = 512
 # Stages whose field is needed, and rows of sums: these and the end of the step.
 STAGES, POINTS = 12, 13
 # Rows of DOP853_WEIGHTS with the two error estimates.
@@ -60,9 +62,10 @@ def sweep(
     """
     r = sizes[4]
     weights = parameters[scalars_start(sizes) + 2 :]
-    stages, trial, none = np.zeros((STAGES, LANES * r)), np.zeros(LANES * r), np.zeros(LANES * r)
-    for first in range(begin, end, LANES):
-        count = min(LANES, end - first)
+    block = min(LANES, SWEPT)
+    stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
+    for first in range(begin, end, block):
+        count = min(block, end - first)
         size, place = count * r, first * r
         start, end_of, masses = y[place:], new[place:], weights[first:]
         block_sums(start, masses, count, parameters, sizes, sums[0], work)
