@@ -22,6 +22,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dynamics.workers import Workers
+
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
@@ -102,6 +104,8 @@ class Divider:
     ----------
     kernels : namespace
         Namespace of the compiled passes.
+    workers : Workers
+        Threads that share them.
     a : ndarray, shape (P,)
         Teacher coefficients.
     value, slope : float
@@ -112,8 +116,10 @@ class Divider:
         Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
     """
 
-    def __init__(self, kernels: Any, a: Array, value: float, slope: float, columns: int, *, both_poles: bool) -> None:
-        self._kernels = kernels
+    def __init__(
+        self, kernels: Any, workers: Workers, a: Array, value: float, slope: float, columns: int, *, both_poles: bool
+    ) -> None:
+        self._kernels, self._workers = kernels, workers
         self._a = a
         self._value, self._slope = value, slope
         self._columns = columns
@@ -141,10 +147,14 @@ class Divider:
         members, directions, first = self._groups(nearest[0], overlap[0])
         sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
         drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
-        self._kernels.weigh_groups(
-            h, members, first, directions, self._a, sign, before.U, before.log_norm,
-            state.U, state.log_norm, state.F, state.growth, drift, result,
-        )  # fmt: skip
+
+        def weigh(begin: int, end: int) -> None:
+            self._kernels.weigh_groups(
+                begin, end, h, members, first, directions, self._a, sign, before.U, before.log_norm,
+                state.U, state.log_norm, state.F, state.growth, drift, result,
+            )  # fmt: skip
+
+        self._workers.over_parts(directions.size, weigh)
         passed = self._passes(directions, result, accepted_before[directions], h)
         accepted = np.zeros(P, dtype=bool)
         accepted[directions[passed]] = True

@@ -172,10 +172,13 @@ def group_rows(
 
 
 @entry(
-    "void(f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
+    "void(i8, i8, f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1],"
+    " f8[::1],"
     " f8[:,::1], f8[:,::1])"
 )
 def weigh_groups(
+    begin: int,
+    end: int,
     h: float,
     order: IntVector,
     first: IntVector,
@@ -191,7 +194,7 @@ def weigh_groups(
     drift: FloatMatrix,
     result: FloatMatrix,
 ) -> None:
-    """Weigh groups of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
+    """Weigh groups begin … end − 1 of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
 
     `drift` (groups, D + 1) is the mean velocity of direction and norm over the last step, of length h; `result`
     (groups, 4) the mass, the squared distance ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction
@@ -199,7 +202,7 @@ def weigh_groups(
     """
     D = U.shape[1]
     mean = np.empty(D)
-    for c in range(direction.size):
+    for c in range(begin, end):
         p = direction[c]
         mass = rise = 0.0
         distance = a[p] * a[p] * g0(1.0)

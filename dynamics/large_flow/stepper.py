@@ -106,7 +106,7 @@ class LargeFlowStepper:
         self.rows = rows = Rows(problem, D, tolerance, threads)
         self._lag_tolerance = LAG_TOLERANCE * np.array([rtol / root, rtol])
         both_poles = problem.activation.parity == "even"
-        self._divider = Divider(rows.kernels, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
+        self._divider = Divider(rows.kernels, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
         self._rests = Rests(m, D)
         self._miss = np.empty((m, 2))
         self._ring = np.empty((3, m, D)), np.empty((3, m))

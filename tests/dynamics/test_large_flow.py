@@ -292,10 +292,11 @@ def test_groups_are_weighed_as_functions_and_as_flows(rng):
     order, first, direction = np.array([3, 0, 4, 1]), np.array([0, 3, 4]), np.array([2, 0])
     sign = np.where(rng.random(5) < 0.5, -1.0, 1.0)
     drift, result = np.full((2, 7), np.nan), np.full((2, 4), np.nan)
-    passes.weigh_groups(
-        h, order, first, direction, a.copy(), sign, before.U, before.log_norm,
-        now.U, now.log_norm, now.F, now.growth, drift, result,
-    )  # fmt: skip
+    for c in range(2):
+        passes.weigh_groups(
+            c, c + 1, h, order, first, direction, a.copy(), sign, before.U, before.log_norm,
+            now.U, now.log_norm, now.F, now.growth, drift, result,
+        )  # fmt: skip
     for c, (rows, p) in enumerate([(order[:3], 2), (order[3:], 0)]):
         U, n, s = now.U[rows], np.exp(now.log_norm[rows]), sign[rows]
         mean = n * s @ (now.F[rows] - np.sum(now.F[rows] * U, axis=1)[:, None] * U) / n.sum()
