@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> int:
     known: dict[str, dict[str, object]] = {}
     for service in SERVICES:
         if len(known) < asked:
-            known |= {str(found["name"]): found for found in answer(service, pins) if "vulns" in found}
+            for found in answer(service, pins):
+                if "vulns" in found:
+                    # A second service adds what the first did not know; it takes nothing back.
+                    known.setdefault(str(found["name"]), found)
     bad = {name: found["vulns"] for name, found in known.items() if found["vulns"]}
     for name, vulnerabilities in bad.items():
         print(f"VULNERABLE: {name} {known[name]['version']}: {json.dumps(vulnerabilities)[:500]}")

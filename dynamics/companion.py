@@ -109,7 +109,7 @@ class Companion:
         self.cancel()
 
     def cancel(self) -> None:
-        """Stop the looser run without waiting for its end."""
+        """Stop the looser run after the step that it is in."""
         self._asked.stop.set()
         self._pool.shutdown()
 

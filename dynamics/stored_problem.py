@@ -72,7 +72,8 @@ def _axes_of_problem(dataset: Any) -> list[str]:
 def _stored(dataset: Any) -> dict[str, Any]:
     """Return the stored problem, with what the axes of a sweep say at the point that is left."""
     stored: dict[str, Any] = json.loads(dataset.attrs["parameters"])["problem"]
-    for name in _axes_of_problem(dataset):
+    # The order is that of the link, which another axis may set.
+    for name in sorted(_axes_of_problem(dataset), key=lambda each: each == "order"):
         value = dataset[name].item()
         if name in ("activation", "teacher_activation"):
             stored[name] = {"text": value, "order": None}

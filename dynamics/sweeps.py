@@ -134,14 +134,13 @@ def sweep(
         msg = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
         raise ValueError(msg)
     count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
-    if executor is None and count > 0:
-        begin_workers()  # they load what they need while this process does the same
-    import xarray as xr
-
     points = prepare_sweep(problem, grid, study, options)
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
+        begin_workers()  # they load what they need while this process does the same
+    import xarray as xr
+
     begin_points(points)
 
     # === run, merge, return

@@ -187,10 +187,12 @@ def _verdict(findings: Findings) -> Element:
 
 def _way_on(main: xr.Dataset, findings: Findings, subject: Subject) -> list[Element]:
     """Say how a run that has not ended goes on."""
-    reason = main.attrs.get("stop_reason")
+    reason = str(main.attrs.get("stop_reason"))
     if subject.source is None or not any(reason == each and each.resumable for each in StopReason):
         return []
-    if not (subject.resumable and findings.go_on):
+    if not subject.resumable:
         return [element("p", "The file holds no checkpoint, so the run cannot go on from it.")]
+    if not findings.go_on:
+        return [element("p", "Go on with dynamics.resume or sgd_check.resume, from Python.")]
     command = findings.go_on.format(file=shlex.quote(str(subject.source)))
     return [element("p", "Go on with:"), element("pre", element("code", command))]

@@ -50,6 +50,8 @@ PROVENANCE_WORDS = {
     "Conventions": "conventions",
     "schema_version": "version of the file format",
 }
+#: Brackets of stored JSON beyond which it is shown as it stands: deep nesting has no end that Python's stack knows.
+MOST_BRACKETS = 200
 NOTES = {"notes": "", "scaling_notes": "Scaling laws: "}
 #: Shown elsewhere on the page.
 ELSEWHERE = {
@@ -79,7 +81,7 @@ def notes_section(parts: Mapping[str, xr.Dataset]) -> list[Element]:
         f"{lead}{dataset.attrs[name]}"
         for dataset in parts.values()
         for name, lead in NOTES.items()
-        if dataset.attrs.get(name)
+        if str(dataset.attrs.get(name, ""))
     ]
     if not texts:
         return []
@@ -181,9 +183,11 @@ def _link(stored: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return a stored value without the marks of JSON."""
     if isinstance(value, str) and value.startswith("{"):
+        if value.count("{") + value.count("[") > MOST_BRACKETS:
+            return value
         try:
             value = json.loads(value)
-        except (ValueError, RecursionError):  # the latter of JSON without an end
+        except ValueError:
             return value
     if isinstance(value, dict):
         return "; ".join(f"{name} {cell_text(_plain(entry))}" for name, entry in value.items())

@@ -34,14 +34,14 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     axes: list[str] = list(json.loads(dataset.attrs["sweep"])["axes"])
     grid = dataset.stack(point=axes, create_index=False)
     count = grid.sizes["point"]
-    failed = int((grid["failure"].values != "").sum())
+    failed, early = int((grid["failure"].values != "").sum()), _early(grid)
     shown = spread_rows(count, MOST_POINTS)
     points = [grid.isel(point=at) for at in shown]
     note = f"Shown: {len(shown)} of {count} points." if len(shown) < count else ""
     return Findings(
-        tone=Tone.CAUTION if failed else Tone.GOOD,
+        tone=Tone.CAUTION if failed or early else Tone.GOOD,
         verdict=f"{count - failed} of {count} points were answered." + (f" {failed} failed." if failed else ""),
-        cautions=_early(grid),
+        cautions=early,
         tables=[Table(caption="Points", rows=[_row(point, axes) for point in points], note=note)],
         drawings=[*_losses(points, axes), *_emergence(dataset, axes)],
     )
@@ -75,7 +75,7 @@ def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
     """Return time and loss of a point where both are known, the median over runs if there are several."""
     time = point["time"].values.astype(np.float64)
-    loss = point["loss"].values.astype(np.float64).reshape(-1, time.size)
+    loss = point["loss"].transpose(..., *point["time"].dims).values.astype(np.float64).reshape(-1, time.size)
     known = np.isfinite(time) & np.isfinite(loss).any(axis=0)
     return time[known], np.nanmedian(loss[:, known], axis=0)
 

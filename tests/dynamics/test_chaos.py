@@ -180,7 +180,7 @@ def test_the_dataset_is_labelled_stored_and_drawn(tmp_path):
     assert len(axes[0].lines) == 2
     save_chaos(chaos, tmp_path / "chaos.png")
     assert (tmp_path / "chaos.png").stat().st_size > 10_000
-    with pytest.raises(ValueError, match="has no `function_gap`"):
+    with pytest.raises(ValueError, match="must have the variable `function_gap`"):
         dynamics.plot_chaos(chaos.drop_vars("function_gap"))
 
 

@@ -61,12 +61,13 @@ def written(path: Path) -> tuple[object, ...]:
     """Return what changes with every file that a run writes."""
     points = path.with_name(f"{path.name}.points")
     # The process that is watched removes and replaces files meanwhile.
+    found: tuple[object, ...] = ()
     with suppress(FileNotFoundError):
-        if points.is_dir():
-            return tuple(sorted(points.glob("*.nc")))
+        found = tuple(sorted(points.glob("*.nc"))) if points.is_dir() else ()
+    with suppress(FileNotFoundError):
         status = path.stat()
-        return status.st_ino, status.st_mtime_ns
-    return ()
+        found += status.st_ino, status.st_mtime_ns
+    return found
 
 
 def kill_in_the_middle(process, path: Path, rng: np.random.Generator) -> bool:
