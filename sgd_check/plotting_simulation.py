@@ -39,7 +39,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
     time, loss = simulation["time"].values[shown], loss[:, shown]
     ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
     if time.size:
-        ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label=f"median of {len(loss)} runs")
+        ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
         ax.legend(frameon=False, fontsize="small")
     ax.set_xlabel("flow time t = Σ η")
     ax.set_ylabel("loss E(f − f*)²")
