@@ -60,8 +60,9 @@ def slow_clusters(
     distance Δ apart would get radial parts of order hλΔ, and at hλΔ ~ 1 direction and norm excite each other. The x
     whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in Δ.
     """
-    cluster, first, sign = plan[1], plan[3], plan[5]
+    cluster, first, direction, sign = plan[1], plan[3], plan[4], plan[5]
     D = du.shape[1]
+    turning = 0.25 * g1(1.0) / g0(1.0)
     x = 0
     while x < rows.size:
         c = cluster[rows[x]]
@@ -78,13 +79,13 @@ def slow_clusters(
             dl[x] -= held_norm * (dl[x] - drift[c, D])
             x = end
             continue
+        p = direction[c]
         total = mean_growth = 0.0
         for k in range(D):
             mean[k] = 0.0
         for z in range(x, end):
             n = np.exp(log_n[z])
             total += n
-            mean_growth += n * dl[z]
             w = n * sign[rows[z]]
             for k in range(D):
                 mean[k] += w * du[z, k]
@@ -92,14 +93,25 @@ def slow_clusters(
             mean[k] = held * (mean[k] / total - drift[c, k])
             shift[k] = mean[k]
         for z in range(x, end):
-            w = np.exp(log_n[z]) / total * along(u[z], mean)
+            n = np.exp(log_n[z])
+            lean = -u[z, p] * mean[p]
+            for k in range(D):
+                lean += u[z, k] * mean[k]
+            dl[z] -= 4.0 * sign[rows[z]] * lean
+            mean_growth += n * dl[z]
+            w = n / total * along(u[z], mean)
             for k in range(D):
                 shift[k] += w * u[z, k]
+        held_growth = held_norm * (mean_growth / total - drift[c, D])
+        turn = held_growth * turning
         for z in range(x, end):
-            dl[z] -= held_norm * (mean_growth / total - drift[c, D])
-            w = along(u[z], shift)
+            dl[z] -= held_growth
+            du[z, p] -= sign[rows[z]] * turn
             for k in range(D):
-                du[z, k] -= sign[rows[z]] * (shift[k] - w * u[z, k])
+                du[z, k] -= sign[rows[z]] * shift[k]
+            w = along(u[z], du[z])
+            for k in range(D):
+                du[z, k] -= w * u[z, k]
         x = end
 
 
