@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dynamics.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
     from dynamics.large_flow.row_kernels import END, combine, combine_number, end_sums, row_error
     from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleCube, matrix
+    from dynamics.systems.link_kernels import g0, g1
 
 
 @kernel
@@ -41,6 +42,65 @@ def slow_alone(u: FloatVector, du: FloatVector, sign: float, held: float, drift:
 
 
 @kernel
+def slow_together(
+    x: int,
+    end: int,
+    c: int,
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    du: FloatMatrix,
+    dl: FloatVector,
+    mean: FloatVector,
+    shift: FloatVector,
+    pace: FloatMatrix,
+    drift: FloatMatrix,
+    plan: Plan,
+) -> None:
+    """Slow cluster c, the rows x to `end` of a block: b of the mean direction and β of mean ln n are taken away.
+
+    That is what the cluster would lose if it sat b/λ and β/λ' farther, λ = a g'(1) and λ' = 4 a g(1). Members that lean
+    by δ_i from the mean, s_i u_i = ū + δ_i, then have other velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the
+    direction. Without that the lag of their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by
+    T_i = 1 − u_i u_iᵀ; the x whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
+    """
+    sign = plan[5]
+    D = mean.size
+    total = mean_growth = mean_lean = 0.0
+    for k in range(D):
+        mean[k] = 0.0
+    for z in range(x, end):
+        n = np.exp(log_n[z])
+        total += n
+        mean_growth += n * dl[z]
+        w = n * sign[rows[z]]
+        for k in range(D):
+            mean[k] += w * du[z, k]
+    for k in range(D):
+        mean[k] = (1.0 - pace[c, 0]) * (mean[k] / total - drift[c, k])
+        shift[k] = mean[k]
+    mean_growth = (1.0 - pace[c, 1]) * (mean_growth / total - drift[c, D])
+    turn = 0.25 * g1(1.0) / g0(1.0) * mean_growth
+    for z in range(x, end):
+        share, s = np.exp(log_n[z]) / total, sign[rows[z]]
+        lean = s * along(u[z], mean)
+        mean_lean += share * lean
+        dl[z] -= mean_growth + 4.0 * lean
+        # T_i δ_i is −T_i ū.
+        w = share * s * (lean + turn)
+        for k in range(D):
+            shift[k] += w * u[z, k]
+    for z in range(x, end):
+        dl[z] += 4.0 * mean_lean
+        for k in range(D):
+            du[z, k] -= sign[rows[z]] * shift[k]
+        # Tangential once more: of a radial rounding of 1e-16 the stages of a long step make errors of ln n of 1e-6.
+        w = along(u[z], du[z])
+        for k in range(D):
+            du[z, k] -= w * u[z, k]
+
+
+@kernel
 def slow_clusters(
     rows: IntVector,
     u: FloatMatrix,
@@ -53,16 +113,11 @@ def slow_clusters(
     drift: FloatMatrix,
     plan: Plan,
 ) -> None:
-    """Replace the mean velocity of every cluster by θ · mean + (1 − θ) · drift: its only stiff modes.
+    """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift: its only stiff modes.
 
     `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
-    Every row moves tangentially, by T_i x with T_i = 1 − u_i u_iᵀ: with the same shift b for all of them members a
-    distance Δ apart would get radial parts of order hλΔ, and at hλΔ ~ 1 direction and norm excite each other. The x
-    whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in Δ.
     """
-    cluster, first, direction, sign = plan[1], plan[3], plan[4], plan[5]
-    D = du.shape[1]
-    turning = 0.25 * g1(1.0) / g0(1.0)
+    cluster, first, sign = plan[1], plan[3], plan[5]
     x = 0
     while x < rows.size:
         c = cluster[rows[x]]
@@ -71,47 +126,12 @@ def slow_clusters(
             continue
         end = x + first[c + 1] - first[c]
         held, held_norm = 1.0 - pace[c, 0], 1.0 - pace[c, 1]
-        if held <= 0.0 and held_norm <= 0.0:
-            x = end
-            continue
-        if end == x + 1:
-            slow_alone(u[x], du[x], sign[rows[x]], held, drift[c])
-            dl[x] -= held_norm * (dl[x] - drift[c, D])
-            x = end
-            continue
-        p = direction[c]
-        total = mean_growth = 0.0
-        for k in range(D):
-            mean[k] = 0.0
-        for z in range(x, end):
-            n = np.exp(log_n[z])
-            total += n
-            w = n * sign[rows[z]]
-            for k in range(D):
-                mean[k] += w * du[z, k]
-        for k in range(D):
-            mean[k] = held * (mean[k] / total - drift[c, k])
-            shift[k] = mean[k]
-        for z in range(x, end):
-            n = np.exp(log_n[z])
-            lean = -u[z, p] * mean[p]
-            for k in range(D):
-                lean += u[z, k] * mean[k]
-            dl[z] -= 4.0 * sign[rows[z]] * lean
-            mean_growth += n * dl[z]
-            w = n / total * along(u[z], mean)
-            for k in range(D):
-                shift[k] += w * u[z, k]
-        held_growth = held_norm * (mean_growth / total - drift[c, D])
-        turn = held_growth * turning
-        for z in range(x, end):
-            dl[z] -= held_growth
-            du[z, p] -= sign[rows[z]] * turn
-            for k in range(D):
-                du[z, k] -= sign[rows[z]] * shift[k]
-            w = along(u[z], du[z])
-            for k in range(D):
-                du[z, k] -= w * u[z, k]
+        if held > 0.0 or held_norm > 0.0:
+            if end == x + 1:
+                slow_alone(u[x], du[x], sign[rows[x]], held, drift[c])
+                dl[x] -= held_norm * (dl[x] - drift[c, drift.shape[1] - 1])
+            else:
+                slow_together(x, end, c, rows, u, log_n, du, dl, mean, shift, pace, drift, plan)
         x = end
 
 

@@ -70,7 +70,9 @@ class DeviceClusters:
         self._order, self._offsets = torch.arange(m, **whole), torch.zeros(P + 1, **whole)
         self._place, self._inside = torch.zeros(m, **whole), torch.zeros(m, **real)
         self._held = torch.zeros(P, W, **real)
-        self._rows = torch.empty(m, W, **real)
+        self._rows, self._turned = torch.empty(m, W, **real), torch.zeros(m, W, **real)
+        self._product = torch.empty(m, self._D, **real)
+        self._turning = 0.25 * slope / value
         # Left by `look` for `divide`: nearest direction where a neuron is near one, else P, pole, squared distances.
         self._near, self._pole = torch.full((m,), P, **whole), torch.ones(m, **real)
         self._share = torch.zeros(m, **real)
@@ -140,15 +142,32 @@ class DeviceClusters:
         self._held[:, : self._D] = held[:, :1]
         self._held[:, self._D] = held[:, 1]
 
-    def slow(self, rates: Tensor, n: Tensor) -> None:
-        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place."""
+    def slow(self, rates: Tensor, Y: Tensor, n: Tensor) -> None:
+        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_together`)."""
         torch, D = self._torch, self._D
         excess = self._means(rates, n, self.sign, self._order, self._offsets)
         excess.sub_(self.drift).mul_(self._held)
         torch.index_select(excess, 0, self._place, out=self._rows)
-        # The sign turns directions, not norms.
-        self._rows[:, D].mul_(self.sign)
-        rates.addcmul_(self._rows, (self.sign * self._inside)[:, None], value=-1.0)
+        b, growth = self._rows[:, :D], self._rows[:, D]
+        U, F, poles = Y[:, :D], rates[:, :D], (self.sign * self._inside)[:, None]
+        lean = self._along(U, b).mul_(self.sign)
+        torch.mul(U, (lean + self._turning * growth)[:, None], out=self._turned[:, :D])
+        self._turned[:, D].copy_(lean)
+        mean = self._means(self._turned, n, self.sign, self._order, self._offsets).index_select(0, self._place)
+        growth.add_(lean - mean[:, D], alpha=4.0)
+        rates[:, D].addcmul_(growth, self._inside, value=-1.0)
+        F.addcmul_(b.add_(mean[:, :D]), poles, value=-1.0)
+        # A radial rounding would become an error of ln n in the stages of a long step.
+        F.addcmul_(U, (self._along(U, F) * self._inside)[:, None], value=-1.0)
+
+    def _along(self, U: Tensor, V: Tensor) -> Tensor:
+        """Return (u·v)/(u·u) of all rows."""
+        torch = self._torch
+        torch.mul(U, V, out=self._product)
+        product = self._product.sum(1)
+        torch.mul(U, U, out=self._product)
+        quotient: Tensor = product.div_(self._product.sum(1))
+        return quotient
 
     def _means(self, X: Tensor, n: Tensor, sign: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
         """Return Σ n s x / Σ n of each group, for the norms Σ n x / Σ n; zero for an empty group."""

@@ -182,7 +182,7 @@ class DeviceStep:
         torch.mul(self._weights, self._h, out=self._scaled_weights)
         self.clusters.pace(self._h)
         stages[0].copy_(self.begin_rates)
-        self.clusters.slow(stages[0], torch.exp(self.begin[:, self._D]))
+        self.clusters.slow(stages[0], self.begin, torch.exp(self.begin[:, self._D]))
         for s in range(1, _END):
             self._evaluate_stage(s)
         self._add_stages(_END, self.now)
@@ -197,7 +197,7 @@ class DeviceStep:
     def _evaluate_stage(self, s: int) -> None:
         self._add_stages(s, self._stage)
         self.field.rates(self._stage, self._stages[s])
-        self.clusters.slow(self._stages[s], self.field.n)
+        self.clusters.slow(self._stages[s], self._stage, self.field.n)
 
     def _add_stages(self, s: int, out: Tensor) -> None:
         """Write y_0 + h Σ_j w_sj k_j, with the weights of row s of the tableau."""
@@ -210,7 +210,7 @@ class DeviceStep:
             torch, stages, h = self._torch, self._stages, self.length
             assert h is not None
             stages[_END].copy_(self.now_rates)
-            self.clusters.slow(stages[_END], torch.exp(self.now[:, self._D]))
+            self.clusters.slow(stages[_END], self.now, torch.exp(self.now[:, self._D]))
             for s in range(_END + 1, 16):
                 self._evaluate_stage(s)
             self.evaluations += 3

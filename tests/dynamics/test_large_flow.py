@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import leaning_cluster
 import numpy as np
 import pytest
 from scipy.integrate._ivp import dop853_coefficients as dop
@@ -280,6 +281,42 @@ def test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair(poles):
     # Both modes have the rate κ / h instead of their own. Measured 1e-11 and 3e-4, the rounding of ln n over the step.
     np.testing.assert_allclose(poles * U[:, 1], linear * tilt, rtol=1e-9)
     np.testing.assert_allclose(log_norm - np.log(a / m), linear * excess, rtol=2e-3)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(
+    ("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (OF_ANOTHER_NORM, [1.0, 1.0, 1.0])], ids=["h4", "mixed"]
+)
+def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
+    def slowed(asked, sign, h):
+        large = new_stepper(asked)
+        large._prepare()
+        # A cluster that leans so far may not be accepted at once.
+        division = large._divider.assemble(np.zeros(3, dtype=bool), np.zeros(3, dtype=np.int64), sign)
+        large.rows.fit(division)
+        large._rests.subtract(large._rests.newest_first[0], large.rows.partial)
+        step = large._attempt(h, division, np.zeros((1, asked.dimension + 1)))
+        large._try_rows(step, dense=True)
+        U, log_norm = large.rows.dense
+        # Rise + (h k_0 − rise): the first stage.
+        return (U[0] + U[1]) / h, (log_norm[0] + log_norm[1]) / h
+
+    leaning_cluster.check(link, sign, slowed)
+
+
+@pytest.mark.kernels
+def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
+    """h times the rate of the cluster reaches 1e6; rounding of its members' lengths kept it at 1e4 (480 steps)."""
+    asked = leaning_cluster.beside_a_waiting_neuron()
+    large = new_stepper(asked, rtol=1e-5, atol=1e-8)
+    assert large.advance(1e6, 1000) is Status.REACHED
+    assert large.statistics()["steps_accepted"] < 100  # measured 41
+    assert large.advance(4e6, 1000) is Status.REACHED
+    expected = dynamics.solve_overlaps(
+        asked, method="bdf", rtol=1e-8, save_at=SaveAt.at([4e6]), error_estimate=False, progress=False
+    )
+    # Measured 7e-7.
+    np.testing.assert_allclose(large.event_times[1], expected.emergence_time[1], rtol=1e-5)
 
 
 @pytest.mark.kernels

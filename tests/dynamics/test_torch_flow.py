@@ -8,6 +8,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import leaning_cluster
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -121,18 +122,24 @@ def test_slowing_changes_the_mean_velocities_of_clusters_and_nothing_else(rng):
     step = stepper(problem(P=4, m=7, d=64))._step
     clusters, (m, W), D, P = step.clusters, step.now.shape, 11, 4
     cluster, sign = np.array([2, P, 0, P, 2, P, P]), np.array([1.0, 1, -1, 1, -1, 1, -1])
-    drift = np.zeros((P, W))
+    Y, rates, drift = np.zeros((m, W)), np.zeros((m, W)), np.zeros((P, W))
+    Y[:, :D] = 1e-7 * rng.standard_normal((m, D))
+    Y[np.arange(m), np.minimum(cluster, P - 1)] += sign
+    Y[:, :D] /= np.linalg.norm(Y[:, :D], axis=1, keepdims=True)
     drift[:, : D + 1] = rng.standard_normal((P, D + 1))
+    drift[np.arange(P), np.arange(P)] = 0.0
+    rates[:, : D + 1] = rng.standard_normal((m, D + 1))
+    rates[:, :D] -= np.sum(rates[:, :D] * Y[:, :D], axis=1)[:, None] * Y[:, :D]
     clusters.reset(torch.from_numpy(cluster), torch.from_numpy(sign), torch.from_numpy(drift))
     h, n = 50.0, np.exp(rng.standard_normal(m))
-    rates = np.zeros((m, W))
-    rates[:, : D + 1] = rng.standard_normal((m, D + 1))
     slowed = torch.from_numpy(rates.copy())
     clusters.pace(torch.tensor(h, dtype=torch.float64))
-    clusters.slow(slowed, torch.from_numpy(n))
+    clusters.slow(slowed, torch.from_numpy(Y), torch.from_numpy(n))
     slowed = slowed.numpy()
     np.testing.assert_array_equal(slowed[cluster == P], rates[cluster == P])
     np.testing.assert_array_equal(slowed[:, D + 1 :], 0.0)
+    # Rows stay on the sphere.
+    np.testing.assert_allclose(np.sum(slowed[:, :D] * Y[:, :D], axis=1), 0.0, atol=1e-15)
     a = dynamics.Teacher.power_law(4, beta=1.0).coefficients
     for p in (0, 2):
         rows = np.flatnonzero(cluster == p)
@@ -142,8 +149,32 @@ def test_slowing_changes_the_mean_velocities_of_clusters_and_nothing_else(rng):
             assert theta < 1.0
             before, after = s * rates[rows, columns], s * slowed[rows, columns]
             mean = share @ before
-            np.testing.assert_allclose(share @ after, theta * mean + (1 - theta) * drift[p, columns], atol=1e-14)
-            np.testing.assert_allclose(after - share @ after, before - mean, atol=1e-14)
+            # But for how far members lean to the side.
+            np.testing.assert_allclose(share @ after, theta * mean + (1 - theta) * drift[p, columns], atol=2e-6)
+            np.testing.assert_allclose(after - share @ after, before - mean, atol=2e-6)
+
+
+@pytest.mark.parametrize(("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (MIXED, [1.0, 1.0, 1.0])], ids=str)
+def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
+
+    def slowed(question, sign, h):
+        step = stepper(question)._step
+        m, clusters = question.width, step.clusters
+        cluster = torch.zeros(m, dtype=torch.int64)
+        clusters.reset(cluster, torch.from_numpy(sign), torch.zeros_like(clusters.drift))
+        clusters.pace(torch.tensor(h, dtype=torch.float64))
+        rates = step.now_rates.clone()
+        clusters.slow(rates, step.now, torch.exp(step.now[:, step._D]))
+        return rates[:, : step._D].numpy(), rates[:, step._D].numpy()
+
+    leaning_cluster.check(link, sign, slowed)
+
+
+def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
+    flow = stepper(leaning_cluster.beside_a_waiting_neuron(), rtol=1e-5)
+    assert flow.advance(1e6, 1000) is Status.REACHED
+    # Measured 38; with lengths that are wrong by rounding it does not get there.
+    assert flow.statistics()["steps_accepted"] < 80
 
 
 def test_a_learned_direction_becomes_a_cluster_and_a_disturbed_one_is_left():

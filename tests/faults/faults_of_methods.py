@@ -89,10 +89,24 @@ LARGE_FLOW = (
     ),
     Fault(
         "dynamics/large_flow/step_kernels.py",
-        "du[z, k] -= sign[rows[z]] * (shift[k] - w * u[z, k])",
-        "du[z, k] -= shift[k] - w * u[z, k]",
+        "du[z, k] -= sign[rows[z]] * shift[k]",
+        "du[z, k] -= shift[k]",
         "missing sign of the pole",
         tests_of("dynamics/test_large_flow", "test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair"),
+    ),
+    Fault(
+        "dynamics/large_flow/step_kernels.py",
+        "dl[z] -= mean_growth + 4.0 * lean",
+        "dl[z] -= mean_growth + lean",
+        "factor 4 of a coupled rate",
+        tests_of("dynamics/test_large_flow", "test_slowed_members_move_as_their_cluster_would_elsewhere"),
+    ),
+    Fault(
+        "dynamics/large_flow/step_kernels.py",
+        "w = along(u[z], du[z])",
+        "w = 0.0",
+        "rows that leave the sphere",
+        tests_of("dynamics/test_large_flow", "test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits"),
     ),
     Fault(
         "dynamics/large_flow/rests.py",
