@@ -15,6 +15,7 @@ from dynamics.checks import check_choice, checked_integer, checked_number, float
 from dynamics.start import (
     OverlapStart,
     check_overlaps,
+    check_unit_lengths,
     overlaps_from_weights,
     random_weights,
     weights_from_overlaps,
@@ -32,9 +33,6 @@ __all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
 
 #: Students, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
-
-#: How far from 1 the squared length of a neuron given to the spherical student may be.
-UNIT_NORM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,22 +204,14 @@ class Problem:
             if not (np.isfinite(lengths) & (lengths > 0)).all():
                 msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
                 raise ValueError(msg)
-            self._check_unit("initial_weights", lengths)
+            if self.student == "spherical":
+                check_unit_lengths("initial_weights", lengths)
             object.__setattr__(self, "initial_weights", weights)
         if self.initial_overlaps is not None:
             checked = check_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
-            self._check_unit("initial_overlaps", checked[2])
+            if self.student == "spherical":
+                check_unit_lengths("initial_overlaps", checked[2])
             object.__setattr__(self, "initial_overlaps", checked)
-
-    def _check_unit(self, name: str, squared_norms: NDArray[np.float64]) -> None:
-        off = np.abs(squared_norms - 1.0)
-        if self.student == "spherical" and off.max() > UNIT_NORM_TOLERANCE:
-            i = int(np.argmax(off))
-            msg = (
-                f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
-                f"length {np.sqrt(squared_norms[i]):.6g}."
-            )
-            raise ValueError(msg)
 
     # --- derived quantities -------------------------------------------------------------------------------
 

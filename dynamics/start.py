@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dynamics.teacher import Teacher
 
 GRAM_TOLERANCE = 1e-10
+#: How far from 1 the squared length of a neuron given to the spherical student may be.
+UNIT_LENGTH_TOLERANCE = 1e-9
 #: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
 ARRAYS_OF_START = 3
 
@@ -134,6 +136,18 @@ def check_overlaps(
         )
         raise ValueError(msg)
     return C, G, n
+
+
+def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
+    """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
+    off = np.abs(squared_lengths - 1.0)
+    if off.max() > UNIT_LENGTH_TOLERANCE:
+        i = int(np.argmax(off))
+        msg = (
+            f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
+            f"length {np.sqrt(squared_lengths[i]):.6g}."
+        )
+        raise ValueError(msg)
 
 
 def _free_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:

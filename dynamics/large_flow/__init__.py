@@ -5,7 +5,7 @@ computing at every stage only what changes fast.  Responsible for one system of 
 with information exponent at least 3; knows its physics.  What cannot be treated so is said by `reason_against`.
 """
 
-from dynamics.large_flow.fallback import FallingBack
-from dynamics.large_flow.stepper import LargeFlowStepper, reason_against
+from dynamics.large_flow.fallback import FallingBack, reason_against
+from dynamics.large_flow.stepper import LargeFlowStepper
 
 __all__ = ["FallingBack", "LargeFlowStepper", "reason_against"]

@@ -1,6 +1,6 @@
 """The stiff method of the overlap flow: the large-flow solver, and BDF where that is held up.
 
-Responsible for changing from one stepper to the other in the middle of a run, and for saying so.
+Responsible for what the first cannot do, and for changing to the other in the middle of a run and saying so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.large_flow.stepper import LargeFlowStepper
     from dynamics.large_flow.torch_stepper import TorchFlowStepper
+    from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
 
-__all__ = ["FallingBack"]
+__all__ = ["FallingBack", "reason_against"]
 
 #: Steps between two looks at whether the run is held up. Counted over the whole run, so that its answer does not depend
 #: on how many steps a caller asks for at once.
@@ -32,6 +33,20 @@ LOOK = 100
 #: horizon of 1e9 relaxations, that is so after 700 steps.
 QUIET_LOOKS, NEURONS_PER_LOOK, QUIET_GAIN, QUIET_STEPS = 3, 10, 1.5, 1e4
 HELD_UP = "stiffness outside its clusters held it up"
+
+
+def reason_against(problem: Problem) -> str | None:
+    """Return why the large-flow solver does not apply to a problem, or None if it does.
+
+    Its clusters assume that learned directions decouple from everything else.
+    """
+    if problem.information_exponent < 3:
+        return "directions of a link with information exponent below 3 do not decouple"
+    if problem.activation.coefficients[0] != 0.0:
+        return "the link has c_0 != 0, so that all neurons interact from the start"
+    if not problem.teacher.is_orthonormal:
+        return "the teacher's directions are not orthonormal"
+    return None
 
 
 class FallingBack:

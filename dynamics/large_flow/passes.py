@@ -39,6 +39,7 @@ def compile_passes(problem: Problem) -> Passes:
         _SYSTEMS / "field_kernels.py",
         here / "partial_kernels.py",
         here / "pause_kernels.py",
+        here / "event_kernels.py",
     )
     step = (link, *map(read_piece, step_files))
     with compiling_beside(step):

@@ -68,6 +68,21 @@ class Step:
     rests: Extrapolation
     leading: Integers
 
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of what `LargeFlowStepper.restore` needs to put the step together again."""
+        return {
+            "begin_U": self.begin.U.copy(),
+            "begin_log_norm": self.begin.log_norm.copy(),
+            "last": np.array([self.time, self.h]),
+            "last_slots": self.rests.slots.copy(),
+            "fast": self.division.fast.copy(),
+            "cluster": self.division.cluster.copy(),
+            "sign": self.division.sign.copy(),
+            "pace": self.pace.copy(),
+            "drift": self.drift.copy(),
+            "leading": self.leading.copy(),
+        }
+
 
 class Rows:
     """Passes over the neurons of one problem.

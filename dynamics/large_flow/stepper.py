@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LargeFlowStepper", "reason_against"]
+__all__ = ["LargeFlowStepper"]
 
 #: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
 KAPPA = 4.0
@@ -69,20 +69,6 @@ STALL_STEPS, STALL_GAIN = 1500, 1.05
 #: Stage at the end of a step.
 END = 12
 SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
-
-
-def reason_against(problem: Problem) -> str | None:
-    """Return why the large-flow solver does not apply to a problem, or None if it does.
-
-    Its clusters assume that learned directions decouple from everything else.
-    """
-    if problem.information_exponent < 3:
-        return "directions of a link with information exponent below 3 do not decouple"
-    if problem.activation.coefficients[0] != 0.0:
-        return "the link has c_0 != 0, so that all neurons interact from the start"
-    if not problem.teacher.is_orthonormal:
-        return "the teacher's directions are not orthonormal"
-    return None
 
 
 class LargeFlowStepper:
@@ -199,18 +185,7 @@ class LargeFlowStepper:
             "counts": np.array(list(self.statistics().values())),
         }
         if last is not None:
-            arrays |= {
-                "begin_U": last.begin.U.copy(),
-                "begin_log_norm": last.begin.log_norm.copy(),
-                "last": np.array([last.time, last.h]),
-                "last_slots": last.rests.slots.copy(),
-                "fast": last.division.fast.copy(),
-                "cluster": last.division.cluster.copy(),
-                "sign": last.division.sign.copy(),
-                "pace": last.pace.copy(),
-                "drift": last.drift.copy(),
-                "leading": last.leading.copy(),
-            }
+            arrays |= last.arrays()
         return arrays
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -130,14 +130,14 @@ LARGE_FLOW = (
         tests_of("dynamics/test_large_flow", "test_groups_are_weighed_as_functions_and_as_flows"),
     ),
     Fault(
-        "dynamics/large_flow/pause_kernels.py",
+        "dynamics/large_flow/event_kernels.py",
         "        share = np.exp(log_n[i]) / g0(1.0)\n        for p in range(P):",
         "        share = np.exp(log_n[i])\n        for p in range(P):",
         "mass not divided by g(1)",
         tests_of("dynamics/test_large_flow", "test_nearest_directions_and_events"),
     ),
     Fault(
-        "dynamics/large_flow/pause_kernels.py",
+        "dynamics/large_flow/event_kernels.py",
         "out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))",
         "out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * F[i, p])",
         "missing projection in the rate of mass",
