@@ -15,11 +15,9 @@ import functools
 import hashlib
 import os
 import platform
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CompiledModule",
     "Piece",
-    "compile_file",
     "compiler_is_off",
     "compiling_beside",
     "entry",
@@ -225,43 +222,31 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
 
 @contextmanager
 def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
-    """Compile pieces without exports in a second process while the body runs, unless the cache has them already.
+    """Compile pieces without exports in a copy of this process while the body runs, unless the cache has them already.
 
     Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
-    that fills the same cache uses another. If it cannot be started, or fails, `load` compiles as usual.
+    that fills the same cache uses another. Elsewhere than on Linux, or if it fails, `load` compiles as usual.
 
     Parameters
     ----------
     pieces : sequence of Piece
         What `load(pieces)` will be asked for after the body.
     """
-    process = None if compiler_is_off() else _start_compiling(pieces)
-    try:
+    with ExitStack() as beside:
+        if not compiler_is_off():
+            text, digest = _content(pieces)
+            path = write_once(cache_directory() / f"kernels_{digest}.py", text)
+
+            def fill() -> None:
+                with compiled_by_one(path):
+                    _functions_of(path, digest, {})
+
+            # No other thread compiles while the process is copied, so that the copy finds no lock taken.
+            with _lock:
+                if _key(digest, {}) not in _memo and not _is_cached(path, text, {}):
+                    _load_compiler()
+                    beside.enter_context(in_another_process(fill))
         yield
-    finally:
-        if process is not None:
-            process.wait()
-
-
-def compile_file(path: str) -> None:
-    """Compile the entry points of a generated file into the cache; what a second process is started for."""
-    with compiled_by_one(Path(path)):
-        _compile_entries(import_file(Path(path), Path(path).stem.replace("kernels", "_feature_emergence", 1)))
-
-
-def _start_compiling(pieces: Sequence[Piece]) -> subprocess.Popen[bytes] | None:
-    text, digest = _content(pieces)
-    if _key(digest, {}) in _memo:
-        return None
-    path = write_once(cache_directory() / f"kernels_{digest}.py", text)
-    if any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")) or not sys.executable:
-        return None
-    code = f"from dynamics.compilation import compile_file; compile_file({str(path)!r})"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    try:
-        return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
-    except OSError:
-        return None
 
 
 def _key(digest: str, exports: Mapping[str, str]) -> str:
@@ -295,14 +280,28 @@ def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, dig
     path = write_once(cache_directory() / f"kernels_{digest}.py", text)
     start = time.perf_counter()
     with compiled_by_one(path):
-        wanted = text.count("\n@entry(") + len(exports)
-        cached = len(list((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"))) >= wanted
+        cached = _is_cached(path, text, exports)
         if not cached:
+            _load_compiler()
             # Code that this process has just compiled and the same code read from the cache call different copies of
             # inner functions, which differ in the order of sums. All processes are to compute the same bits.
-            in_another_process(lambda: _functions_of(path, digest, exports))
+            with in_another_process(lambda: _functions_of(path, digest, exports)):
+                pass
         namespace, functions, hits = _functions_of(path, digest, exports)
     return CompiledModule(namespace, time.perf_counter() - start, cached and all(hits), path, functions)
+
+
+def _is_cached(path: Path, text: str, exports: Mapping[str, str]) -> bool:
+    wanted = text.count("\n@entry(") + len(exports)
+    return len(list((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"))) >= wanted
+
+
+def _load_compiler() -> None:
+    """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
+    from numba.core.registry import cpu_target
+
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 def _functions_of(path: Path, digest: str, exports: Mapping[str, str]) -> tuple[ModuleType, dict[str, Any], list[bool]]:

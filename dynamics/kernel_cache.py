@@ -121,13 +121,15 @@ def import_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def in_another_process(work: Callable[[], object]) -> None:
-    """Do work that leaves its results in files in a copy of this process, on Linux; elsewhere, or if it fails, nothing.
+@contextmanager
+def in_another_process(work: Callable[[], object]) -> Iterator[None]:
+    """Do work that leaves its results in files in a copy of this process, beside the body, and wait for its end.
 
-    A copy starts in milliseconds, since everything is imported already. It has none of the other threads: should it
-    wait for one of them, it is ended.
+    On Linux; elsewhere, and if it fails, nothing is done. A copy starts in milliseconds, since everything is imported
+    already. It has none of the other threads: should it wait for one of them, it is ended.
     """
     if sys.platform != "linux":
+        yield
         return
     with warnings.catch_warnings():
         # Python warns of copies of processes with threads, which the work above does not need.
@@ -140,8 +142,9 @@ def in_another_process(work: Callable[[], object]) -> None:
             status = 0
         finally:
             os._exit(status)
-    patience = time.monotonic() + PATIENCE
     try:
+        yield
+        patience = time.monotonic() + PATIENCE
         while os.waitpid(child, os.WNOHANG) == (0, 0):
             if time.monotonic() > patience:
                 os.kill(child, signal.SIGKILL)

@@ -1,7 +1,8 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
 Responsible for: the partial field (fast sources, active teachers, own clusters) and the lagged rest.  Must not know how
-rows are divided.  Executed after the rendered link kernels, `array_kernels` and `rounding_kernels`, before its passes.
+rows are divided.  Executed after the rendered link kernels, `array_kernels`, `rounding_kernels` and a line that sets
+ROUNDS, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second less.
 
 A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
 F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
     from dynamics.systems.link_kernels import g0, g1
     from dynamics.systems.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
+
+    ROUNDS = False
 
 # Integers, then numbers, as listed above.
 Plan = tuple[
@@ -163,11 +166,14 @@ def partial_field(
     own = g0(1.0)
     for x in range(R):
         growth[x] = -np.exp(log_n[x]) * own
-    if rounded.shape[0] > 0:
-        add_rounded_sources(u, sources, rounded, mass, F, growth)
-    elif S > 0:
+    in_single = False
+    if ROUNDS:
+        in_single = rounded.shape[0] > 0
+        if in_single:
+            add_rounded_sources(u, sources, rounded, mass, F, growth)
+    if S > 0 and not in_single:
         add_sources(rows, u, sources, mass, overlap, F, growth, source)
-    else:
+    elif S == 0:
         for x in range(R):
             for k in range(u.shape[1]):
                 F[x, k] = 0.0

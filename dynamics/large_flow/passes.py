@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time as clock
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.compilation import compiling_beside, load, read_piece
+from dynamics.compilation import Piece, compiling_beside, load, read_piece
 from dynamics.systems.link_kernels import render
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ class Passes(NamedTuple):
     compile_seconds: float
 
 
-def compile_passes(problem: Problem) -> Passes:
+def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
-    The step is as much work for the compiler as all other passes together, so a second process compiles it.
+    The step is as much work for the compiler as all other passes together, so a second process compiles it. With
+    `rounds` it can read fast sources in single precision.
     """
     here = Path(__file__).parent
     link = render(problem.activation.coefficients)
@@ -41,12 +43,17 @@ def compile_passes(problem: Problem) -> Passes:
         here / "pause_kernels.py",
         here / "event_kernels.py",
     )
-    step = (link, *map(read_piece, step_files))
+    began = clock.perf_counter()
+    step = (link, _rounds(rounds), *map(read_piece, step_files))
     with compiling_beside(step):
-        others = load((link, *map(read_piece, other_files)))
+        others = load((link, _rounds(False), *map(read_piece, other_files)))
     both = load(step)
     namespace = SimpleNamespace(**{**vars(others.namespace), **vars(both.namespace)})
-    return Passes(namespace, others.compile_seconds + both.compile_seconds)
+    return Passes(namespace, clock.perf_counter() - began)
+
+
+def _rounds(rounds: bool) -> Piece:
+    return Piece("rounds", f"ROUNDS = {rounds}")
 
 
 def compile_single(problem: Problem) -> Passes:

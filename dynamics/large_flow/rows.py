@@ -105,13 +105,13 @@ class Rows:
         self.teacher = teacher_rows(problem, columns)
         self.sign_matters = problem.information_exponent % 2 == 1
         self.tolerance = tolerance
-        passes = compile_passes(problem)
-        self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
-        self.workers = Workers(m, columns, threads)
-        self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         #: Whether products of neurons that are not near each other are rounded to single precision.
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = large and loose and m <= LARGEST_CROWD * self.a.size
+        passes = compile_passes(problem, rounds=self.single)
+        self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
+        self.workers = Workers(m, columns, threads)
+        self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         if self.single:
             single = compile_single(problem)
             self.compile_seconds += single.compile_seconds

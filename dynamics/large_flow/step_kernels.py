@@ -118,7 +118,7 @@ def slow_clusters(
     `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
     """
     cluster, first, sign = plan[1], plan[3], plan[5]
-    x = 0
+    x = min(0, rows.size)  # 0, but no literal, for which a second copy of `slow_together` would be compiled
     while x < rows.size:
         c = cluster[rows[x]]
         if c < 0:
@@ -295,10 +295,7 @@ def step_rows(
         )  # fmt: skip
         for x in range(R):
             i = rows[x]
-            if again:
-                combine(U[i], stages, x, END, h, rise)
-            else:
-                end_sums(U[i], stages, x, h, rise, e5, e3)
+            end_sums(U[i], stages, x, h, rise, e5, e3)
             growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
             if not again:
                 for k in range(D):

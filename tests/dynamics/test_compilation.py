@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -97,6 +98,37 @@ def test_second_process_loads_from_the_cache(cache, tmp_path):
     command = [sys.executable, "-c", RELOAD, str(source)]
     answers = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert answers == ["10.0 False\n", "10.0 True\n"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+@pytest.mark.skipif(compilation.compiler_is_off(), reason="nothing is cached without the compiler")
+def test_a_copy_of_the_process_fills_the_cache_beside_the_body(cache):
+    pieces = [Piece("rendered", f"FACTOR = 5.0\n{DOUBLE}")]
+    with compilation.compiling_beside(pieces):
+        pass
+    # Before `load` is asked for anything.
+    assert len(list(cache.glob("__pycache__/*.nbi"))) == 1
+    loaded = load(pieces)
+    assert loaded.from_cache
+    assert loaded.namespace.multiply(2.0) == 10.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_a_body_that_fails_ends_the_copy(cache):
+    def work():
+        (cache / "begun").touch()
+        time.sleep(60.0)
+
+    def body():
+        while not (cache / "begun").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    cache.mkdir()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), kernel_cache.in_another_process(work):
+        body()
+    assert time.monotonic() - began < 30.0
 
 
 def test_without_compiler_pieces_keep_their_file_names(cache, tmp_path):
