@@ -248,13 +248,15 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[n
     points = np.asarray(s, dtype=np.float64)
     weights = c[n:] ** 2
     degrees = np.arange(n, n + weights.size, dtype=np.float64)
-    total = np.zeros_like(points)
+    total = np.zeros(points.shape)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
     with np.errstate(over="ignore"):
         for r in range(min(n, c.size)):
             weights = weights * (degrees - r)
-        for weight in weights[::-1]:
-            total = total * points + weight
+        for weight in weights[::-1].tolist():
+            total *= points
+            if weight != 0.0:
+                total += weight
     value: NDArray[np.float64] = total[()]
     return value
 

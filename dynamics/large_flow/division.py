@@ -91,6 +91,12 @@ class Division:
         return directions
 
     @property
+    def active(self) -> Array:
+        """Coefficients of the directions without a cluster, 0 for the others."""
+        coefficients: Array = self.plan[6]
+        return coefficients
+
+    @property
     def sign(self) -> Array:
         """Pole of its direction at which each neuron of a cluster sits, +1 or −1."""
         signs: Array = self.plan[5]
@@ -121,7 +127,9 @@ class Divider:
     ) -> None:
         self._kernels, self._workers = kernels, workers
         self._a = a
-        self._value, self._slope = value, slope
+        self._value = value
+        #: Rates of direction and norm, per teacher coefficient.
+        self._rates = np.array([slope, 4.0 * value])
         self._columns = columns
         self._both_poles = both_poles
         #: Of the last division: direction without a cluster that each neuron may be about to learn, −1 for none.
@@ -139,11 +147,9 @@ class Divider:
         last : Division or None
             Division of that step.
         """
-        m, P = state.U.shape[0], self._a.size
-        accepted_before = np.zeros(P, dtype=bool)
-        if last is not None:
-            accepted_before[last.directions] = True
-        nearest, overlap = self._nearest(state, np.where(accepted_before, 0.0, self._a))
+        m = state.U.shape[0]
+        active = self._a if last is None else last.active
+        nearest, overlap = self._nearest(state, active)
         members, directions, first = self._groups(nearest[0], overlap[0])
         sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
         drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
@@ -155,18 +161,20 @@ class Divider:
             )  # fmt: skip
 
         self._workers.over_parts(directions.size, weigh)
-        passed = self._passes(directions, result, accepted_before[directions], h)
-        accepted = np.zeros(P, dtype=bool)
-        accepted[directions[passed]] = True
-        if (accepted != accepted_before).any():
-            nearest, overlap = self._nearest(state, np.where(accepted, 0.0, self._a))
-        self.leading = np.where(overlap[1] ** 2 > LEADS, nearest[1], -1)
+        passed = self._passes(directions, result, active[directions] == 0.0, h)
+        if last is None or not np.array_equal(directions[passed], last.directions):
+            active = self._a.copy()
+            active[directions[passed]] = 0.0
+            nearest, overlap = self._nearest(state, active)
+        square = overlap[1] ** 2
+        self.leading = np.where(square > LEADS, nearest[1], -1)
         cluster = np.full(m, -1, dtype=np.int64)
         inside = members[np.repeat(passed, np.diff(first))]
         cluster[inside] = nearest[0][inside]
-        square = overlap[1] ** 2
-        was_fast = np.zeros(m, dtype=bool) if last is None else last.fast
-        fast = (cluster < 0) & ((square > FAST) | (was_fast & (square > 0.5 * FAST)))
+        fast = square > FAST
+        if last is not None:
+            fast |= last.fast & (square > 0.5 * FAST)
+        fast &= cluster < 0
         kept = np.ascontiguousarray(drift[passed])
         if last is not None and np.array_equal(fast, last.fast) and np.array_equal(cluster, last.cluster):
             return last, kept
@@ -198,7 +206,7 @@ class Divider:
             sources=sources,
             plan=plan,
             cuts=_cuts(sources.size, first, m, _block_length(sources.size, self._columns)),
-            rates=np.stack([a * self._slope, 4.0 * a * self._value], axis=1),
+            rates=a[:, None] * self._rates,
         )
 
     def _nearest(self, state: State, active: Array) -> tuple[list[Integers], list[Array]]:
@@ -222,18 +230,13 @@ class Divider:
         self, directions: Integers, result: Array, was_accepted: NDArray[np.bool_], h: float
     ) -> NDArray[np.bool_]:
         a = self._a[directions]
-        mass, distance, off_direction, off_norm = result.T
-        patience = STILL * np.where(was_accepted, LEAVE_STILL, 1.0)
-        rates = a * self._slope, 4.0 * a * self._value
-        still = [
-            off <= patience * rate * np.maximum(1.0, (SLOW / (rate * h)) ** 4)
-            for off, rate in zip((off_direction, off_norm), rates, strict=True)
-        ]
+        rates = a[:, None] * self._rates
+        patience = STILL * np.where(was_accepted, LEAVE_STILL, 1.0)[:, None] * rates
+        slow = np.maximum(1.0, SLOW / (h * rates)) ** 2
+        still = result[:, 2:] <= patience * slow**2
+        reach = DISTANCE * self._value * np.where(was_accepted, LEAVE_DISTANCE, 1.0)
         passed: NDArray[np.bool_] = (
-            (np.abs(mass - a) <= MASS * a)
-            & (distance <= DISTANCE * a**2 * self._value * np.where(was_accepted, LEAVE_DISTANCE, 1.0))
-            & still[0]
-            & still[1]
+            (np.abs(result[:, 0] - a) <= MASS * a) & (result[:, 1] <= reach * a**2) & still[:, 0] & still[:, 1]
         )
         return passed
 

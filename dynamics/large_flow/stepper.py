@@ -25,7 +25,6 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -259,7 +258,7 @@ class LargeFlowStepper:
             dense = self._time < target < self._time + h
             error = self._try_rows(step, dense=dense)
             if error <= 1.0:
-                slot, excess = self._settle(step)
+                excess = self._settle(step)
                 if excess <= LAG_REJECTION:
                     break
                 factor = LAG_SAFETY * excess ** (-1.0 / (self._rests.newest_first.size + 1.0))
@@ -272,7 +271,7 @@ class LargeFlowStepper:
             SAFETY * max(error, 1e-12) ** -0.125,
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
         )
-        self._accept(step, slot, dense=dense)
+        self._accept(step, dense=dense)
         self._h = h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
         return None
 
@@ -289,8 +288,9 @@ class LargeFlowStepper:
         return division, drift
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
-        at = (self._at + 1) % 3
-        end = State(self._ring[0][at], self._ring[1][at], self._now.F, self._now.growth)
+        # The field at the end is written by `_settle`.
+        at, slot = (self._at + 1) % 3, self._rests.free_slot()
+        end = State(self._ring[0][at], self._ring[1][at], self._rests.F[slot], self._rests.growth[slot])
         with np.errstate(divide="ignore"):
             pace = np.minimum(1.0, KAPPA / (h * division.rates))
         rests = self._rests.extrapolation(h)
@@ -308,8 +308,8 @@ class LargeFlowStepper:
         self.rows.run_stages(step, sources_only=False, dense=dense)
         return float(self.rows.error.max())
 
-    def _settle(self, step: Step) -> tuple[int, float]:
-        """Evaluate the full field at the end of a step, correct the step by it; return its slot and the lag's error."""
+    def _settle(self, step: Step) -> float:
+        """Evaluate the full field at the end of a step, correct the step by it; return the error of the lag."""
         rests, h = self._rests, step.h
         correction = rests.correction(h)
         slot = rests.free_slot()
@@ -327,20 +327,17 @@ class LargeFlowStepper:
         self.rows.workers.over_rows(part)
         share = h / (rests.newest_first.size + 1.0)
         excess = float((share * self._miss.max(axis=0) * (1.0, 4.0) / self._lag_tolerance).max())
-        return slot, excess if np.isfinite(excess) else np.inf
+        return excess if np.isfinite(excess) else np.inf
 
-    def _accept(self, step: Step, slot: int, *, dense: bool) -> None:
-        rests = self._rests
+    def _accept(self, step: Step, *, dense: bool) -> None:
         self._at = (self._at + 1) % 3
-        end = State(step.end.U, step.end.log_norm, rests.F[slot], rests.growth[slot])
-        self._last = replace(step, end=end)
-        self._now = end
+        self._last, self._now = step, step.end
         self._time = step.time + step.h
-        rests.keep(slot, self._time)
+        self._rests.keep(self._rests.free_slot(), self._time)
         self._counts["steps_accepted"] += 1
         self._marks = [*self._marks[-STALL_STEPS:], self._time]
-        self._dense = DenseOutput(self.rows, self._last, ready=dense)
-        before, self._events = self._events, self.rows.event_values(end.U, end.log_norm)
+        self._dense = DenseOutput(self.rows, step, ready=dense)
+        before, self._events = self._events, self.rows.event_values(step.end.U, step.end.log_norm)
         passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
         if passed.size > 0:
             values_at = self._dense.events_at(passed, before)

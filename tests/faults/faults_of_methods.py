@@ -82,8 +82,8 @@ LARGE_FLOW = (
     ),
     Fault(
         "dynamics/large_flow/division.py",
-        "rates=np.stack([a * self._slope, 4.0 * a * self._value], axis=1)",
-        "rates=np.stack([a * self._slope, a * self._value], axis=1)",
+        "self._rates = np.array([slope, 4.0 * value])",
+        "self._rates = np.array([slope, value])",
         "factor 4 of the norm's rate",
         tests_of("dynamics/test_large_flow", "test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair"),
     ),
@@ -110,9 +110,9 @@ LARGE_FLOW = (
     ),
     Fault(
         "dynamics/large_flow/rests.py",
-        "sum(c * h ** (q + 1) / (q + 1) for",
-        "sum(c * h ** (q + 1) for",
-        "integral without its denominator",
+        "h * (h * h / 4.0 - (p + q) * h / 3.0 + p * q / 2.0)",
+        "h * (h * h / 4.0 - (p + q) * h / 2.0 + p * q / 2.0)",
+        "integral with a wrong denominator",
         tests_of("dynamics/test_large_flow", "test_lag_passes_through_past_rests_and_is_corrected_at_the_end"),
     ),
     Fault(
