@@ -2,8 +2,8 @@
 
 A run that exceeds the time limit is ended and recorded as not finished; a contender whose next run would exceed it, by
 its own growth so far, is not started. The duel runs the best method of ours and the best library solver in turn, each
-at the tolerance that its own curve says will just meet both targets, so that the ratio does not see how the speed of
-a shared machine drifts.
+at a tolerance that just meets both targets, by its own curve and then in a run, so that the ratio does not see how the
+speed of a shared machine drifts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ QUICK_SIZES = (8,)
 DUEL_SIZES = (32, 128)
 #: An odd number, so that the median is a round.
 DUEL_ROUNDS = 3
+#: Tolerances tried between an interpolated one that misses and the measured one that does not.
+SOUND_TRIES = 2
 TARGET_LOSS = 1e-5
 TARGET_TIME = 1e-4
 #: From this size on only the three tightest tolerances are run: the others are far from the targets.
@@ -166,7 +168,7 @@ def at_targets(points: list[dict[str, Any]]) -> dict[str, Any] | None:
     else:
         poor = good
     mixed = {name: good[name] ** (1.0 - part) * poor[name] ** part for name in ("seconds", "rtol")}
-    return {"contender": good["contender"], "threads": good["threads"], **mixed}
+    return {"contender": good["contender"], "threads": good["threads"], "meets": good["rtol"], **mixed}
 
 
 def _best(points: list[dict[str, Any]], size: int, *, ours: bool) -> dict[str, Any] | None:
@@ -186,15 +188,34 @@ def _duel(
     return result
 
 
+def _sound(worker: Worker, size: int, exact: Outcome, chosen: dict[str, Any], limit: float) -> dict[str, Any]:
+    """Return the tolerance of a duel that meets both targets: curves jump where one step decides an early escape.
+
+    Between the tolerance that was interpolated and the measured one that meets the targets, halfway in the logarithm
+    each time.
+    """
+    rtol, good = chosen["rtol"], chosen["meets"]
+    for _ in range(SOUND_TRIES):
+        outcome = worker.solve(Task(size, rtol, chosen["threads"]), 2.0 * limit)
+        found = errors(outcome, exact)
+        if not found.missed and found.loss <= TARGET_LOSS and found.emergence_time <= TARGET_TIME:
+            return {**chosen, "rtol": rtol}
+        rtol = math.sqrt(rtol * good)
+    return {**chosen, "rtol": good}
+
+
 def _alternate(
     size: int, exact: Outcome, ours: dict[str, Any], library: dict[str, Any], limit: float
 ) -> dict[str, Any]:
     """Run both in turn, in processes that stay warm; return seconds, achieved errors and the ratios round by round."""
-    sides = {"ours": ours, "library": library}
     seconds: dict[str, list[float]] = {"ours": [], "library": []}
     achieved: dict[str, Any] = {}
     with Worker(ours["contender"]) as first, Worker(library["contender"]) as second:
         workers = {"ours": first, "library": second}
+        sides = {
+            side: _sound(workers[side], size, exact, best, limit)
+            for side, best in (("ours", ours), ("library", library))
+        }
         for _ in range(DUEL_ROUNDS):
             for side, chosen in sides.items():
                 outcome = workers[side].solve(Task(size, chosen["rtol"], chosen["threads"]), 2.0 * limit)
