@@ -232,21 +232,21 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
     pieces : sequence of Piece
         What `load(pieces)` will be asked for after the body.
     """
+    text, digest = _content(pieces)
     with ExitStack() as beside:
-        if not compiler_is_off():
-            text, digest = _content(pieces)
-            path = write_once(cache_directory() / f"kernels_{digest}.py", text)
-
-            def fill() -> None:
-                with compiled_by_one(path):
-                    _functions_of(path, digest, {})
-
-            # No other thread compiles while the process is copied, so that the copy finds no lock taken.
-            with _lock:
-                if _key(digest, {}) not in _memo and not _is_cached(path, text, {}):
+        # No other thread compiles while the process is copied, so that the copy finds no lock taken.
+        with _lock:
+            if not compiler_is_off() and _key(digest, {}) not in _memo:
+                path = write_once(cache_directory() / f"kernels_{digest}.py", text)
+                if not _is_cached(path, text, {}):
                     _load_compiler()
-                    beside.enter_context(in_another_process(fill))
+                    beside.enter_context(in_another_process(lambda: _fill_cache(path, digest)))
         yield
+
+
+def _fill_cache(path: Path, digest: str) -> None:
+    with compiled_by_one(path):
+        _functions_of(path, digest, {})
 
 
 def _key(digest: str, exports: Mapping[str, str]) -> str:
