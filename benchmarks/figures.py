@@ -95,7 +95,10 @@ def _curve(ax: Axes, points: Sequence[Mapping[str, Any]], quantity: str, name: s
 
 
 def growth(part: Mapping[str, Any]) -> Any:
-    """Seconds and evaluations against P, T and d, with the slope of the last points."""
+    """Seconds and evaluations against P, T and d, with the slope of the last points.
+
+    A point in another dimension than its series is hollow, and in no slope.
+    """
     series = (("directions", "size", "m = P"), ("time", "last", "T"), ("dimension", "dimension", "d"))
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     for ax, (name, key, label) in zip(axes, series, strict=True):
@@ -106,14 +109,20 @@ def growth(part: Mapping[str, Any]) -> Any:
             ("evaluations", LIBRARIES[1], "evaluations / 1000"),
         ):
             y = np.array([p[quantity] for p in done]) / (1000.0 if quantity == "evaluations" else 1.0)
-            slope = power(x, y)
-            ax.loglog(x, y, "o-", color=colour, label=f"{text}, exponent {slope:.2f}")
+            alike = np.array([name == "dimension" or p["dimension"] == done[0]["dimension"] for p in done])
+            slope = power(x[alike], y[alike])
+            ax.loglog(x[alike], y[alike], "o-", color=colour, label=f"{text}, exponent {slope:.2f}")
+            ax.loglog(x[~alike], y[~alike], "o", color=colour, mfc="none")
         ax.set(xlabel=label)
         ax.grid(visible=True, which="major", color="0.92")
         ax.legend(fontsize=8, frameon=False)
     sizes = [p["size"] for p in part["directions"]]
     axes[0].set_xticks(sizes, [str(size) for size in sizes])
     axes[0].minorticks_off()
+    for p in part["directions"]:
+        if p["status"] == "done" and p["dimension"] != part["directions"][0]["dimension"]:
+            place = {"xytext": (-8, 0), "textcoords": "offset points", "ha": "right", "fontsize": 8}
+            axes[0].annotate(f"d = {p['dimension']}", (p["size"], p["seconds"]), **place)
     axes[0].set_title(f"method {part['method']!r}, rtol {part['rtol']:g}, d = 1024, T = 6 d P", fontsize=9)
     size = part["time"][0]["size"]
     axes[1].set_title(f"m = P = {size}, d = 1024", fontsize=9)

@@ -80,7 +80,9 @@ def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
     if part is None:
         return
     done = [p for p in part["directions"] if p["status"] == "done"]
-    seconds = ", ".join(f"{_short(p['seconds'])} ({p['size']})" for p in done)
+    usual = done[0]["dimension"] if done else 0
+    places = [f"{p['size']}" + (f", d = {p['dimension']}" if p["dimension"] != usual else "") for p in done]
+    seconds = ", ".join(f"{_short(p['seconds'])} ({place})" for p, place in zip(done, places, strict=True))
     yield f"| method `{part['method']}`, rtol {part['rtol']:g}, by m = P, T = 6 d P | {seconds} |"
     slopes = {
         name: power([p[key] for p in part[name]], [p["seconds"] for p in part[name]])
