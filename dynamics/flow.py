@@ -189,6 +189,7 @@ def solve_overlaps(
         learning_rate=step.learning_rate if step.descends else None,
         device=device,
         last_time=float(schedule.times[-1]),
+        rtol=rtol,
     )
     estimated = not (step.descends or chosen.startswith("scipy:")) if error_estimate is None else error_estimate
     if step.descends and estimated:

@@ -43,6 +43,9 @@ EXPLICIT_REACH = 5.0
 #: Number of such steps above which the step is not bounded: a search that long is over before anything is stiff, or the
 #: explicit pair is the wrong choice.
 EXPLICIT_BOUNDED_STEPS = 1e5
+#: Smallest rtol of the method "stiff". Its clusters and its lagged rest are of order 4, and errors of many steps of a
+#: light neuron at rest add up: its overlap was wrong by 6 rtol at 1e-9 and by 70 rtol at 1e-10.
+SMALLEST_STIFF_RTOL = 1e-9
 #: Why the method "stiff" is not for a system of another name than that of the flow.
 FLOW_ALONE = "its slowed clusters are derived for the gradient flow, not for finite steps"
 
@@ -138,6 +141,8 @@ class FlowMethod:
         Where torch carries the method "stiff"; by default compiled passes do on the processor.
     last_time : float
         End of the run.
+    rtol : float
+        Tolerance of the run; "stiff" becomes "bdf" where it is below `SMALLEST_STIFF_RTOL`.
 
     Attributes
     ----------
@@ -151,6 +156,7 @@ class FlowMethod:
     learning_rate: float | None = None
     device: str | None = None
     last_time: float = np.inf
+    rtol: float = SMALLEST_STIFF_RTOL
     seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
     field_precision: str = field(default="double", init=False)
     note: str | None = field(default=None, init=False)
@@ -169,6 +175,8 @@ class FlowMethod:
             from dynamics.large_flow import reason_against
 
             self.note = reason_against(self.system.problem) if self.system.name == "overlaps" else FLOW_ALONE
+            if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
+                self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
             if self.note is not None and self.device is not None:
                 msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
                 raise ValueError(msg)

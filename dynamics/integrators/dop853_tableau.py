@@ -15,6 +15,11 @@ II.6, and the program DOP853.
 
 import numpy as np
 
+#: Error of the dense output in units of its last coefficient: for y' = −λ y the two are as 1.2e-3 to 1 at every h λ
+#: from 1 to 30. From h λ = 5 on, where steps damp a mode that their polynomials do not, it is up to 400 times the error
+#: of the step.
+DOP853_DENSE_ERROR = 1.25e-3
+
 DOP853_C = np.array(
     [
         0.0,

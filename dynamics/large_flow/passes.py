@@ -41,6 +41,7 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
         _SYSTEMS / "field_kernels.py",
         here / "partial_kernels.py",
         here / "pause_kernels.py",
+        here / "landing_kernels.py",
         here / "event_kernels.py",
     )
     began = clock.perf_counter()

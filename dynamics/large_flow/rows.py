@@ -94,17 +94,21 @@ class Rows:
         D.
     tolerance : ndarray, shape (3,)
         Absolute and relative tolerance of coordinates, absolute tolerance of ln n.
+    lag_tolerance : ndarray, shape (2,)
+        Absolute tolerance of corrections at the end of a step: of coordinates, and of ln n.
     threads : int, optional
     """
 
-    def __init__(self, problem: Problem, columns: int, tolerance: Array, threads: int | None) -> None:
+    def __init__(
+        self, problem: Problem, columns: int, tolerance: Array, lag_tolerance: Array, threads: int | None
+    ) -> None:
         m = problem.width
         self.link = problem.activation
         self.value, self.slope = float(self.link.kernel(1.0)), float(self.link.kernel_derivative(1.0))
         self.a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self.teacher = teacher_rows(problem, columns)
         self.sign_matters = problem.information_exponent % 2 == 1
-        self.tolerance = tolerance
+        self.tolerance, self.lag_tolerance = tolerance, lag_tolerance
         #: Whether products of neurons that are not near each other are rounded to single precision.
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = large and loose and m <= LARGEST_CROWD * self.a.size
@@ -119,6 +123,8 @@ class Rows:
             self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
+        #: Error of the dense output of each row, where it was computed, in units of rtol.
+        self.error_within = np.empty(m)
         #: Coefficients of the dense output; pages of memory that are never written cost nothing.
         self.dense = np.empty((7, m, columns)), np.empty((7, m))
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
@@ -181,7 +187,7 @@ class Rows:
             step.h, step.begin.U, step.begin.log_norm, *step.rests,
             self.stage_sources, self._unrounded if sources_only else self._rounded, self.stage_mass,
             step.pace, step.drift,
-            step.end.U, step.end.log_norm, self.error, self.tolerance, step.leading, *self.dense,
+            step.end.U, step.end.log_norm, self.error, self.error_within, self.tolerance, step.leading, *self.dense,
             self._work[thread], step.division.plan,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 from dynamics.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
+    from dynamics.integrators.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
     from dynamics.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
     from dynamics.large_flow.row_kernels import END, combine, combine_number, end_sums, row_error
     from dynamics.systems.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleCube, matrix
@@ -238,10 +238,20 @@ def write_dense(
         dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
 
 
+@kernel
+def dense_error(i: int, dense: FloatCube, dense_growth: FloatMatrix) -> float:
+    """Return the error of the dense output of one row, as a length in R^(D + 1)."""
+    square = dense_growth[6, i] ** 2
+    for k in range(dense.shape[2]):
+        square += dense[6, i, k] ** 2
+    error: float = DOP853_DENSE_ERROR * np.sqrt(square)
+    return error
+
+
 @entry(
     "void(i8, i8, i8[::1], i8, b1, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[:,::1],"
     " f8[:,:,::1], f4[:,:,::1], f8[:,::1],"
-    " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
+    " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def step_rows(
@@ -266,6 +276,7 @@ def step_rows(
     U_new: FloatMatrix,
     log_new: FloatVector,
     error: FloatVector,
+    error_within: FloatVector,
     tolerance: FloatVector,
     leading: IntVector,
     dense: FloatCube,
@@ -278,6 +289,7 @@ def step_rows(
     With `again` the step has been accepted, and its end is left alone.
     With `is_source` the rows are the fast sources themselves and leave their stages in `sources` for all others, which
     may be asked to read them in single precision, from `rounded`, else of shape (16, 0, D).
+    `error` is that of the end of the step, `error_within` that of its dense output.
     The rest of the field at stage s is Σ_q weights[s, q] rest[slots_q], a polynomial through its past values.
     """
     D = U.shape[1]
@@ -306,3 +318,4 @@ def step_rows(
                 for k in range(D):
                     rise[k] -= U[i, k]
                 write_dense(i, x, h, rise, growth_rise, stages, growth_stages, zero, dense, dense_growth)
+                error_within[i] = dense_error(i, dense, dense_growth) / tolerance[1]

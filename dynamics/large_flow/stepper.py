@@ -33,6 +33,7 @@ from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import Status
 from dynamics.large_flow.dense import DenseOutput
 from dynamics.large_flow.division import Divider, State
+from dynamics.large_flow.landing import land
 from dynamics.large_flow.rests import Rests
 from dynamics.large_flow.rows import Rows, Step
 from dynamics.systems.unit_vectors import overlap_state, unit_vectors
@@ -88,8 +89,8 @@ class LargeFlowStepper:
         m, D = U.shape
         root = np.sqrt(problem.dimension)
         tolerance = np.array([max(atol, COORDINATE_FLOOR * rtol) / root, rtol, max(atol, rtol)])
-        self.rows = rows = Rows(problem, D, tolerance, threads)
-        self._lag_tolerance = LAG_TOLERANCE * np.array([rtol / root, rtol])
+        lag_tolerance = LAG_TOLERANCE * np.array([rtol / root, rtol])
+        self.rows = rows = Rows(problem, D, tolerance, lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
         self._divider = Divider(rows.kernels, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
         self._rests = Rests(m, D)
@@ -248,15 +249,22 @@ class LargeFlowStepper:
         return State(U, log_norm, now.F, now.growth)
 
     def _advance_once(self, target: float) -> Status | None:
-        """Take one accepted step, with its dense output if `target` is inside; return why not, or None."""
+        """Take one accepted step; return why that is impossible, or None.
+
+        If `target` is inside, the dense output is computed with the step. Where that is not good enough, as with a
+        stiff mode, the step ends at `target`, or after a fifth of its length if `target` comes before that.
+        """
         division, drift = self._prepare()
-        h, rejected = self._h, False
+        h, rejected, planned = self._h, False, 0.0
         while True:
             if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
             step = self._attempt(h, division, drift)
             dense = self._time < target < self._time + h
             error = self._try_rows(step, dense=dense)
+            if error <= 1.0 and dense and self.rows.error_within.max() > 1.0:
+                planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
+                continue
             if error <= 1.0:
                 excess = self._settle(step)
                 if excess <= LAG_REJECTION:
@@ -266,13 +274,13 @@ class LargeFlowStepper:
                 factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
             self._counts["steps_rejected"] += 1
             h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
-            rejected = True
+            rejected, planned = True, 0.0
         factor = min(
             SAFETY * max(error, 1e-12) ** -0.125,
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
         )
         self._accept(step, dense=dense)
-        self._h = h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
+        self._h = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
         return None
 
     def _prepare(self) -> tuple[Division, Array]:
@@ -317,6 +325,7 @@ class LargeFlowStepper:
         state.U[...], state.log_norm[...] = step.end.U, step.end.log_norm
         self.rows.field(state.U, state.log_norm, state.F, state.growth)
         self.rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
+        displaced = land(self.rows, rests, step, state, slot, None if self._last is None else self._last.h, KAPPA)
 
         def part(begin: int, end: int) -> None:
             self.rows.kernels.settle_rows(
@@ -326,7 +335,8 @@ class LargeFlowStepper:
 
         self.rows.workers.over_rows(part)
         share = h / (rests.newest_first.size + 1.0)
-        excess = float((share * self._miss.max(axis=0) * (1.0, 4.0) / self._lag_tolerance).max())
+        off = np.maximum(share * self._miss.max(axis=0) * (1.0, 4.0), displaced)
+        excess = float((off / self.rows.lag_tolerance).max())
         return excess if np.isfinite(excess) else np.inf
 
     def _accept(self, step: Step, *, dense: bool) -> None:

@@ -89,6 +89,12 @@ class DeviceClusters:
         self._inside.copy_(inside)
         self._place.copy_(self.cluster.clamp(max=self._P - 1))
 
+    @property
+    def outside(self) -> Tensor:
+        """Return 1 for every neuron that is in no cluster, else 0."""
+        tensor: Tensor = 1.0 - self._inside
+        return tensor
+
     def look(self, n: Tensor, overlap: Tensor, kernel: Tensor) -> None:
         """See who is near which direction at a state, given n, [G | C] and g of it, before these are overwritten."""
         torch, m, P = self._torch, self._m, self._P
@@ -159,6 +165,34 @@ class DeviceClusters:
         F.addcmul_(b.add_(mean[:, :D]), poles, value=-1.0)
         # A radial rounding would become an error of ln n in the stages of a long step.
         F.addcmul_(U, (self._along(U, F) * self._inside)[:, None], value=-1.0)
+
+    def land(self, Y: Tensor, begin: Tensor, rates: Tensor, h: float, h_last: float) -> None:
+        """Move the clusters at the end of a step to where their stiff means belong (see `weigh_shifts`), in place.
+
+        Parameters
+        ----------
+        Y, begin, rates : tensor, shape (m, W)
+            State at the end of the step, with its rates when nothing is slowed, and state at its beginning.
+        h, h_last : float
+            Lengths of this step and of the one before; 0 if there was none.
+        """
+        torch, D = self._torch, self._D
+        n = torch.exp(Y[:, D])
+        velocity = self._means(rates, n, self.sign, self._order, self._offsets)
+        moved = self._means(Y - begin, n, self.sign, self._order, self._offsets)
+        # The drift of a cluster whose members have just changed is unknown, and 0.
+        known = (self.drift != 0.0).any(1, keepdim=True)
+        rho = torch.where(known, h / (h + h_last) if h_last > 0.0 else 0.0, 0.0)
+        rate, follows = torch.empty_like(self._held), -torch.expm1(-(h * self._rates - self._kappa).clamp(min=0.0))
+        rate[:, :D], rate[:, D:] = self._rates[:, :1], self._rates[:, 1:]
+        shift = (velocity - (1.0 + rho) * moved / h + rho * self.drift) / (rate + (1.0 + rho) / h)
+        shift[:, :D] *= follows[:, :1]
+        shift[:, D:] *= follows[:, 1:]
+        shift[:, -1] = 0.0
+        rows = shift.index_select(0, self._place) * self._inside[:, None]
+        U, b = Y[:, :D], rows[:, :D] * self.sign[:, None]
+        Y[:, D] += rows[:, D]
+        U += b - U * self._along(U, b)[:, None]
 
     def _along(self, U: Tensor, V: Tensor) -> Tensor:
         """Return (u·v)/(u·u) of all rows."""

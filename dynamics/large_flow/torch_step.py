@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.integrators.dop853_tableau import DOP853_WEIGHTS
+from dynamics.integrators.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.large_flow.stepper import KAPPA
 from dynamics.large_flow.torch_clusters import DeviceClusters
 from dynamics.large_flow.torch_device import Replay
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceStep", "polynomial"]
 
+#: Mean distance of a slowed mode from where it belongs, in units of that at the end of the step. With x = M at its
+#: beginning and the velocity of the last step, x − M grows like s/κ + (1 − e^(−κ s)) (1/(2 κ) − 1/κ²) in the fraction s
+#: of a step, κ = 4. Measured: at 0.50 and 0.62 the overlap of a light neuron is ten times as wrong as at 0.56.
+DISPLACED_SHARE = 0.553
 _END = 12  # row of the tableau that gives the step, and the stage at its end
 _ERRORS, _DENSE = (16, 17), (18, 19, 20, 21)
 
@@ -134,22 +138,44 @@ class DeviceStep:
         self.length, self._dense = h, None
         return float(self._error)
 
-    def repeat(self, h: float) -> None:
+    def repeat(self, h: float, length_before: float) -> None:
         """Take the step of length h from `begin` again, as it was taken, for the sake of its stages."""
         self.field.rates(self.begin, self.begin_rates)
         self.attempt(h)
-        self.settle()
+        self.settle(length_before)
 
     def withdraw(self) -> None:
         """Go back to the beginning of a step that cannot be taken."""
         self.now.copy_(self.begin)
         self.start()
 
-    def settle(self) -> Array:
-        """Put the rows at the end of a step back on the sphere; return the values of the events."""
+    def settle(self, length_before: float) -> Array:
+        """Put rows at the end of a step back on the sphere and clusters where they belong; return the events.
+
+        Other rows are moved by what they felt of clusters that sat elsewhere, the more the farther the step went: the
+        change of their rates at its end, for `DISPLACED_SHARE` of the step. `length_before` is the length of the step
+        before, 0 if there was none.
+        """
+        assert self.length is not None
+        self._normalise()
+        self.look()
+        felt = self.now_rates.clone()
+        self.clusters.land(self.now, self.begin, self.now_rates, self.length, length_before)
+        self._normalise()
+        self.look()
+        felt.sub_(self.now_rates).mul_(self.clusters.outside[:, None])
+        self.now.add_(felt, alpha=-DISPLACED_SHARE * self.length)
+        self._normalise()
+        return self.look()
+
+    def _normalise(self) -> None:
         U = self.now[:, : self._D]
         U.div_(U.norm(dim=1, keepdim=True))
-        return self.look()
+
+    def error_within(self) -> float:
+        """Return the largest error of the polynomial inside the step in units of the relative tolerance."""
+        last = self._coefficients()[6, :, : self._D + 1]
+        return DOP853_DENSE_ERROR * float(last.norm(dim=1).max() / self._relative[0])
 
     def look(self) -> Array:
         """Compute the rates at the present state and see who is where; return the values of the events."""

@@ -87,7 +87,7 @@ class TorchFlowStepper:
         tolerance = max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
         self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
         self._accepted = self._rejected = 0
-        self._time = self._time_last = 0.0
+        self._time = self._time_last = self._length_before = 0.0
         self._marks: list[float] = []
         self._events = self._step.start()
         self._event_times = np.full(2 * self._a.size, np.nan)
@@ -121,7 +121,7 @@ class TorchFlowStepper:
         while self._time < target:
             if self._accepted + self._rejected >= last:
                 return Status.MAX_STEPS
-            failure = self._advance_once()
+            failure = self._advance_once(target)
             if failure is not None:
                 return failure
         return Status.REACHED
@@ -190,7 +190,7 @@ class TorchFlowStepper:
                 "sign": clusters.sign,
                 "drift": clusters.drift,
             }
-            numbers += [self._time_last, step.length]
+            numbers += [self._time_last, step.length, self._length_before]
         return {name: np.array(tensor.cpu().numpy()) for name, tensor in tensors.items()} | {
             "times_and_steps": np.array(numbers),
             "events": np.stack([self._event_times, self._events]),
@@ -217,17 +217,22 @@ class TorchFlowStepper:
         step.now.copy_(step.tensor(given["now"]))
         step.start()
         if last:
-            self._time_last, length = last
+            self._time_last, length, self._length_before = last
             step.begin.copy_(step.tensor(given["begin"]))
             step.clusters.reset(*(step.tensor(given[name]) for name in ("cluster", "sign", "drift")))
-            step.repeat(length)
+            step.repeat(length, self._length_before)
         self._accepted, self._rejected, step.evaluations = given["counts"].tolist()
 
     # --- one step -------------------------------------------------------------------------------------------
 
-    def _advance_once(self) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None."""
-        step, h, most = self._step, self._h, LARGEST_FACTOR
+    def _advance_once(self, target: float) -> Status | None:
+        """Take one accepted step; return why that is impossible, or None.
+
+        Where `target` is inside and the polynomial there is not good enough, the step is shortened as in
+        `LargeFlowStepper`.
+        """
+        step, h, most, planned = self._step, self._h, LARGEST_FACTOR, 0.0
+        before = step.length or 0.0
         step.prepare()
         while True:
             if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
@@ -236,17 +241,22 @@ class TorchFlowStepper:
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
             error = step.attempt(h)
             if error <= 1.0:
-                break
+                events = step.settle(before)
+                if not self._time < target < self._time + h or step.error_within() <= 1.0:
+                    break
+                planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
+                continue
             factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
             self._rejected += 1
             h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
-            most = 1.0
-        self._accept(h)
-        self._h = h * min(most, max(SMALLEST_FACTOR, SAFETY * max(error, 1e-12) ** -0.125))
+            most, planned = 1.0, 0.0
+        self._length_before = before
+        self._accept(h, events)
+        self._h = planned or h * min(most, max(SMALLEST_FACTOR, SAFETY * max(error, 1e-12) ** -0.125))
         return None
 
-    def _accept(self, h: float) -> None:
-        before, self._events = self._events, self._step.settle()
+    def _accept(self, h: float, events: Array) -> None:
+        before, self._events = self._events, events
         self._time_last, self._time = self._time, self._time + h
         self._accepted += 1
         self._marks = [*self._marks[-STALL_STEPS:], self._time]
