@@ -73,6 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", metavar="FILE", help="TOML file with the tables [problem], [grid], [study] and [output]")
     add("--output", metavar="FILE", help="dataset to write, instead of [output] path")
+    add("--study", metavar="MODULE:FUNCTION", help="import this module and ask its function at every point, which runs "
+        "its code; `name` in the file must be the same or absent [registered studies alone]")  # fmt: skip
     add("--workers", metavar="N", help="start a local dask cluster of N processes of one thread each, or, without "
         "the extra `cluster`, N processes [no cluster: one process per core]")  # fmt: skip
     add("--scheduler", metavar="ADDRESS", help="run on the dask cluster whose scheduler listens there")
@@ -107,7 +109,7 @@ def _study(parsed: argparse.Namespace, command: str) -> int:
     from dynamics.sweep_cluster import check_cluster
     from dynamics.sweeps import begin_points, prepare_sweep
 
-    asked = read_study_file(parsed.file)
+    asked = read_study_file(parsed.file, parsed.study)
     output = Path(parsed.output) if parsed.output is not None else asked.output
     try:
         if parsed.scheduler is not None:

@@ -1,6 +1,7 @@
 """A sweep from a TOML file: tables [problem], [grid], [study] and [output] to the arguments of `dynamics.sweep`.
 
-Every mistake is told in one sentence that names the key.
+Every mistake is told in one sentence that names the key. A file asks for studies by registered names alone: to import
+what a file names would run code that came with it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dynamics.command_line import UsageError, read_toml
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
 from dynamics.sweep_grid import MOST_POINTS
+from dynamics.sweep_studies import registered_path
 from dynamics.teacher import Teacher
 from hermite.messages import shown
 
@@ -61,8 +63,14 @@ class StudyFile:
     output: Path
 
 
-def read_study_file(path: str) -> StudyFile:
+def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     """Read and check a study file, all but what only the study itself can check.
+
+    Parameters
+    ----------
+    path : str
+    trusted : str, optional
+        Study that the user has named, which the file may ask for though its name is not registered.
 
     Raises
     ------
@@ -78,10 +86,7 @@ def read_study_file(path: str) -> StudyFile:
         if key in tables["problem"]:
             msg = f"Key `{key}` must be in [problem] or in [grid], but is in both."
             raise UsageError(msg)
-    study = tables["study"].pop("name", "overlaps")
-    if not isinstance(study, str):
-        msg = f"Key `name` of [study] must be text, but is {shown(study)}."
-        raise UsageError(msg)
+    study = _study(tables["study"].pop("name", trusted or "overlaps"), trusted)
     options = {key: _option(key, value) for key, value in tables["study"].items()}
     grid = {key: [_option(key, value) for value in values] for key, values in grid.items()}
     output = tables["output"].pop("path", f"{Path(path).stem}.nc")
@@ -90,6 +95,22 @@ def read_study_file(path: str) -> StudyFile:
         msg = f"Key `path` of [output] must be text, but is {shown(output)}."
         raise UsageError(msg)
     return StudyFile(_problem(tables["problem"], grid), grid, study, options, Path(output))
+
+
+def _study(name: object, trusted: str | None) -> str:
+    if not isinstance(name, str):
+        msg = f"Key `name` of [study] must be text, but is {shown(name)}."
+        raise UsageError(msg)
+    if trusted is not None and name != trusted:
+        msg = f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}."
+        raise UsageError(msg)
+    if trusted is None and ":" in name and registered_path(name) is None:
+        msg = (
+            f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this "
+            f"command imports only where it is named by --study {shown(name)} too."
+        )
+        raise UsageError(msg)
+    return name
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:

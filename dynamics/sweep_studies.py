@@ -2,7 +2,8 @@
 
 A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
 installed packages add theirs as entry points of the group `feature_emergence.studies`, so that a study is found by its
-name without importing, or knowing of, the package that holds it. A path "package.module:function" names any other.
+name without importing, or knowing of, the package that holds it. A path "package.module:function" names any other; to
+import it runs code, so that it must come from a caller, never from a file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
 
     Study = str | Callable[..., Any]
 
-__all__ = ["STUDIES", "check_options", "compile_study", "find_study", "name_of_study", "study_path", "takes_option"]
+__all__ = [
+    "STUDIES",
+    "check_options",
+    "compile_study",
+    "find_study",
+    "name_of_study",
+    "registered_path",
+    "study_path",
+    "takes_option",
+]
 
 STUDIES = {
     "overlaps": "dynamics.flow:solve_overlaps",
@@ -53,14 +63,12 @@ def study_path(study: object) -> Study:
     if not isinstance(study, str):
         msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}."
         raise TypeError(msg)
-    if study in STUDIES:
-        return STUDIES[study]
+    path = registered_path(study)
+    if path is not None:
+        return path
     if ":" in study:
         return study
-    installed = {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
-    if study in installed:
-        return installed[study]
-    names = (*STUDIES, *installed)
+    names = (*STUDIES, *_installed())
     near = difflib.get_close_matches(study, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     menu = ", ".join(map(repr, names))
@@ -68,6 +76,15 @@ def study_path(study: object) -> Study:
         f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {shown(study)}.{hint}"
     )
     raise ValueError(msg)
+
+
+def registered_path(name: str) -> str | None:
+    """Return the path of a study by its name in this package or an installed one, None if it has none there."""
+    return STUDIES[name] if name in STUDIES else _installed().get(name)
+
+
+def _installed() -> dict[str, str]:
+    return {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def find_study(path: Study) -> Callable[..., Any]:

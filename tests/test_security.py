@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, solve
+from dynamics import Problem, SaveAt, Teacher, report, solve, study
 
 ROOT = Path(dynamics.__file__).parent.parent
 PACKAGES = ("hermite", "dynamics", "sgd_check")
@@ -157,3 +157,85 @@ def test_the_command_that_goes_on_can_be_pasted(name, tmp_path, monkeypatch, cap
     command = capsys.readouterr().err.partition("Go on with: ")[2].splitlines()[0]
     assert shlex.split(command)[:5] == ["python", "-m", "dynamics.solve", "--resume", name]
     assert names_in(tmp_path) == {name}
+
+
+STUDY = """
+[problem]
+k = 4
+num_directions = 2
+dimension = 16
+width = 3
+[grid]
+seed = [0, 1]
+[study]
+name = "{name}"
+"""
+#: A module that leaves a mark when it is imported.
+MARKING = """
+import pathlib
+import dynamics
+
+pathlib.Path("imported").touch()
+
+def asked(problem):
+    return dynamics.predict_emergence(problem)
+"""
+
+
+@pytest.fixture
+def marking(tmp_path, monkeypatch):
+    """Return the name of a study in a module that can be imported, which nothing has imported yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "marking.py").write_text(MARKING)
+    yield "marking:asked"
+    sys.modules.pop("marking", None)
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--study", "dynamics.answers:predict_emergence"]])
+def test_a_study_file_imports_nothing_that_it_names(marking, tmp_path, capsys, flags):
+    (tmp_path / "asked.toml").write_text(STUDY.format(name=marking))
+    assert study.main(["asked.toml", *flags]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert flags[:1] == ["--study"] or told.err.endswith("where it is named by --study 'marking:asked' too.\n")
+    assert "marking" not in sys.modules
+    assert names_in(tmp_path) == {"asked.toml", "marking.py"}
+
+
+def test_a_study_file_runs_no_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "asked.toml").write_text(STUDY.format(name="pydoc:pipepager") + 'cmd = "id > owned"\n')
+    assert study.main(["asked.toml", "--quiet"]) == 2
+    assert names_in(tmp_path) == {"asked.toml"}
+
+
+@pytest.mark.parametrize("named_in_file", [True, False])
+def test_the_user_may_name_the_function_that_a_file_asks_for(marking, tmp_path, monkeypatch, named_in_file):
+    monkeypatch.setattr("dynamics.sweeps.available_cores", lambda: 0)
+    text = STUDY.format(name=marking)
+    (tmp_path / "asked.toml").write_text(text if named_in_file else text.replace('name = "marking:asked"\n', ""))
+    assert study.main(["asked.toml", "--quiet", "--study", marking]) == 0
+    assert (tmp_path / "imported").exists()
+    assert '"study": "marking:asked"' in dynamics.load("asked.nc").attrs["sweep"]
+
+
+def test_a_result_file_imports_nothing_that_it_names(marking, tmp_path):
+    """A sweep names its study; so do the points of one that has not ended, and a file may name what it likes."""
+    problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)
+    answer = dynamics.sweep(problem, {"seed": [0, 1]}, study="prediction", workers=0)
+    names = {"study": marking, "answer": marking, "engine": marking, "method": marking}
+    answer.attrs["sweep"] = answer.attrs["sweep"].replace("dynamics.answers:predict_emergence", marking)
+    answer.attrs["parameters"] = answer.attrs["parameters"].replace("dynamics.answers:predict_emergence", marking)
+    assert marking in answer.attrs["sweep"]
+    assert marking in answer.attrs["parameters"]
+    for name, attributes in (("sweep", {}), ("named", names)):
+        dynamics.save(answer.assign_attrs(attributes), f"{name}.nc")
+        Problem.from_dataset(dynamics.load(f"{name}.nc").isel(seed=0))
+        assert report.main([f"{name}.nc"]) == 0
+        with pytest.raises(dynamics.StorageError, match="must hold a run that can be resumed"):
+            dynamics.resume(f"{name}.nc")
+    assert "marking" not in sys.modules
+    assert not (tmp_path / "imported").exists()

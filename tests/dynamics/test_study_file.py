@@ -81,7 +81,7 @@ def test_json_is_one_object_and_names_the_failures(here, capsys):
         path = "found.nc"
         """
     )
-    assert study.main(["toys.toml", "--json"]) == 1
+    assert study.main(["toys.toml", "--json", "--study", "sweep_toys:shapes"]) == 1
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert summary["points"] == 25
@@ -89,7 +89,7 @@ def test_json_is_one_object_and_names_the_failures(here, capsys):
     assert summary["failures"][0] == {"point": "seed=1", "reason": "ValueError: seed 1 is odd"}
     assert summary["variables"]["history"] == ["time", "neuron"]
     assert printed.err.startswith("warning: 12 of 25 points failed, the first at seed=1: ValueError: seed 1 is odd")
-    assert study.main(["toys.toml", "--overwrite"]) == 1
+    assert study.main(["toys.toml", "--overwrite", "--study", "sweep_toys:shapes"]) == 1
     table = capsys.readouterr().out
     assert "seed             0, 1, 2, ..., 24 (25)" in table
     assert "failed: seed=1: ValueError: seed 1 is odd" in table
@@ -151,7 +151,8 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
     (tmp_path / "slow.toml").write_text(SLOW)
     (tmp_path / "calls").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-m", "dynamics.study", "slow.toml", "--no-progress", "--output", "a b.nc"]
+    flags = ["--study", "sweep_toys:counted", "--no-progress", "--output", "a b.nc"]
+    command = [sys.executable, "-m", "dynamics.study", "slow.toml", *flags]
 
     def start():
         # A session of its own, so that Ctrl-C reaches the command and its workers alone.
@@ -170,7 +171,7 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
     done = len(list(points.glob("*.nc")))
     assert told == (
         f"Interrupted; {done} of 6 points are kept in a b.nc.points. To go on:\n"
-        "python -m dynamics.study slow.toml --no-progress --output 'a b.nc'\n"
+        "python -m dynamics.study slow.toml --study sweep_toys:counted --no-progress --output 'a b.nc'\n"
     )
     assert shlex.split(told.splitlines()[1])[1:] == command[1:]
     before = sum(sweep_toys.calls(tmp_path / "calls").values())
@@ -288,6 +289,7 @@ def test_help_is_fast_and_shows_a_study_file():
         ('name = "prediction"', "name = 3", "Key `name` of [study] must be text, but is 3."),
         ('name = "prediction"', 'name = "predicton"', "but is 'predicton'. Did you mean 'prediction'?"),
         ("save_at = { at = [1.0, 2.0] }", "save_at = 3", "Key `save_at` must be {geometric = [first, last, count]}"),
+        ('"prediction"', '"os:getcwd"', "must be the name of a registered study, but is 'os:getcwd': code that this"),
         ("{ at = [1.0, 2.0] }", "{ at = [2.0, 1.0] }", "Key `save_at` must be a schedule, but is none: "),
         ("save_at =", "save =", "has, but hold `save`."),
         ("[study]", "[output]\nfolder = 'x'\n[study]", "Key `folder` of [output] must be `path`, but is not."),
@@ -313,6 +315,7 @@ def test_mistakes_in_the_file_name_the_key(here, capsys, old, new, sentence):
         (["none.toml"], "Argument FILE must name a readable file, but 'none.toml' is not (No such file or directory)."),
         (["small.toml", "--workers", "0"], "Option --workers must be at least 1, but is 0."),
         (["small.toml", "--workers", "2", "--scheduler", "x"], "Options --workers and --scheduler must not be given"),
+        (["small.toml", "--study", "os:sep"], "Option --study must be the `name` of [study], 'prediction', but is 'os:sep'."),
         (["small.toml", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["small.toml", "--output", "no/where.nc"], "must lie in an existing directory, but is 'no/where.nc'."),
     ],

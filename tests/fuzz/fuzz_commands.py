@@ -170,7 +170,7 @@ def _studies(catalogue: Catalogue, main: Callable[[list[str]], int]) -> Iterator
 
 
 def _study() -> Command:
-    kinds = {"workers": COUNT, "output": PATHS}
+    kinds = {"workers": COUNT, "output": PATHS, "study": from_texts("", "os:sep", "predictions", "no.module:f", ":")}
     wholes = ((), ("missing.toml",), (".",), ("fifo",), ("/dev/zero",), ("/proc/self/mem",), (EXISTING,), (STUDY_FILE, "x"),
               (STUDY_FILE, "--json", "--quiet"), (STUDY_FILE, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"),
               (STUDY_FILE, "--colour"), (STUDY_FILE, "--workers"), ("a\0b",), ("x" * 300,))  # fmt: skip
