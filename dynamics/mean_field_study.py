@@ -22,8 +22,8 @@ examples:
       about a quarter of an hour
 
 `python -m dynamics.mean_field_study NAME --help` lists the options. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed, 2 usage, 130 interrupted (the starts that were finished are kept, and named, if
-there are two of them)
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be, 2 usage, 130 interrupted (the starts that
+were finished are kept, and named, if there are two of them)
 """
 
 STUDIES = {

@@ -13,10 +13,9 @@ from dynamics.analysis import default_window, fit_power_law
 from dynamics.plotting_checks import check_drawable, check_panels
 
 if TYPE_CHECKING:
-    import os
-
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 #: At most this many directions are drawn as separate curves, spread evenly in log p.
@@ -183,8 +182,8 @@ def plain_log_ticks(ax: Axes) -> None:
             axis.set_minor_locator(NullLocator())
 
 
-def save_summary(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Write one figure with overlaps, loss and emergence times to `path`; the suffix chooses the format."""
+def summary_figure(dataset: xr.Dataset) -> Figure:
+    """Return one figure with overlaps, loss and emergence times."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -199,7 +198,7 @@ def save_summary(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     plot_loss(dataset, panels[-2])
     plot_emergence_times(dataset, panels[-1])
     figure.suptitle(headline(dataset), fontsize="medium")
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def headline(dataset: xr.Dataset) -> str:

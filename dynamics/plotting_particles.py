@@ -13,11 +13,11 @@ from dynamics.plotting import MEASURED, PREDICTED, REFERENCE, headline, plain_lo
 from dynamics.plotting_checks import check_drawable, check_panels
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -66,8 +66,8 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
     return axes
 
 
-def save_particles(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Write the figure to `path`, one column per direction, at most four; the suffix chooses the format."""
+def particles_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure, one column per direction, at most four."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -82,7 +82,7 @@ def save_particles(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
             panels[0, column].set_ylabel("")
             panels[1, column].set_ylabel("")
     figure.suptitle(headline(dataset), fontsize="medium")
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:

@@ -67,7 +67,7 @@ def _report(parsed: argparse.Namespace) -> int:
     except StorageError as error:
         raise UsageError(str(error)) from None
     try:
-        write_page(subject, target)
+        write_page(subject, target, overwrite=parsed.overwrite)
     except StorageError as error:
         _say(f"error: {error}")
         return EXIT_FAILED

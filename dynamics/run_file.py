@@ -6,7 +6,6 @@ loops, nor what stands in the arrays of a checkpoint.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import warnings
@@ -17,10 +16,11 @@ import numpy as np
 
 from dynamics import provenance, storage
 from dynamics.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
-from dynamics.checks import checked_number
+from dynamics.checks import check_switch, checked_number
 from dynamics.problem import Problem
 from dynamics.schedule import SaveAt
 from dynamics.trackers import StopReason
+from dynamics.whole_files import fingerprint, remove_torn, write_somewhere
 
 if TYPE_CHECKING:
     import os
@@ -52,6 +52,10 @@ class Begun:
 @dataclass
 class RunFile:
     """A netCDF file that holds what a run has computed and, until it has ended, also how to go on.
+
+    What appears under its name meanwhile is not replaced, unless `overwrite` allows it: the file then takes the first
+    free name beside it, or another directory if this one is out of reach. A warning and `trouble` say so, and `target`
+    is that place.
 
     Parameters
     ----------
@@ -90,14 +94,20 @@ class RunFile:
     begun: Begun | None = None
     #: Whether the file, as it stands, can be continued.
     unfinished: bool = False
+    #: Why the file is not where it was to be, and where it is, in one sentence; "" if it is there.
+    trouble: str = field(default="", init=False)
 
     def __post_init__(self, path: str | os.PathLike[str] | None) -> None:
         checked_number(self.every, "every", positive=True)
+        for name in ("overwrite", "keeps_result"):
+            check_switch(name, getattr(self, name))
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
+        #: Of the file that this run has written, or goes on from: what else has its name is not ours to replace.
+        self._own = None if self.begun is None else fingerprint(self.target)
 
     @property
     def target(self) -> Path:
-        """Where the file is.
+        """Where the file is: elsewhere than asked for if it could not be written there.
 
         Raises
         ------
@@ -152,12 +162,37 @@ class RunFile:
         elif not (resumable and self.unfinished) and (not self.keeps_result or self._written(dataset)):
             self.unfinished = False
 
+    def store(self, result: xr.Dataset | xr.DataTree) -> None:
+        """Write the file, under another name where its own is out of reach, which becomes its own.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written anywhere.
+        """
+        writer = storage.netcdf_writer(result)
+        self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
+        self._own = fingerprint(self.target)
+        if trouble:
+            self.trouble, self.overwrite = trouble, False
+
+    def remove(self) -> None:
+        """Remove the file, but not what else may have taken its name."""
+        if self._replaces():
+            self.target.unlink(missing_ok=True)
+
+    def _replaces(self) -> bool:
+        return self.overwrite or (self._own is not None and self._own == fingerprint(self.target))
+
     def _written(self, result: xr.Dataset | xr.DataTree) -> bool:
+        told = self.trouble
         try:
-            storage.save(result, self.target, overwrite=True)
+            self.store(result)
         except storage.StorageError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=4)
             return False
+        if self.trouble != told:
+            warnings.warn(self.trouble, RuntimeWarning, stacklevel=4)
         return True
 
 
@@ -216,8 +251,8 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         )
         warnings.warn(msg, UserWarning, stacklevel=3)
     file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
-    for torn in file.target.parent.glob(f".{glob.escape(file.target.name)}.*{storage.PARTIAL}"):
-        torn.unlink(missing_ok=True)
+    file.overwrite = False  # from now on this very file alone
+    remove_torn(file.target)
     return file
 
 

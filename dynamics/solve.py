@@ -46,7 +46,8 @@ examples:
   python -m dynamics.solve --resume small.nc
       go on with a run that was interrupted, killed or out of time; its file and figure are replaced
 
-exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
+usage, 130 interrupted
 """
 
 

@@ -11,6 +11,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from dynamics.command_end import write_results
 from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from dynamics.run_file import RunFile
 
@@ -25,6 +27,7 @@ __all__ = ["solve_and_report"]
 
 #: Flags of the command that a resumed run has too.
 KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
+FIGURE_DPI = 130
 
 
 def solve_and_report(
@@ -35,17 +38,18 @@ def solve_and_report(
         # Compiled steps release the interpreter, which loads the plotting library meanwhile.
         threading.Thread(target=_load_plotting, daemon=True).start()
     dataset, code = _compute(solve, file, parsed)
-    try:
-        _write(dataset, file, figure)
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
-    if not parsed["quiet"]:
+    overwrite = bool(parsed["overwrite"] or parsed["resume"])
+    output, figure, troubles = write_results(
+        lambda: _store(dataset, file), figure, lambda: _draw(dataset), overwrite=overwrite, dpi=FIGURE_DPI
+    )
+    for trouble in troubles:
+        print(f"error: {trouble}", file=sys.stderr)  # noqa: T201
+    if output is not None and not parsed["quiet"]:
         from dynamics.tables import as_json, as_text, summarise
 
-        summary = summarise(dataset, file.target, figure)
+        summary = summarise(dataset, output, figure)
         print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
-    return code
+    return (code or EXIT_FAILED) if troubles else code
 
 
 def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, Any]) -> tuple[xr.Dataset, int]:
@@ -66,7 +70,8 @@ def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, A
         print(end, file=sys.stderr)  # noqa: T201
     if not parsed["quiet"]:
         for entry in caught:
-            print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
+            if str(entry.message) != file.trouble:  # an error, which is told in the end
+                print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
     return dataset, code
 
 
@@ -78,22 +83,20 @@ def _command(file: RunFile, parsed: dict[str, Any]) -> str:
     return shlex.join(words)
 
 
-def _write(dataset: xr.Dataset, file: RunFile, figure: Path | None) -> None:
-    from concurrent.futures import ThreadPoolExecutor
+def _store(dataset: xr.Dataset, file: RunFile) -> tuple[Path, str]:
+    if not file.unfinished:  # a run that can go on is in its file already
+        file.store(dataset)
+    return file.target, file.trouble
 
-    from dynamics import storage
 
-    with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
-        # A run that can go on is in its file already.
-        saved = None if file.unfinished else writer.submit(storage.save, dataset, file.target, overwrite=True)
-        if figure is not None:
-            if dataset.attrs["answer"] == "mean-field":
-                from dynamics.plotting_particles import save_particles as save_figure
-            else:
-                from dynamics.plotting import save_summary as save_figure
-            save_figure(dataset, figure)
-        if saved is not None:
-            saved.result()
+def _draw(dataset: xr.Dataset) -> Figure:
+    if dataset.attrs["answer"] == "mean-field":
+        from dynamics.plotting_particles import particles_figure
+
+        return particles_figure(dataset)
+    from dynamics.plotting import summary_figure
+
+    return summary_figure(dataset)
 
 
 def _load_plotting() -> None:

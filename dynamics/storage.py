@@ -1,27 +1,26 @@
-"""Datasets to netCDF files and back: atomic, compressed, never over an existing file unless asked.
+"""Datasets to netCDF files and back: compressed, never over an existing file unless asked.
 
 What the files hold is written down in docs/files.md. Nothing that is read from a file is executed or unpickled.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import check_switch
 from dynamics.dataset import SCHEMA_VERSION
+from dynamics.whole_files import StorageError, as_path, check_target, free_name, names_directory, write_file
 from hermite.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import os
+    from pathlib import Path
 
     import xarray as xr
+
+    from dynamics.whole_files import Write
 
 __all__ = [
     "CHECKPOINT",
@@ -30,82 +29,20 @@ __all__ = [
     "check_target",
     "free_name",
     "load",
+    "load_answer",
     "load_tree",
     "names_directory",
+    "netcdf_writer",
     "save",
-    "whole_file",
 ]
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
-#: Ending of the temporary name under which a file is written.
-PARTIAL = ".partial"
 #: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
 LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 #: The library of the files takes one thread at a time in a process.
 ONE_THREAD = threading.RLock()
-
-
-class StorageError(OSError):
-    """A file could not be written or is not one of ours."""
-
-
-def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Return the path if it may be written, before any work starts.
-
-    Raises
-    ------
-    StorageError
-        If the file exists and `overwrite` is false, or its directory does not exist or cannot be written.
-    """
-    check_switch("overwrite", overwrite)
-    target = _as_path(path)
-    if os.sep == "/" and "\\" in str(target.absolute()):
-        msg = f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {shown(str(target))}."
-        raise StorageError(msg)
-    try:
-        if not target.parent.is_dir():
-            msg = f"Argument `path` must lie in an existing directory, but is {shown(str(target))}."
-            raise StorageError(msg)
-        unsuitable = target.exists() and not target.is_file()
-        if unsuitable or (target.exists() and not overwrite):
-            what = "a directory or device" if unsuitable else "an existing file (allow it with overwrite)"
-            msg = f"Argument `path` must not name {what}, but is {shown(str(target))}."
-            raise StorageError(msg)
-        _temporary(target).unlink()
-    except StorageError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        msg = (
-            f"Argument `path` must name a file that can be written, but {shown(str(target))} cannot "
-            f"({getattr(error, 'strerror', None) or error})."
-        )
-        raise StorageError(msg) from None
-    return target
-
-
-def _as_path(path: object) -> Path:
-    if not isinstance(path, (str, os.PathLike)):
-        msg = f"Argument `path` must be a path, but is {shown(path)}."
-        raise TypeError(msg)
-    return Path(path)
-
-
-def _temporary(target: Path) -> Path:
-    """Make an empty file beside the target, under whose name the target is written."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
-    os.close(handle)
-    return Path(name)
-
-
-def free_name(stem: str, suffix: str) -> Path:
-    """Return `stem + suffix` in the current directory, numbered -2, -3, … if files of that name exist."""
-    candidate, number = Path(stem + suffix), 1
-    while candidate.exists() or candidate.with_suffix(".png").exists():
-        number += 1
-        candidate = Path(f"{stem}-{number}{suffix}")
-    return candidate
 
 
 def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -136,35 +73,23 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
         raise TypeError(msg)
     target = check_target(path, overwrite=overwrite)
-    with whole_file(target) as temporary, ONE_THREAD:
-        if isinstance(result, xr.DataTree):
-            groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
-            result.to_netcdf(temporary, engine="netcdf4", encoding=groups)
-        else:
-            result.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(result))
+    write_file(target, netcdf_writer(result), replaces=overwrite)
     return target
 
 
-@contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """Give a temporary file to write; what it holds in the end is flushed to the disk and moved to `target`.
+def netcdf_writer(result: xr.Dataset | xr.DataTree) -> Write:
+    """Return what fills a file with a dataset or a tree of them."""
+    import xarray as xr
 
-    Raises
-    ------
-    StorageError
-        If it cannot be written; then `target` is as it was.
-    """
-    temporary = _temporary(target)
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-    except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as either
-        msg = f"File {str(target)!r} could not be written: {error}."
-        raise StorageError(msg) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    def write(path: Path) -> None:
+        with ONE_THREAD:
+            if isinstance(result, xr.DataTree):
+                groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
+                result.to_netcdf(path, engine="netcdf4", encoding=groups)
+            else:
+                result.to_netcdf(path, engine="netcdf4", encoding=_encoding(result))
+
+    return write
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -184,11 +109,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     return tree if tree.children else tree.to_dataset()
 
 
+def load_answer(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read the answer at the root of a file, without the groups that somebody has added; raises as `load` does."""
+    return load_tree(path, checkpoint=False).to_dataset()
+
+
 def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.DataTree:
     """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
     import xarray as xr
 
-    source = _as_path(path)
+    source = as_path(path)
     if not _is_file(source):
         msg = f"Argument `path` must name an existing file, but is {shown(str(source))}."
         raise StorageError(msg)
@@ -205,14 +135,6 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
         raise StorageError(msg) from error
     _check_schema(source, loaded)
     return loaded
-
-
-def names_directory(path: object) -> bool:
-    """Return whether this is the path of a directory."""
-    try:
-        return isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
-    except OSError:  # a name that is too long
-        return False
 
 
 def _is_file(path: Path) -> bool:
@@ -240,21 +162,9 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
         raise StorageError(msg)
 
 
-def _flush(path: Path) -> None:
-    """Have a file on the disk before it takes the place of another."""
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
-
-
 def _encoding(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     return {
         str(name): dict(COMPRESSION)
         for name, variable in dataset.variables.items()
         if variable.ndim and np.issubdtype(variable.dtype, np.number)
     }
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

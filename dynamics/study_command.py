@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dynamics.command_end import store_result, write_results
 from dynamics.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -27,11 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
+    from matplotlib.figure import Figure
 
 __all__ = ["Catalogue", "StudyCommand", "build_parser", "integers", "numbers", "run_command", "switch"]
 
 # The problem in a file says these itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
+FIGURE_DPI = 130
 
 
 def integers(text: str) -> tuple[int, ...]:
@@ -147,26 +151,24 @@ def _finish(
     catalogue: Catalogue, dataset: xr.Dataset, parsed: argparse.Namespace, output: Path, figure: Path | None
 ) -> int:
     """Write and print what was computed; return the exit code."""
-    from dynamics.storage import StorageError, save
 
-    try:
-        save(dataset, output, overwrite=parsed.overwrite)
-    except StorageError as error:
-        _say(f"error: {error}")
+    def draw() -> Figure:
+        drawn: Figure = import_module(catalogue.figures).plot_study(dataset)
+        return drawn
+
+    store = partial(store_result, dataset, output, overwrite=parsed.overwrite)
+    stored, figure, troubles = write_results(store, figure, draw, overwrite=parsed.overwrite, dpi=FIGURE_DPI)
+    for trouble in troubles:
+        _say(f"error: {trouble}")
+    if stored is None:
         return EXIT_FAILED
-    if figure is not None:
-        try:
-            import_module(catalogue.figures).plot_study(dataset).savefig(figure, dpi=130)
-        except OSError as error:
-            _say(f"error: Figure {str(figure)!r} could not be written: {error}; the dataset is in {output}.")
-            return EXIT_FAILED
     if not parsed.quiet:
         tables = import_module(catalogue.tables)
-        sys.stdout.write((tables.as_json if parsed.json else tables.as_text)(dataset, output, figure) + "\n")
+        sys.stdout.write((tables.as_json if parsed.json else tables.as_text)(dataset, stored, figure) + "\n")
     if dataset.attrs["stop_reason"] == "interrupted":
-        _say(f"The run was interrupted; what was computed is in {output}.")
+        _say(f"The run was interrupted; what was computed is in {stored}.")
         return EXIT_INTERRUPTED
-    return EXIT_DONE
+    return EXIT_FAILED if troubles else EXIT_DONE
 
 
 def _settings(command: StudyCommand, parsed: argparse.Namespace) -> dict[str, Any]:
@@ -189,9 +191,9 @@ def _settings(command: StudyCommand, parsed: argparse.Namespace) -> dict[str, An
 
 def _stored_problem(path: str) -> Any:
     from dynamics.problem import Problem
-    from dynamics.storage import load
+    from dynamics.storage import load_answer
 
-    return Problem.from_dataset(load(path))
+    return Problem.from_dataset(load_answer(path))
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,8 @@ import netCDF4
 import numpy as np
 
 from dynamics.dataset import VARIABLES, stamped_attributes
-from dynamics.storage import COMPRESSION, ONE_THREAD, StorageError
+from dynamics.storage import COMPRESSION, ONE_THREAD
+from dynamics.whole_files import remove_torn, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ class Survey:
     scalars: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def merge_points(grid: Grid, points: PointDirectory, target: Path) -> None:
+def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
     """Write the answers of a sweep to one netCDF file; see `dynamics.sweep` for what it holds.
 
     Parameters
@@ -75,23 +76,22 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path) -> None:
     grid : Grid
     points : PointDirectory
     target : Path
-        File to write; replaced at once when all is written.
+        File to write, which is there when all is written.
+    overwrite : bool, default False
+        Replace an existing file.
 
     Raises
     ------
     StorageError
-        If it cannot be written.
+        If it cannot be written; the points are kept.
     """
-    partial = target.with_name(f".{target.name}.partial")
-    try:
+
+    def write(path: Path) -> None:
         with ONE_THREAD:
-            _write_file(grid, points, partial)
-        partial.replace(target)
-    except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as either
-        msg = f"File {str(target)!r} could not be written: {error}."
-        raise StorageError(msg) from error
-    finally:
-        partial.unlink(missing_ok=True)
+            _write_file(grid, points, path)
+
+    remove_torn(target)
+    write_file(target, write, replaces=overwrite)
 
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:

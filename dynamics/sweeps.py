@@ -126,6 +126,7 @@ def sweep(
     """
     # === check
     check_switch("progress", progress, optional=True)
+    check_switch("overwrite", overwrite)
     given: object = executor
     if not (given is None or isinstance(given, futures.Executor)):
         msg = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
@@ -190,7 +191,7 @@ def _answer(
                 advance(answer)
 
             run_points(missing, grid.point, grid.study, crew, keep)
-        merge_points(grid, directory, target)
+        merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
             directory.remove()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hermite.messages import shown
 from sgd_check.expectation import has_step
 
 if TYPE_CHECKING:
@@ -56,6 +57,35 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     if "seed" in prediction.dims:
         _check_seeds(prediction, simulated)
     return problem, simulated
+
+
+def check_prediction(prediction: xr.Dataset) -> None:
+    """Refuse what no runs could be held against, before any are made.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no prediction of one problem, or its times, loss or step are no numbers, or not as many as needed.
+    """
+    from dynamics.problem import Problem
+
+    if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
+        msg = "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not."
+        raise ValueError(msg)
+    directions = Problem.from_dataset(prediction).num_directions
+    shapes = {"emergence_time": {"direction": directions}}
+    if "loss" in prediction and "time" in prediction["loss"].dims:
+        shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
+    for name, shape in shapes.items():
+        found = prediction[name]
+        if found.sizes != shape or found.dtype.kind not in "fiu":
+            msg = f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}."
+            raise ValueError(msg)
+    for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
+        value = prediction.attrs.get(name)
+        if not isinstance(value, (int, float, np.number)):
+            msg = f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}."
+            raise ValueError(msg)
 
 
 def noise_rate(simulation: xr.Dataset) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgd_check.alignment import check_prediction
 from sgd_check.expectation import expectation
 from sgd_check.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
@@ -105,9 +106,7 @@ def choose_course(
     """
     from dynamics.problem import Problem
 
-    if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
-        msg = "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not."
-        raise ValueError(msg)
+    check_prediction(prediction)
     problem = Problem.from_dataset(prediction)
     time = expectation(problem, prediction, 1e-9).time
     emerging = int(np.isfinite(time).sum())

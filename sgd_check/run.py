@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    from dynamics.storage import StorageError, check_target, load
+    from dynamics.storage import StorageError, check_target, load_answer
+    from sgd_check.alignment import check_prediction
 
     source = Path(parsed.prediction)
     check_names_a_file("Argument FILE", source)
@@ -59,7 +60,7 @@ def _check(parsed: argparse.Namespace) -> int:
     figure = chosen_figure(parsed.plot, output, no_plot=parsed.no_plot, json=parsed.json, quiet=parsed.quiet)
     begun = adopt_runs(parsed) if parsed.resume else None
     try:
-        prediction = load(source)
+        prediction = load_answer(source)
         for path in (output, figure):
             if path is not None:
                 check_target(path, overwrite=parsed.overwrite)
@@ -72,6 +73,10 @@ def _check(parsed: argparse.Namespace) -> int:
             msg = f"Option --resume must be absent for a mean field, but is {shown(parsed.resume)}."
             raise UsageError(msg)
         return check_mean_field(parsed, prediction, output, figure)
+    try:
+        check_prediction(prediction)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
     _adopt_defaults(parsed, prediction)
     course, seconds = _chosen_course(parsed, prediction)
     file = file_of_runs(parsed, course.problem, output, begun)
@@ -200,17 +205,16 @@ def _simulate(
         tree = compare(tested, simulation, false_alarm_rate=parsed.false_alarm_rate)
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    failure = write(tree, output, figure, overwrite=parsed.overwrite)
-    if failure is not None:
-        say(f"error: {failure}")
+    stored, figure, troubles = write(tree, output, figure, overwrite=parsed.overwrite)
+    if stored is None:
         return EXIT_FAILED
     if not parsed.quiet:
         from sgd_check.table import as_json, as_text
 
-        sys.stdout.write((as_json if parsed.json else as_text)(tree, output, figure) + "\n")
-    code = exit_code(simulation.attrs["stop_reason"], output)
+        sys.stdout.write((as_json if parsed.json else as_text)(tree, stored, figure) + "\n")
+    code = exit_code(simulation.attrs["stop_reason"], stored)
     end_of_runs(file, parsed)
-    return code
+    return (code or EXIT_FAILED) if troubles else code
 
 
 if __name__ == "__main__":

@@ -6,30 +6,29 @@ Imports nothing heavy; knows neither engines nor comparisons.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dynamics.command_end import store_result, write_results
 from dynamics.command_line import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dynamics.command_end import Written
 
-def write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> str | None:
-    """Write dataset and figure; return what went wrong, in one sentence."""
-    from dynamics.storage import StorageError, save
+FIGURE_DPI = 150
+
+
+def write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> Written:
+    """Write dataset and figure, each wherever that is possible, and say what went wrong."""
     from sgd_check import plot_comparison
 
-    try:
-        save(tree, output, overwrite=overwrite)
-    except StorageError as error:
-        return str(error)
-    if figure is not None:
-        drawn = plot_comparison(tree)
-        try:
-            drawn.savefig(figure, dpi=150)
-        except OSError as error:
-            return f"Figure {str(figure)!r} could not be written: {error}; the dataset is in {output}."
-    return None
+    store = partial(store_result, tree, output, overwrite=overwrite)
+    written = write_results(store, figure, lambda: plot_comparison(tree), overwrite=overwrite, dpi=FIGURE_DPI)
+    for trouble in written.troubles:
+        say(f"error: {trouble}")
+    return written
 
 
 def exit_code(stop_reason: str, output: Path) -> int:

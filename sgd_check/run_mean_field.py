@@ -90,21 +90,20 @@ def check_mean_field(parsed: argparse.Namespace, prediction: xr.Dataset, output:
         branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
         tree = xr.DataTree.from_dict({"/prediction": prediction, **branches})
         return _end(parsed, tree, output, None, reason)
-    code = _end(parsed, tree, output, figure, reason)
-    if code != EXIT_FAILED and not parsed.quiet:
-        from sgd_check.table_chaos import as_json, as_text
-
-        sys.stdout.write((as_json if parsed.json else as_text)(tree, output, figure) + "\n")
-    return code
+    return _end(parsed, tree, output, figure, reason)
 
 
 def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
-    """Write what there is; return the exit code."""
-    failure = write(tree, output, figure, overwrite=parsed.overwrite)
-    if failure is not None:
-        say(f"error: {failure}")
+    """Write what there is, and print what was compared; return the exit code."""
+    stored, figure, troubles = write(tree, output, figure, overwrite=parsed.overwrite)
+    if stored is None:
         return EXIT_FAILED
-    return exit_code(reason, output)
+    code = exit_code(reason, stored)
+    if "comparison" in tree and code != EXIT_FAILED and not parsed.quiet:
+        from sgd_check.table_chaos import as_json, as_text
+
+        sys.stdout.write((as_json if parsed.json else as_text)(tree, stored, figure) + "\n")
+    return (code or EXIT_FAILED) if troubles else code
 
 
 # --- choosing ---------------------------------------------------------------------------------------------

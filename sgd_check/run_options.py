@@ -27,8 +27,8 @@ examples:
       go on with runs that were interrupted, killed or out of time
 
 stdout holds the result, stderr everything else. The verdict is part of the result: a disagreement is no failure.
-exit codes: 0 done, 1 the run failed or every run blew up (what was computed is kept and named), 2 usage,
-130 interrupted (what was computed is kept and named)
+exit codes: 0 done, 1 the run failed, every run blew up, or the answer is not where it was to be (what was computed is
+kept and named), 2 usage, 130 interrupted (what was computed is kept and named)
 """
 
 

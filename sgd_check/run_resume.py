@@ -85,7 +85,7 @@ def file_of_runs(parsed: argparse.Namespace, problem: Any, output: Path, begun: 
 def end_of_runs(file: RunFile, parsed: argparse.Namespace) -> None:
     """Remove the file of runs that have ended; say how to go on with the others."""
     if not file.unfinished:
-        file.target.unlink(missing_ok=True)
+        file.remove()
         return
     words = ["python", "-m", "sgd_check.run", parsed.prediction, "--resume", str(file.target)]
     for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):

@@ -23,8 +23,8 @@ examples:
   python -m sgd_check.study step-size --dimension 32 --json
 
 `python -m sgd_check.study NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted (what was computed
-is kept and named)
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
+usage, 130 interrupted (what was computed is kept and named)
 """
 
 

@@ -26,8 +26,8 @@ examples:
       the same by the exact coupled flow too; minutes
 
 `python -m dynamics.laws NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed (what was computed is kept and named), 2 usage, 130 interrupted (what was computed
-is kept and named)
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
+usage, 130 interrupted (what was computed is kept and named)
 """
 
 _K = ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K"))

@@ -21,8 +21,9 @@ from dynamics.pages.sections import (
     subtitle,
     variables_section,
 )
-from dynamics.storage import CHECKPOINT, StorageError, check_target, load_tree, whole_file
+from dynamics.storage import CHECKPOINT, StorageError, check_target, load_tree
 from dynamics.trackers import StopReason
+from dynamics.whole_files import write_file
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -72,7 +73,7 @@ def write_report(
     """
     from_file = isinstance(result, (str, os.PathLike))
     target = check_page(path, result if from_file else None, overwrite=overwrite)
-    write_page(read_subject(result) if from_file else _checked_subject(result), target)
+    write_page(read_subject(result) if from_file else _checked_subject(result), target, overwrite=overwrite)
     return target
 
 
@@ -115,7 +116,7 @@ def read_subject(path: str | os.PathLike[str]) -> Subject:
     return Subject(result, Path(path), resumable=CHECKPOINT in tree.children)
 
 
-def write_page(subject: Subject, target: Path) -> None:
+def write_page(subject: Subject, target: Path, *, overwrite: bool = False) -> None:
     """Write the page on a result to a file that may be written.
 
     Raises
@@ -124,8 +125,7 @@ def write_page(subject: Subject, target: Path) -> None:
         If it could not be written.
     """
     text = _document(subject)
-    with whole_file(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(target, lambda path: path.write_text(text, encoding="utf-8"), replaces=overwrite)
 
 
 def _checked_subject(result: object) -> Subject:

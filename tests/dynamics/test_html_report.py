@@ -448,7 +448,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_replaced(plain, tmp_path, caps
         dynamics.write_report(file, file, overwrite=True)
     assert file.read_bytes() == before
 
-    def full(*_):
+    def full(*_, **__):
         msg = "File 'run.html' could not be written: No space left on device."
         raise dynamics.StorageError(msg)
 

@@ -118,8 +118,8 @@ def test_figures_make_their_own_axes_without_showing_them(flow):
 
 
 def test_summary_figure_is_written_for_results_with_and_without_history(flow, tmp_path):
-    plotting.save_summary(flow, tmp_path / "with.png")
-    plotting.save_summary(flow.drop_vars("teacher_overlap"), tmp_path / "without.svg")
+    plotting.summary_figure(flow).savefig(tmp_path / "with.png")
+    plotting.summary_figure(flow.drop_vars("teacher_overlap")).savefig(tmp_path / "without.svg")
     assert (tmp_path / "with.png").stat().st_size > 10_000
     assert "loss" in (tmp_path / "without.svg").read_text()
 

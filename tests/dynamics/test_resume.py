@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -124,17 +125,18 @@ def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(t
     monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 24)
     monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
     versions = []
-    kept = storage.save
+    kept = storage.netcdf_writer
 
-    def save(result, path, **settings):
-        versions.append(kept(result, tmp_path / f"{len(versions)}.nc"))
-        return kept(result, path, **settings)
+    def writer(result):
+        versions.append(tmp_path / f"{len(versions)}.nc")
+        kept(result)(versions[-1])
+        return kept(result)
 
-    monkeypatch.setattr(storage, "save", save)
+    monkeypatch.setattr(storage, "netcdf_writer", writer)
     given = {"save_at": AT, "progress": False, "method": "explicit"}
     file = dynamics.RunFile(tmp_path / "run.nc", every=1e-9)
     whole = dynamics.solve_overlaps(problem_of(), **given, checkpoint=file)
-    monkeypatch.setattr(storage, "save", kept)
+    monkeypatch.setattr(storage, "netcdf_writer", kept)
     assert len(versions) > 4
     for version in versions[:-1]:
         part = dynamics.load(version)
@@ -248,12 +250,11 @@ def test_a_full_disk_costs_a_warning_and_no_result(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full(*_arguments, **_settings):
-        sentence = "File 'run.nc' could not be written: no space left on device."
-        raise storage.StorageError(sentence)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "save", full)
-        with pytest.warns(RuntimeWarning, match="no space left"):
+        patch.setattr("xarray.Dataset.to_netcdf", full)
+        with pytest.warns(RuntimeWarning, match=r"File '.*run\.nc' could not be written: .*No space left on device\."):
             found = dynamics.resume(path, progress=False)
     whole = dynamics.solve_overlaps(problem_of(), **given)
     assert_same(found, whole)

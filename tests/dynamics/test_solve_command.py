@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -171,15 +172,12 @@ def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(here, monkeypatch, capsys):
-    from dynamics import storage
-
     def full(*_arguments, **_settings):
-        sentence = "File 'run.nc' could not be written: no space left on device."
-        raise storage.StorageError(sentence)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage, "save", full)
+    monkeypatch.setattr("xarray.Dataset.to_netcdf", full)
     assert solve.main(["--k", "4", *SMALL, "--output", "run.nc", "--no-plot"]) == 1
-    assert capsys.readouterr().err == "error: File 'run.nc' could not be written: no space left on device.\n"
+    assert capsys.readouterr().err == "error: File 'run.nc' could not be written: [Errno 28] No space left on device.\n"
 
 
 def test_truncation_warnings_go_to_stderr(here, capsys):

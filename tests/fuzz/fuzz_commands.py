@@ -93,9 +93,21 @@ READERS: dict[Any, Draw] = {
     study_command.numbers: from_texts("", ",", "1,", "0,1", "-1,2", "a", "nan,1", "inf"),
 }  # fmt: skip
 PATHS = named(
-    "missing/run.nc", EXISTING, ".", "/", "/proc/run.nc", "x" * 300 + ".nc", "", "a\0b.nc", "/dev/null", "a\\b.nc"
+    "missing/run.nc",
+    EXISTING,
+    ".",
+    "/",
+    "/proc/run.nc",
+    "x" * 300 + ".nc",
+    "",
+    "a\0b.nc",
+    "/dev/null",
+    "a\\b.nc",
+    "bad\udcff.nc",
 )
-FIGURES = named("figure", "figure.xyz", "missing/figure.png", "existing.png", "a\0b.png", ".", "/proc/figure.png")
+FIGURES = named(
+    "figure", "figure.xyz", "missing/figure.png", "existing.png", "a\0b.png", ".", "/proc/figure.png", "bad\udcff.png"
+)
 LINKS: Draw = bad.formula
 DEVICES = from_texts("tpu", "cuda:99", "cuda:-1", "cpu:0:1", "meta", "")
 

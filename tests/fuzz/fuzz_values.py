@@ -111,7 +111,22 @@ def folder_path(rng: np.random.Generator) -> Any:
     """Return what names no file that may be written."""
     return _mixed(
         rng,
-        ("", ".", "..", "/", "missing/run.nc", "/proc/run.nc", "x" * 300 + ".nc", "a\0b.nc", 3, 1.5, [], {}, object()),
+        (
+            "",
+            ".",
+            "..",
+            "/",
+            "missing/run.nc",
+            "/proc/run.nc",
+            "x" * 300 + ".nc",
+            "a\0b.nc",
+            "a\udcff.nc",
+            3,
+            1.5,
+            [],
+            {},
+            object(),
+        ),
         (),
         lambda: f"missing-{int(rng.integers(10**6))}/run.nc",
     )

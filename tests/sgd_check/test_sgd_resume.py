@@ -121,15 +121,16 @@ def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
     monkeypatch.setattr(course_of_runs, "TICK_STEPS", 20)
     monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
-    kept, versions = storage.save, []
+    kept, versions = storage.netcdf_writer, []
 
-    def save(result, path, **settings):
+    def writer(result):
         if len(versions) < 12:
-            versions.append(kept(result, tmp_path / f"{len(versions)}.nc"))
-        return kept(result, path, **settings)
+            versions.append(tmp_path / f"{len(versions)}.nc")
+            kept(result)(versions[-1])
+        return kept(result)
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "save", save)
+        patch.setattr(storage, "netcdf_writer", writer)
         file = dynamics.RunFile(tmp_path / "runs.nc", every=1e-9)
         whole = sgd_check.simulate(problem_of(), **GIVEN | {"steps": 1500}, checkpoint=file)
     assert len(versions) == 12

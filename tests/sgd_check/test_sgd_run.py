@@ -1,12 +1,15 @@
 """The command line: what it prints where, what it writes, how it exits."""
 
 import json
+import re
 import subprocess
 import sys
 
+import netCDF4
 import numpy as np
 import pytest
 
+import sgd_check
 from dynamics.storage import load, save
 from sgd_check.defaults import affordable_course, choose_course
 from sgd_check.projected import ProjectedEngine
@@ -191,8 +194,7 @@ def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, cap
         assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 1
     output = prediction.with_name("prediction-sgd.nc")
     assert capsys.readouterr().err == (
-        f"error: Figure {str(figure)!r} could not be written: [Errno 28] No space left on device; "
-        f"the dataset is in {output}.\n"
+        f"error: File {str(figure)!r} could not be written: [Errno 28] No space left on device.\n"
     )
     assert set(load(output).children) == {"given", "prediction", "simulation", "comparison"}
     with monkeypatch.context() as patch:
@@ -200,6 +202,84 @@ def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, cap
         assert main([str(prediction), *QUICK, "--quiet", "--overwrite", "--no-plot"]) == 1
     shown = capsys.readouterr().err
     assert shown == f"error: File {str(output)!r} could not be written: [Errno 28] No space left on device.\n"
+
+
+@pytest.mark.parametrize("name", ["notes", "prediction", "given"])
+@pytest.mark.parametrize("theory", ["auto", "flow"])
+def test_a_group_that_somebody_has_added_is_left_out(prediction, name, theory):
+    with netCDF4.Dataset(prediction, "a") as file:
+        file.createGroup(name).createVariable("lines", "f8", ()).units = "1"
+    before = prediction.read_bytes()
+    assert main([str(prediction), *QUICK, "--quiet", "--no-plot", "--theory", theory]) == 0
+    found = load(prediction.with_name("prediction-sgd.nc"))
+    assert set(found.children) == {"prediction", "simulation", "comparison"} | (
+        {"given"} if theory == "auto" else set()
+    )
+    assert all("lines" not in group.variables and not group.children for group in found.children.values())
+    assert prediction.read_bytes() == before
+
+
+def with_text_as_norm(dataset):
+    dataset.attrs["parameters"] = re.sub(
+        r'"initial_norm": [^,]*', '"initial_norm": "torch"', dataset.attrs["parameters"]
+    )
+    return dataset
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (with_text_as_norm, "Argument `initial_norm` must be a real number, but is 'torch'."),
+        (
+            lambda dataset: dataset.assign_attrs(step_theory="finite-d", learning_rate="fast", batch_size=1),
+            "Argument `prediction` must have a number as attribute `learning_rate`, but has 'fast'.",
+        ),
+        (
+            lambda dataset: dataset.drop_vars("emergence_time").assign(emergence_time=("more", np.ones(5))),
+            "Argument `prediction` must have numbers `emergence_time{'direction': 2}`, but has float64 {'more': 5}.",
+        ),
+        (
+            lambda dataset: dataset.assign(loss=(("time", "more"), np.ones((20, 3)))),
+            "Argument `prediction` must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}.",
+        ),
+        (
+            lambda dataset: dataset.assign(loss=("time", np.array(["low"] * 20))),
+            "Argument `prediction` must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}.",
+        ),
+    ],
+    ids=["norm", "rate", "times", "loss", "text"],
+)
+def test_a_prediction_that_nothing_can_be_held_against_is_refused_before_the_runs(
+    prediction, capsys, monkeypatch, spoil, sentence
+):
+    monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("run"))
+    save(spoil(load(prediction)), prediction, overwrite=True)
+    assert main([str(prediction), *QUICK, "--no-plot"]) == 2
+    assert capsys.readouterr().err == f"error: {sentence}\n"
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answer(
+    prediction, capsys, monkeypatch, foreign
+):
+    target, runs = (prediction.with_name(f"prediction-sgd{end}.nc") for end in ("", "-runs"))
+    compare = sgd_check.compare
+
+    def befalls(*arguments, **settings):
+        for path in (target, runs):
+            path.write_bytes(b"theirs") if foreign else path.mkdir()
+        return compare(*arguments, **settings)
+
+    monkeypatch.setattr(sgd_check, "compare", befalls)
+    assert main([str(prediction), *QUICK, "--no-plot"]) == 1
+    told, other = capsys.readouterr(), target.with_name("prediction-sgd-2.nc")
+    assert told.err.splitlines()[-1] == (
+        f"error: File {str(target)!r} could not be written: something else has that name now. "
+        f"What was to be in it is in {str(other)!r}."
+    )
+    assert told.out.endswith(f"\nwritten: {other}\n")
+    assert set(load(other).children) == {"given", "prediction", "simulation", "comparison"}
+    assert not foreign or target.read_bytes() == runs.read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.plot_comparison"])

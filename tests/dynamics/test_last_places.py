@@ -1,0 +1,260 @@
+"""What befalls a name while a run goes on: the answer is kept elsewhere, and nothing that is not ours is replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics import Problem, RunFile, SaveAt, Teacher, report, solve, study, study_command, sweep_merge
+from dynamics.laws.__main__ import main as laws
+from dynamics.pages import document
+from dynamics.trackers import Callback
+
+FOREIGN = b"another program's"
+PROBLEM = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=3, dimension=16)
+GIVEN = {"save_at": SaveAt.geometric(0.5, 30.0, 10), "method": "explicit", "progress": False}
+SMALL = ["--coefficients", "1,0.5", "--width", "3", "--dimension", "16", "--no-progress"]
+LAWS = ["finite-size", "--betas", "1", "--sizes", "16,32", "--dimension", "64", "--starts", "3"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Return a folder with one for results; the current directory is beside it, and so is that for temporary files."""
+    for name in ("results", "current", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path
+
+
+def becomes_a_directory(target):
+    target.mkdir()
+
+
+def becomes_foreign(target):
+    target.write_bytes(FOREIGN)
+
+
+def becomes_a_pipe(target):
+    os.mkfifo(target)
+
+
+def loses_its_folder(target):
+    shutil.rmtree(target.parent)
+
+
+def loses_the_current_directory_too(target):
+    shutil.rmtree(target.parent)
+    Path.cwd().rmdir()
+
+
+#: What befalls results/run.nc, and where the answer is then.
+BEFALL = [
+    (becomes_a_directory, "results/run-2.nc"),
+    (becomes_foreign, "results/run-2.nc"),
+    (becomes_a_pipe, "results/run-2.nc"),
+    (loses_its_folder, "current/run.nc"),
+    (loses_the_current_directory_too, "temporary/run.nc"),
+]
+befall = pytest.mark.parametrize(("happens", "place"), BEFALL, ids=[happens.__name__ for happens, _ in BEFALL])
+
+
+def first(monkeypatch, module, name, happens, target):
+    """Have something befall the target before a function of a module is called."""
+    kept = getattr(module, name)
+
+    def then(*arguments, **settings):
+        happens(target)
+        return kept(*arguments, **settings)
+
+    monkeypatch.setattr(module, name, then)
+
+
+def shown(place):
+    """A name in the current directory is told as such."""
+    return place.name if place.parent.name == "current" else str(place)
+
+
+def assert_kept(target, place, told):
+    """The answer is whole in its other place, the user was told so once, and what took its name is still there."""
+    found = re.findall(
+        rf"File {re.escape(repr(str(target)))} could not be written: (?:something else has that name now|"
+        rf"\[Errno 2\] No such file or directory)\. What was to be in it is in {re.escape(repr(shown(place)))}\.",
+        told,
+    )
+    assert len(found) == 1, told
+    assert not target.is_file() or target.read_bytes() == FOREIGN
+    assert not [name for name in place.parent.iterdir() if name.name.startswith(".")]
+    return dynamics.load(place)
+
+
+@befall
+def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
+    target = here / "results" / "run.nc"
+    first(monkeypatch, solve, "_question", happens, target)
+    assert solve.main([*SMALL, "--output", str(target), "--no-plot"]) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert told.out.endswith(f"\noutput: {shown(here / place)}\n")
+    assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
+
+
+def test_the_figure_of_a_solve_too(here, monkeypatch, capsys):
+    target = here / "results" / "run.nc"
+    first(monkeypatch, solve, "_question", becomes_foreign, target.with_suffix(".png"))
+    assert solve.main([*SMALL, "--output", str(target)]) == 1
+    assert target.with_suffix(".png").read_bytes() == FOREIGN
+    assert (here / "results" / "run-2.png").read_bytes().startswith(b"\x89PNG")
+    assert "run.png' could not be written: something else has that name now. What was to be in it is in" in (
+        capsys.readouterr().err
+    )
+    assert np.isfinite(dynamics.load(target).loss).all()
+
+
+@befall
+def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
+    target = here / "results" / "run.nc"
+    first(monkeypatch, study_command, "_finish", happens, target)
+    assert laws([*LAWS, "--output", str(target), "--no-plot"]) == 1
+    told = capsys.readouterr()
+    assert dict(assert_kept(target, here / place, told.err).sizes)["num_directions"] == 2
+    assert told.out.endswith(f" written: {shown(here / place)}\n")
+
+
+@pytest.mark.parametrize(("happens", "place"), [BEFALL[0], BEFALL[3]], ids=["becomes_a_directory", "loses_its_folder"])
+def test_the_checkpoint_of_a_run_that_is_stopped(here, happens, place):
+    """It is where the answer would be, and the run goes on from there, though it was never at its own name."""
+    target = here / "results" / "run.nc"
+
+    def stop(time, _state):
+        if time > 3.0:
+            happens(target)
+        return time > 3.0
+
+    file = RunFile(target)
+    with pytest.warns(RuntimeWarning, match="What was to be in it is in") as told:
+        dynamics.solve_overlaps(PROBLEM, **GIVEN, trackers=[Callback(stop)], checkpoint=file)
+    assert_kept(target, here / place, str(told[0].message))
+    assert file.target.resolve() == here / place
+    found = dynamics.resume(file.target, progress=False)
+    np.testing.assert_array_equal(found.loss, dynamics.solve_overlaps(PROBLEM, **GIVEN).loss)
+
+
+def test_two_runs_with_one_name_both_keep_their_answer(here):
+    target = here / "results" / "run.nc"
+    files = RunFile(target), RunFile(target)
+    answers = [dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=files[0])]
+    with pytest.warns(RuntimeWarning, match="something else has that name now"):
+        answers.append(dynamics.solve_overlaps(PROBLEM, **GIVEN, rtol=1e-6, checkpoint=files[1]))
+    for answer, name in zip(answers, ("run.nc", "run-2.nc"), strict=True):
+        assert dynamics.load(target.with_name(name)).identical(answer)
+
+
+def test_a_run_replaces_its_own_file_and_what_it_was_allowed_to_replace(here):
+    target = here / "results" / "run.nc"
+    target.write_bytes(FOREIGN)
+    file = RunFile(target, every=1e-9, overwrite=True)
+    answer = dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=file)
+    assert dynamics.load(target).identical(answer)
+    assert file.trouble == ""
+    assert [path.name for path in target.parent.iterdir()] == ["run.nc"]
+
+
+def test_a_foreign_file_is_not_removed_as_ones_own(here):
+    target = here / "results" / "run.nc"
+    file = RunFile(target)
+    dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=file)
+    target.unlink()
+    target.write_bytes(FOREIGN)
+    file.remove()
+    assert target.read_bytes() == FOREIGN
+
+
+def test_a_full_disk_is_called_by_its_name(here):
+    """A file may have so many bytes and no more, which the library of the files calls a missing permission."""
+    answer = dynamics.solve_overlaps(PROBLEM, **GIVEN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(dynamics.StorageError, match=r"'run\.nc' could not be written: .*File too large"):
+            dynamics.save(answer, "run.nc")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(Path().iterdir()) == []
+
+
+def test_a_file_system_without_links_is_asked_first(here, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    answer = dynamics.predict_emergence(PROBLEM)
+    file = RunFile("run.nc")
+    Path("run.nc").write_bytes(FOREIGN)
+    file.store(answer)
+    assert Path("run.nc").read_bytes() == FOREIGN
+    assert dynamics.load("run-2.nc").identical(answer)
+
+
+SWEEP = """
+[problem]
+k = 4
+num_directions = 3
+dimension = 16
+[grid]
+width = [2, 4]
+[study]
+name = "prediction"
+save_at = { at = [1.0, 2.0] }
+"""
+
+
+def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, monkeypatch, capsys):
+    monkeypatch.setattr("dynamics.sweeps.available_cores", lambda: 0)
+    Path("asked.toml").write_text(SWEEP)
+    with monkeypatch.context() as patch:
+        first(patch, sweep_merge, "_write_file", becomes_foreign, Path("asked.nc"))
+        assert study.main(["asked.toml", "--quiet"]) == 1
+    assert capsys.readouterr().err == (
+        "error: File 'asked.nc' could not be written: something else has that name now.\n"
+        "What was computed is kept in asked.nc.points. To go on: python -m dynamics.study asked.toml --quiet\n"
+    )
+    assert Path("asked.nc").read_bytes() == FOREIGN
+    Path("asked.nc").unlink()
+    monkeypatch.setattr("dynamics.sweeps.run_points", lambda missing, *_: pytest.fail("asked again") if missing else 0)
+    assert study.main(["asked.toml", "--quiet"]) == 0
+    assert dict(dynamics.load("asked.nc").sizes)["width"] == 2
+
+
+def test_a_page_does_not_replace_what_has_taken_its_name(here, monkeypatch, capsys):
+    dynamics.save(dynamics.predict_emergence(PROBLEM), "run.nc")
+    first(monkeypatch, document, "_document", becomes_foreign, Path("run.html"))
+    assert report.main(["run.nc"]) == 1
+    assert capsys.readouterr().err == "error: File 'run.html' could not be written: something else has that name now.\n"
+    assert Path("run.html").read_bytes() == FOREIGN
+
+
+@pytest.mark.parametrize("option", ["--output", "--plot"])
+def test_a_name_that_netcdf_cannot_have_is_refused_before_the_run(here, monkeypatch, capsys, option):
+    monkeypatch.setattr(solve, "_question", lambda *_: pytest.fail("run"))
+    name = "bad\udcff.nc" if option == "--output" else "bad\udcff.png"
+    assert solve.main([*SMALL, option, name]) == 2
+    assert (
+        capsys.readouterr().err == f"error: Argument `path` must be a name in UTF-8, as netCDF asks, but is {name!r}.\n"
+    )
+
+
+def test_a_current_directory_that_is_gone_is_told_before_the_run(here, monkeypatch, capsys):
+    monkeypatch.setattr(solve, "_question", lambda *_: pytest.fail("run"))
+    Path.cwd().rmdir()
+    assert solve.main([*SMALL, "--no-plot"]) == 2
+    assert capsys.readouterr().err.endswith("cannot (No such file or directory).\n")
