@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_tolerances
+from dynamics.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.dataset import make_dataset
 from dynamics.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.mean_field_checks import checked_particles
@@ -130,6 +130,7 @@ def propagation_of_chaos(
     counts = checked_increasing(widths, "widths", minimum=1)
     numbers = _checked_seeds(seeds)
     rtol, atol = checked_tolerances(rtol, atol)
+    check_switch("progress", progress)
     schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     axes = problem.teacher.span
     if particles is None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.checks import check_choice, check_switch, checked_number, checked_tolerances
 from dynamics.dataset import make_dataset, no_prediction_values
+from dynamics.horizon import default_committee_schedule
 from dynamics.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.problem import check_problem
 from dynamics.run_file import as_run_file
@@ -36,7 +37,7 @@ __all__ = ["solve_committee"]
 def solve_committee(
     problem: Problem,
     *,
-    save_at: SaveAt,
+    save_at: SaveAt | None = None,
     keep: Literal["full", "summary"] = "full",
     method: str = "auto",
     rtol: float = 1e-8,
@@ -64,8 +65,11 @@ def solve_committee(
     problem : Problem
         With ``student="committee"``; link "erf" or a polynomial (for a learning rate: of degree at most 12); any
         teacher.
-    save_at : SaveAt
-        Saved times, t = η · step.
+    save_at : SaveAt, optional
+        Saved times, t = η · step. Default: 150 geometric times. For k ≤ 2 to 20 (ln d + |ln n|) / (a g'(1)), n the
+        smallest |w_i|² at the start and a the smallest a_p; for k > 2 to 250 times C^(2−k) / (k (k − 2) a c_k²), C the
+        overlap of the worst covered direction with its nearest neuron. Where k is odd and the start short, the loss may
+        still fall then: no theory says how long it takes.
     keep : {"full", "summary"}
         "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
     method : str
@@ -142,7 +146,7 @@ def solve_committee(
     if learning_rate is not None:
         learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
     check_switch("error_estimate", error_estimate, optional=True)
-    schedule = checked_schedule(save_at, save_at)
+    schedule = default_committee_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     watchers = all_trackers(trackers, progress, max_runtime)
     file = as_run_file(checkpoint)
 

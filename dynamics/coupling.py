@@ -12,7 +12,7 @@ import numpy as np
 
 from dynamics.checks import checked_number, checked_tolerances
 from dynamics.dataset import make_dataset
-from dynamics.mean_field import solve_mean_field
+from dynamics.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.mean_field_checks import checked_particles
 from dynamics.problem import check_problem
 from dynamics.schedule import SaveAt, checked_schedule
@@ -34,7 +34,7 @@ DEFAULT_PARTICLES = 8192
 def solve_coupling(
     problem: Problem,
     *,
-    save_at: SaveAt,
+    save_at: SaveAt | None = None,
     particles: int | None = None,
     largest_step: float = 0.1,
     rtol: float = 1e-6,
@@ -51,8 +51,9 @@ def solve_coupling(
     ----------
     problem : Problem
         With ``student="spherical"``; its own m neurons are those followed, see `coupled_problem`.
-    save_at : SaveAt
-        Saved times.
+    save_at : SaveAt, optional
+        Saved times. Default: those of `solve_mean_field`, 150 geometric times, to 20 times that which a neuron of
+        overlap 1/√d needs alone.
     particles : int, optional
         Number of particles of the mean field. Default: 8192 for one axis of the teacher; must be given for more, where
         they are random and should be many times m.
@@ -93,7 +94,7 @@ def solve_coupling(
     """
     # === check
     check_problem(problem, "spherical")
-    schedule = checked_schedule(save_at, save_at)
+    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span

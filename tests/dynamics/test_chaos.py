@@ -262,6 +262,15 @@ def test_more_axes_need_a_number_of_particles():
         dynamics.solve_coupling(question, save_at=AT([1.0]))
 
 
+def test_the_default_schedule_reaches_where_the_direction_is_learned():
+    question = dynamics.coupled_problem(problem(), 8, 0)
+    gap = dynamics.solve_coupling(question, save_at=None, particles=256)
+    field = dynamics.solve_mean_field(problem(), particles=256, keep="summary", rtol=1e-6, progress=False)
+    np.testing.assert_array_equal(gap.time, field.time)
+    assert float(field.learned_time[0]) < float(gap.time[-1])
+    assert np.isfinite(gap.linear_error).all()
+
+
 # --- the table of teachers -----------------------------------------------------------------------------------------
 
 

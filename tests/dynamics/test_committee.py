@@ -16,6 +16,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.compilation import Piece, load
 from dynamics.dataset import VARIABLES
+from dynamics.horizon import default_committee_schedule
 from dynamics.systems.committee import CommitteeSystem
 from hermite import polynomials
 
@@ -489,3 +490,43 @@ def test_a_neuron_that_dies_leaves_zeros_and_the_loss_of_the_others(method):
     # f = σ(0) = (c_2 h_2(0) + c_4 h_4(0)), against E f*² − 2 f E f* + f² with E f* = 0.
     constant = 0.5 * (-1.0 / np.sqrt(2.0) + 3.0 / np.sqrt(24.0))
     assert float(flow.loss[-1]) == pytest.approx(0.75 * problem.teacher.coefficients[0] ** 2 + constant**2, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("link", "norm"),
+    [("erf", 0.01), ("he1", 0.01), ("he2", 0.01), ("he3", 0.5), ("he4", 0.01), ({3: 0.8, 4: 0.6}, 0.5)],
+)
+def test_the_default_schedule_reaches_where_directions_are_learned(link, norm):
+    """And where the loss has come to rest: at the end it no longer falls by a hundredth in a third of the time."""
+    teacher = dynamics.Teacher([0.8, 0.6])
+    problem = dynamics.Problem(
+        activation=link, teacher=teacher, width=8, dimension=64, initial_norm=norm, student="committee"
+    )
+    given = {"rtol": 1e-6, "keep": "summary", "error_estimate": False, "progress": False}
+    flow = dynamics.solve_committee(problem, **given)
+    assert flow.attrs["stop_reason"] == "reached_end"
+    assert flow.sizes["time"] == 150
+    assert (flow.time[0] <= flow.learned_time).all()
+    assert (flow.learned_time <= flow.time[-1]).all()
+    late = flow.loss.sel(time=slice(float(flow.time[-1]) * 2 / 3, None))
+    assert float(late[0] - late[-1]) < 0.01 * float(flow.loss[0])
+    assert dynamics.solve_committee(problem, save_at=None, **given).time.equals(flow.time)
+
+
+def test_the_default_schedule_knows_the_start():
+    """k > 2: the nearer to the equator the worst covered direction begins, the longer; to a tenth of 1/√d at most."""
+
+    def last(overlap, k=4):
+        start = (np.array([[0.5, 0.0], [0.0, overlap]]), np.eye(2), np.ones(2))
+        problem = dynamics.Problem(
+            activation=f"he{k}", teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=100, initial_overlaps=start,
+            student="committee",
+        )  # fmt: skip
+        return float(default_committee_schedule(problem).times[-1])
+
+    assert last(0.2) == pytest.approx(250.0 / (4 * 2 * 0.5) / 0.2**2)
+    assert last(0.1) == pytest.approx(4.0 * last(0.2))
+    assert last(-0.1) == pytest.approx(last(0.1))
+    assert last(0.0) == pytest.approx(last(0.01))
+    assert last(-0.1, k=3) == pytest.approx(last(0.01, k=3))
+    assert last(0.2, k=3) == pytest.approx(250.0 / (3 * 0.5) / 0.2)

@@ -315,7 +315,10 @@ def test_mistakes_in_the_file_name_the_key(here, capsys, old, new, sentence):
         (["none.toml"], "Argument FILE must name a readable file, but 'none.toml' is not (No such file or directory)."),
         (["small.toml", "--workers", "0"], "Option --workers must be at least 1, but is 0."),
         (["small.toml", "--workers", "2", "--scheduler", "x"], "Options --workers and --scheduler must not be given"),
-        (["small.toml", "--study", "os:sep"], "Option --study must be the `name` of [study], 'prediction', but is 'os:sep'."),
+        (
+            ["small.toml", "--study", "os:sep"],
+            "Option --study must be the `name` of [study], 'prediction', but is 'os:sep'.",
+        ),
         (["small.toml", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["small.toml", "--output", "no/where.nc"], "must lie in an existing directory, but is 'no/where.nc'."),
     ],

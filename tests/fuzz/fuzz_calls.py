@@ -50,6 +50,7 @@ def either(*kinds: Draw) -> Draw:
 
 STUDENTS = {name: problem(student=name) for name in ("homogeneous", "committee")}
 SPHERICAL = problem(student="spherical", teacher=Teacher([0.5, 0.5]))
+ONE_AXIS = problem(student="spherical", teacher=Teacher([1.0]))
 QUADRATIC = problem(activation="he2")
 
 TEACHERS = one_of(None, [1.0], 3, "power-law", {}, object())
@@ -243,12 +244,12 @@ def _solvers() -> Iterator[Call]:
             "learning_rate": bad.positive,
             "step_theory": bad.choice,
         },
-        WATCHED - {"save_at"},
+        WATCHED,
     )
     yield Call(
         "solve_coupling",
         dynamics.solve_coupling,
-        {"problem": SPHERICAL, "save_at": SaveAt.at([0.1])},
+        {"problem": ONE_AXIS, "save_at": SaveAt.at([0.1]), "particles": 16},
         {
             "problem": either(bad.no_problem, one_of(problem())),
             "save_at": bad.no_schedule,
@@ -257,12 +258,12 @@ def _solvers() -> Iterator[Call]:
             "rtol": FLOW["rtol"],
             "atol": bad.positive,
         },
-        frozenset({"particles"}),
+        WATCHED,
     )
     yield Call(
         "propagation_of_chaos",
         dynamics.propagation_of_chaos,
-        {"problem": SPHERICAL, "widths": [2, 4], "seeds": 2, "save_at": SaveAt.at([0.1]), "particles": 16},
+        {"problem": ONE_AXIS, "widths": [2, 4], "seeds": 2, "save_at": SaveAt.at([0.1]), "particles": 16},
         {
             "problem": either(bad.no_problem, one_of(problem())),
             "widths": WIDTHS,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
-from fuzz_calls import Call, calls, calls_of_answers, problem
+from fuzz_calls import STUDIES, Call, calls, calls_of_answers, problem
 from fuzz_guard import Case, complaint_of_call, contents, report
 from fuzz_tiers import share
 
@@ -14,6 +16,8 @@ from hermite.messages import shown
 
 #: How often a second argument is bad too.
 SECOND = 0.25
+#: Arguments of `RunFile` that the program alone gives.
+OUR_OWN = ("arguments", "unfinished")
 
 
 def cases(call: Call, number: int, seed: int):
@@ -56,6 +60,32 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
 def test_bad_arguments(call, folder, record_property):
     check(call, share("arguments", len(call.kinds)), record_property, folder)
+
+
+def may_be_none(call: Call):
+    """Yield the arguments of a call for which None is tried, and whether it is a good value.
+
+    Defaults of studies alone are left out: to accept them is to run the whole study.
+    """
+    for name, parameter in inspect.signature(call.function).parameters.items():
+        accepted = parameter.default is None or "None" in str(parameter.annotation)
+        if not (accepted and call.name in {name for name, *_ in STUDIES}) and name not in OUR_OWN:
+            yield name, accepted
+
+
+@pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
+def test_none_for_every_argument(call, folder, record_property):
+    """Where it is a good value it is accepted, or refused in one sentence; elsewhere it is refused."""
+    complaints, count = {}, 0
+    for name, accepted in may_be_none(call):
+        count += 1
+        arguments = {**call.good, name: None}
+        case = Case(call.name, f"{call.name}({name}=None)", lambda arguments=arguments: call.function(**arguments))
+        complaint = complaint_of_call(case)
+        if complaint is not None and not (accepted and complaint.startswith("is accepted")):
+            complaints[case.label] = complaint
+    record_property("bad inputs: arguments", count)
+    assert not complaints, report(complaints)
 
 
 @pytest.fixture(scope="module")
