@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 FloatVector = NDArray[np.float64]
 FloatMatrix = NDArray[np.float64]
 
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+compiled = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 
 @compiled

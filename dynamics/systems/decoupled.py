@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compilation import load, read_piece
 from dynamics.cores import available_cores
 from dynamics.systems.transit import logit_of_square, transit_table
 from dynamics.systems.transit_pieces import polynomial
@@ -192,8 +195,8 @@ def pair_loss(table: TransitTable, xi: Array, v: Array) -> Array:
 
 def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
     """Return the loss of many pairs by the compiled sum, in chunks of pairs."""
-    from dynamics.systems.decoupled_kernels import add_pair_losses
-
+    add_pair_losses = _kernels().add_pair_losses
+    times = times.copy()  # compiled code takes no read-only arrays
     total = np.zeros_like(times)
     if a.size == 0:
         return total
@@ -214,10 +217,14 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
     return total
 
 
+@lru_cache(maxsize=1)
+def _kernels() -> Any:
+    return load([read_piece(Path(__file__).with_name("decoupled_kernels.py"))]).namespace
+
+
 def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
     """Return the cells, the row at which R ≥ 0 begins, and the factors that lead from R to a cell."""
-    from dynamics.systems.decoupled_kernels import octave_edges
-
+    octave_edges = _kernels().octave_edges
     fastest = float(np.sum(np.arange(table.powers.size) * np.abs(table.powers)))
     octaves = int(np.ceil(np.log2(1.0 + max(largest * fastest, 1.0))))
     waiting = octave_edges(octaves) / fastest

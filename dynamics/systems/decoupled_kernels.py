@@ -5,8 +5,9 @@ beyond its place: g(1) − g, e^(−4Γ) and X as functions of R, the time to wa
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dynamics.compilation import entry, kernel
 
 FloatVector = NDArray[np.float64]
 FloatMatrix = NDArray[np.float64]
@@ -25,7 +26,7 @@ def octave_edges(octaves: int) -> FloatVector:
     return np.append((2.0 ** np.arange(octaves)[:, None] * within).ravel(), 2.0**octaves) - 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], i8, f8[::1], f8, f8[::1])")
 def add_pair_losses(
     loss: FloatVector,
     times: FloatVector,
@@ -74,7 +75,7 @@ def add_pair_losses(
             loss[i] += a * a * (norm * rest * rest + 2.0 * gap * inverse)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _look_up(cells: FloatMatrix, offset: int, remaining: float, places: FloatVector, values: FloatVector) -> None:
     """Fill `values` with the three functions at R by the cubic of its cell."""
     if remaining < 0.0 and places[2] == 0.0:

@@ -13,9 +13,8 @@ from scipy.integrate import solve_ivp
 
 from dynamics.prediction import predict
 from dynamics.problem import Problem, Teacher
-from dynamics.systems import decoupled
+from dynamics.systems import decoupled, decoupled_kernels
 from dynamics.systems.decoupled import solve_pairs
-from dynamics.systems.decoupled_kernels import _look_up, add_pair_losses, octave_edges
 from dynamics.systems.transit import logit_of_square, transit_table, transit_time
 
 # Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file
@@ -204,7 +203,7 @@ def test_summed_loss_of_trapped_pairs_equals_the_loss_of_histories(monkeypatch):
     np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-7)
 
 
-def test_interpreted_kernel_equals_the_compiled_one():
+def test_interpreted_kernel_equals_the_compiled_one(monkeypatch):
     link = coefficients_of({4: 1.0})
     table = transit_table(link, 1, -8.0)
     xi = np.array([-6.0, -3.0, 1.0, 45.0])
@@ -213,19 +212,20 @@ def test_interpreted_kernel_equals_the_compiled_one():
     end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
     arguments = (times, a, table.remaining(xi), ratio, cells, offset, places, table.norm, end)
     compiled, interpreted = np.zeros(20), np.zeros(20)
-    add_pair_losses(compiled, *arguments)
-    add_pair_losses.py_func(interpreted, *arguments)
+    decoupled._kernels().add_pair_losses(compiled, *arguments)
+    monkeypatch.setattr(decoupled_kernels, "_look_up", decoupled_kernels._look_up.py_func)
+    decoupled_kernels.add_pair_losses.py_func(interpreted, *arguments)
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
 
 
 def test_look_up_finds_the_cell_of_every_octave():
-    edges = octave_edges(3)
+    edges = decoupled_kernels.octave_edges(3)
     cells = np.zeros((2 * (edges.size - 1), 12))
     cells[:, 0] = np.concatenate([-edges[:-1], edges[:-1]])
     cells[:, 1] = np.concatenate([-np.diff(edges), np.diff(edges)])
     values = np.empty(3)
     for x in (0.0, 0.3, 1.0, 2.5, 6.999, 7.0, -0.3, -1.0, -2.5, -7.0):
-        _look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
+        decoupled_kernels._look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
         assert values[0] == pytest.approx(x, abs=1e-14)
 
 
