@@ -11,20 +11,18 @@ once per text.  A piece is executed in the middle of a file and therefore must n
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import platform
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dynamics.kernel_cache import cache_directory, compiled_by_one, import_file, in_another_process, write_once
+from dynamics.compiling_processes import in_another_process
+from dynamics.kernel_cache import cache_directory, leave_aside, write_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,11 +39,6 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
-
-# Part of every file name: raise it when the options below change, because Numba's cache does not see them.
-OPTIONS_VERSION = 2
-# Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
-FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 _memo: dict[str, CompiledModule] = {}
 _lock = threading.RLock()
@@ -85,7 +78,7 @@ class CompiledModule:
     from_cache : bool
         Whether every entry point came from Numba's on-disk cache.
     path : Path or None
-        Generated file; None when the compiler is switched off.
+        Generated file; None when the compiler is switched off, or there is no directory that can be written.
     functions : mapping
         Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
         when the compiler is switched off.
@@ -143,6 +136,8 @@ def kernel(function: Function) -> Function:
     """
     from numba import njit
 
+    from dynamics.machine_code import FASTMATH
+
     options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast("Function", njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function))
 
@@ -158,14 +153,16 @@ def entry(signature: str) -> Callable[[Function], Function]:
     Returns
     -------
     callable
-        Decorator.  The decorated function releases the interpreter lock and is cached on disk.
+        Decorator.  The decorated function releases the interpreter lock; `load` caches it on disk.
     """
 
     def decorate(function: Function) -> Function:
         from numba import njit
 
+        from dynamics.machine_code import FASTMATH
+
         options: dict[str, Any] = {"no_cfunc_wrapper": True}
-        dispatcher = njit(cache=True, nogil=True, error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+        dispatcher = njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH), **options)(function)
         if not compiler_is_off():
             dispatcher.entry_signature = signature
         return cast("Function", dispatcher)
@@ -195,9 +192,10 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
 
     Notes
     -----
-    The file name is a digest of the text and of the versions of Numba and Python, so that a file once written is
-    never changed.  With ``NUMBA_DISABLE_JIT=1`` nothing is written and every piece keeps its own file name, so that
-    coverage and tracebacks point to the real source.
+    The file name is a digest of the text, the versions of Numba and Python, and the processor, so that a file once
+    written is never changed.  With ``NUMBA_DISABLE_JIT=1`` nothing is written and every piece keeps its own file name,
+    so that coverage and tracebacks point to the real source.  Without any directory that can be written, functions are
+    compiled in memory; the last bits of what they compute may differ.
 
     Examples
     --------
@@ -234,19 +232,18 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
     """
     text, digest = _content(pieces)
     with ExitStack() as beside:
-        # No other thread compiles while the process is copied, so that the copy finds no lock taken.
-        with _lock:
-            if not compiler_is_off() and _key(digest, {}) not in _memo:
-                path = write_once(cache_directory() / f"kernels_{digest}.py", text)
-                if not _is_cached(path, text, {}):
-                    _load_compiler()
-                    beside.enter_context(in_another_process(lambda: _fill_cache(path, digest)))
+        # No other thread compiles while the process is copied, so that the copy finds no lock taken. What goes wrong
+        # with files here goes wrong again in `load`, which says so.
+        with _lock, suppress(OSError):
+            directory = None if compiler_is_off() or _key(digest, {}) in _memo else cache_directory()
+            if directory is not None:
+                from dynamics.machine_code import fill_unless_another_does, is_cached, load_compiler
+
+                path = write_once(directory / f"kernels_{digest}.py", text)
+                if not is_cached(path, {}):
+                    load_compiler()
+                    beside.enter_context(in_another_process(lambda: fill_unless_another_does(path)))
         yield
-
-
-def _fill_cache(path: Path, digest: str) -> None:
-    with compiled_by_one(path):
-        _functions_of(path, digest, {})
 
 
 def _key(digest: str, exports: Mapping[str, str]) -> str:
@@ -254,85 +251,44 @@ def _key(digest: str, exports: Mapping[str, str]) -> str:
 
 
 def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
-    """Return the joined text of pieces and the digest that names its file, without loading the compiler."""
+    """Return the joined text of pieces and the digest that names its file."""
     text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
-    versions = f"{OPTIONS_VERSION} {_numba_version()} {platform.python_version()} {compiler_is_off()}"
-    return text, hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:32]
+    compiler = "none"
+    if not compiler_is_off():
+        from dynamics.machine_code import compiler_and_processor
 
-
-@functools.cache
-def _numba_version() -> str:
-    """Return the version of Numba, not importing it for that: finding it takes half a millisecond."""
-    return metadata.version("numba")
+        compiler = compiler_and_processor()
+    return text, hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
 
 
 def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+    from dynamics.machine_code import defined
+
     del text
+    namespace = _execute(pieces, digest)
+    return CompiledModule(namespace, 0.0, False, None, {name: defined(namespace, name) for name in exports})
+
+
+def _execute(pieces: Sequence[Piece], digest: str) -> ModuleType:
     # Coverage attributes lines to a package by the name of the module that runs them.
     namespace = ModuleType(f"dynamics.interpreted_{digest}")
     for piece in pieces:
         exec(compile(piece.text, piece.origin, "exec"), namespace.__dict__)  # noqa: S102 (rendered here)
-    return CompiledModule(namespace, 0.0, False, None, {name: _defined(namespace, name) for name in exports})
+    return namespace
 
 
 def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
-    del pieces
-    path = write_once(cache_directory() / f"kernels_{digest}.py", text)
+    from dynamics.machine_code import fill_by_one, functions_of, machine_code
+
     start = time.perf_counter()
-    with compiled_by_one(path):
-        cached = _is_cached(path, text, exports)
-        if not cached:
-            _load_compiler()
-            # Code that this process has just compiled and the same code read from the cache call different copies of
-            # inner functions, which differ in the order of sums. All processes are to compute the same bits.
-            with in_another_process(lambda: _functions_of(path, digest, exports)):
-                pass
-        namespace, functions, hits = _functions_of(path, digest, exports)
-    return CompiledModule(namespace, time.perf_counter() - start, cached and all(hits), path, functions)
-
-
-def _is_cached(path: Path, text: str, exports: Mapping[str, str]) -> bool:
-    wanted = text.count("\n@entry(") + len(exports)
-    return len(list((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"))) >= wanted
-
-
-def _load_compiler() -> None:
-    """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
-    from numba.core.registry import cpu_target
-
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
-
-
-def _functions_of(path: Path, digest: str, exports: Mapping[str, str]) -> tuple[ModuleType, dict[str, Any], list[bool]]:
-    """Import a generated file, compile its entry points and exports; return these, and which came from the cache."""
-    from numba import cfunc
-
-    namespace = import_file(path, f"_feature_emergence_{digest}")
-    functions, hits = {}, _compile_entries(namespace)
-    for name, signature in exports.items():
-        function = _defined(namespace, name)
-        decorate = cfunc(signature, cache=True, error_model="numpy", fastmath=set(FASTMATH))
-        functions[name] = decorate(getattr(function, "py_func", function))
-        hits.append(bool(functions[name].cache_hits))
-    return namespace, functions, hits
-
-
-def _compile_entries(namespace: ModuleType) -> list[bool]:
-    """Compile or load the entry points of a namespace; return which came from the cache."""
-    hits = []
-    for value in list(vars(namespace).values()):
-        signature = getattr(value, "entry_signature", None)
-        if signature is not None and getattr(value, "__module__", None) == namespace.__name__:
-            if not value.signatures:
-                value.compile(signature)
-                value.disable_compile()
-            hits.append(bool(value.stats.cache_hits))
-    return hits
-
-
-def _defined(namespace: ModuleType, name: str) -> Callable[..., Any]:
-    if not hasattr(namespace, name):
-        msg = f"Argument `pieces` must define the function `{name}`, but has none of that name."
-        raise ValueError(msg)
-    return cast("Callable[..., Any]", getattr(namespace, name))
+    while (directory := cache_directory()) is not None:
+        try:
+            path = write_once(directory / f"kernels_{digest}.py", text)
+            cached = fill_by_one(path, exports)
+            namespace, functions, loaded = functions_of(path, exports)
+            return CompiledModule(namespace, time.perf_counter() - start, cached and loaded, path, functions)
+        except OSError as error:
+            leave_aside(directory, error)
+    namespace = _execute(pieces, digest)
+    functions, _ = machine_code(namespace, exports, keep=False)
+    return CompiledModule(namespace, time.perf_counter() - start, False, None, functions)

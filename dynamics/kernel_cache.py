@@ -1,94 +1,191 @@
-"""Where generated source files live on disk, and how one is written and imported safely.
+"""Where generated source files and what was compiled from them live on disk, and how they are kept safe.
 
-Knows files alone; neither what they hold nor how it is compiled.
+Knows files alone; neither what they hold nor how it is compiled.  What lies in the cache is executed, so nothing is
+used that others may have written, and nothing that is not, byte for byte, what was written.
 """
 
 from __future__ import annotations
 
+import atexit
+import errno
+import hashlib
 import importlib.util
 import os
-import signal
+import shutil
+import stat
 import sys
 import tempfile
-import time
 import warnings
-from contextlib import contextmanager
+from contextlib import suppress
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
+#: Where Numba keeps what it compiles, beside the source.
+COMPILED = "__pycache__"
 
 #: Who may write everything anyway.
 _ROOT = 0
-#: Seconds after which a copy of the process is taken to hang; the slowest file takes ten.
-PATIENCE = 300.0
-_fallback: list[Path] = []
+#: Directories that this process does not use, with what it uses instead: None if it keeps compiled code in memory.
+_fallback: dict[Path, Path | None] = {}
 
 
-def cache_directory() -> Path:
+def cache_directory() -> Path | None:
     """Return the directory of generated files, created if absent, for this user alone.
 
     What lies there is executed: a directory that others own or can write to is refused.
 
     Returns
     -------
-    Path
+    Path or None
         ``$FEATURE_EMERGENCE_CACHE`` if set, else the per-user cache directory; a temporary directory, with one
-        warning, when neither can be written or trusted.
+        warning, when neither can be written or trusted; None if that cannot be written either.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        directory = Path(chosen)
-    else:
+    if not chosen:
         from platformdirs import user_cache_dir
 
-        directory = Path(user_cache_dir("feature-emergence"))
+        chosen = user_cache_dir("feature-emergence")
+    # A link is followed once, here, so that what is examined is what is used.
+    directory: Path | None = Path(os.path.realpath(chosen))
+    while directory is not None:
+        if directory not in _fallback:
+            reason = _refusal(directory)
+            if reason is None:
+                return directory
+            leave_aside(directory, reason)
+        directory = _fallback[directory]
+    return None
+
+
+def leave_aside(directory: Path, reason: str | OSError) -> None:
+    """Keep compiled code elsewhere from now on, in this process, and say so in one sentence."""
+    instead = None
+    if directory not in _fallback.values():
+        with suppress(OSError):
+            instead = Path(tempfile.mkdtemp(prefix="feature-emergence-"))
+            atexit.register(shutil.rmtree, instead, ignore_errors=True)
+    _fallback[directory] = instead
+    if isinstance(reason, OSError):
+        reason = f"cannot be used ({reason.strerror or reason})"
+    msg = (
+        f"The cache directory {directory} {reason}, so compiled code is kept in {instead or 'memory alone'} and will "
+        f"be compiled again by the next process; set {CACHE_VARIABLE} to a directory that you alone can write to."
+    )
+    warnings.warn(msg, RuntimeWarning, stacklevel=5)
+
+
+def _refusal(directory: Path) -> str | None:
+    """Return why a directory, made if absent, cannot hold code that is executed, or None."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        reason = _distrust(directory)
-        if reason is None and not os.access(directory, os.W_OK | os.X_OK):
-            reason = "cannot be written"
+        for folder in (directory, directory / COMPILED):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            reason = _distrust(folder)
+            if reason is not None:
+                return reason if folder == directory else f"has a folder {COMPILED} that {reason}"
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return "cannot be written"
+        for above in directory.parents:
+            # Who can rename the directory can put another in its place; where the sticky bit is set, as in /tmp, only
+            # its owner can. Groups are not asked about: many systems give each user one, which may write by default.
+            if hasattr(os, "getuid") and above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+                return f"lies in {above}, which everybody can write to"
     except OSError:
-        reason = "cannot be written"
-    return directory if reason is None else _fallback_directory(directory, reason)
+        return "cannot be written"
+    return None
 
 
 def _distrust(path: Path) -> str | None:
     """Return why a file or directory may hold code that others wrote, or None."""
     if not hasattr(os, "getuid"):
         return None
-    status = path.stat()
+    status = path.lstat()
     if status.st_uid not in (os.getuid(), _ROOT):
         return "belongs to another user"
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        return "is neither a file nor a directory"
     return "can be written by others" if status.st_mode & 0o022 else None
 
 
-def _fallback_directory(refused: Path, reason: str) -> Path:
-    if not _fallback:
-        _fallback.append(Path(tempfile.mkdtemp(prefix="feature-emergence-")))
-        msg = (
-            f"The cache directory {refused} {reason}, so compiled code is kept in {_fallback[0]} and will be "
-            f"compiled again by the next process; set {CACHE_VARIABLE} to a directory that you alone can write to."
-        )
-        warnings.warn(msg, RuntimeWarning, stacklevel=5)
-    return _fallback[0]
+def _read(path: Path) -> bytes | None:
+    """Return what a file holds, or None if it is absent or no file, cannot be read, or others may have written it."""
+    with suppress(OSError):
+        if _distrust(path) is None:
+            return path.read_bytes()
+    return None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file through a temporary name, so that it is whole or absent."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def write_once(path: Path, text: str) -> Path:
-    """Write a file named by its content, through a temporary name; leave an intact one as it is."""
+    """Write a file named by its content; leave an intact one as it is."""
     content = text.encode()
     # A file of the same name but other content was cut short or tampered with: it is never executed.
-    if path.exists() and _distrust(path) is None and path.read_bytes() == content:
-        return path
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-    Path(temporary).replace(path)
+    if _read(path) != content:
+        _replace(path, content)
     return path
+
+
+def compiled_files(path: Path, name: str = "*") -> list[Path]:
+    """Return the files with what was compiled from a generated file, or from its function of some name."""
+    return sorted((path.parent / COMPILED).glob(f"{path.stem}.{name}.nb[ic]"))
+
+
+def _sums(path: Path) -> bytes | None:
+    """Return the checksums of what was compiled from a file, as `sha256sum` writes them; None if one is distrusted."""
+    lines = []
+    for entry in compiled_files(path):
+        content = _read(entry)
+        if content is None:
+            return None
+        lines.append(f"{hashlib.sha256(content).hexdigest()}  {COMPILED}/{entry.name}\n")
+    return "".join(lines).encode()
+
+
+def seal(path: Path) -> None:
+    """Note the checksums of what has just been compiled from a generated file, once it is complete."""
+    for entry in compiled_files(path):
+        entry.chmod(0o600)
+    sums = _sums(path)
+    if sums is not None:
+        _replace(path.with_suffix(".sha256"), sums)
+
+
+def is_sealed(path: Path) -> bool:
+    """Return whether what was compiled from a generated file is on disk, and as it was written.
+
+    What a power cut or a full disk has damaged is found here: to unpickle it and to run its code could do anything.
+    """
+    sums = _sums(path)
+    return sums is not None and _read(path.with_suffix(".sha256")) == sums
+
+
+def discard_compiled(path: Path) -> None:
+    """Remove what was compiled from a generated file, and what was left behind when that was interrupted."""
+    for entry in (path.parent / COMPILED).glob(f"{path.stem}.*"):
+        entry.unlink(missing_ok=True)
+
+
+class _SourceAlone(SourceFileLoader):
+    """Run a source, never bytecode stored for it, which may be damaged: to compile it again takes milliseconds."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        """Raise what means that there is no bytecode."""
+        raise OSError(errno.ENOTSUP, "no bytecode is stored", path)
 
 
 def import_file(path: Path, name: str) -> ModuleType:
@@ -103,8 +200,9 @@ def import_file(path: Path, name: str) -> ModuleType:
     if reason is not None:
         msg = f"The generated file {path} {reason}, so it is not imported."
         raise ImportError(msg)
-    specification = importlib.util.spec_from_file_location(name, path)
-    if specification is None or specification.loader is None:
+    loader = _SourceAlone(name, str(path))
+    specification = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if specification is None:
         msg = f"The generated file {path} cannot be imported."
         raise ImportError(msg)
     module = importlib.util.module_from_spec(specification)
@@ -114,58 +212,8 @@ def import_file(path: Path, name: str) -> ModuleType:
     # Numba looks functions up by module name when it restores them.
     sys.modules[name] = module
     try:
-        specification.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     return module
-
-
-@contextmanager
-def in_another_process(work: Callable[[], object]) -> Iterator[None]:
-    """Do work that leaves its results in files in a copy of this process, beside the body, and wait for its end.
-
-    On Linux; elsewhere, and if it fails, nothing is done. A copy starts in milliseconds, since everything is imported
-    already. It has none of the other threads: should it wait for one of them, it is ended.
-    """
-    if sys.platform != "linux":
-        yield
-        return
-    with warnings.catch_warnings():
-        # Python warns of copies of processes with threads, which the work above does not need.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    try:
-        yield
-        patience = time.monotonic() + PATIENCE
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if time.monotonic() > patience:
-                os.kill(child, signal.SIGKILL)
-            time.sleep(0.005)
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
-
-
-@contextmanager
-def compiled_by_one(path: Path) -> Iterator[None]:
-    """Wait until no other process compiles a generated file; what it compiled is then in the cache.
-
-    Processes that start together would each compile it otherwise, and take twice as long.
-    """
-    try:
-        from fcntl import LOCK_EX, flock
-    except ImportError:  # no such locks on Windows
-        yield
-        return
-    with path.with_suffix(".lock").open("w", encoding="ascii") as lock:
-        flock(lock, LOCK_EX)
-        yield

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dynamics.compilation import CompiledModule, compiling_beside, load, read_piece
+from dynamics.compilation import CompiledModule, compiler_is_off, compiling_beside, load, read_piece
 from dynamics.integrators.explicit_stepper import ExplicitStepper
 from dynamics.integrators.stepper import (
     EVENT_VALUES,
@@ -174,7 +174,7 @@ class CompiledMethod:
     def functions(self) -> NDArray[np.int64] | tuple[Callable[..., None], ...]:
         """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
         functions = tuple(self.system.functions.values())
-        if self.system.path is None:
+        if compiler_is_off():
             return functions
         return np.array([function.address for function in functions], dtype=np.int64)
 

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from dynamics import compilation, kernel_cache
+from dynamics import compilation, compiling_processes, kernel_cache
 from dynamics.compilation import Piece, load, read_piece
 from dynamics.kernel_cache import cache_directory
 
@@ -35,7 +35,7 @@ def fill(out):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FEATURE_EMERGENCE_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setattr(compilation, "_memo", {})
-    monkeypatch.setattr(kernel_cache, "_fallback", [])
+    monkeypatch.setattr(kernel_cache, "_fallback", {})
     return tmp_path / "kernels"
 
 
@@ -126,7 +126,7 @@ def test_a_body_that_fails_ends_the_copy(cache):
 
     cache.mkdir()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), kernel_cache.in_another_process(work):
+    with pytest.raises(KeyboardInterrupt), compiling_processes.in_another_process(work):
         body()
     assert time.monotonic() - began < 30.0
 
@@ -183,7 +183,7 @@ def test_a_cache_that_others_may_have_written_is_refused(cache, monkeypatch, mod
         monkeypatch.setattr(os, "getuid", lambda: owner)
         cache.chmod(mode)
         monkeypatch.setattr(kernel_cache, "_ROOT", -1)
-    monkeypatch.setattr(kernel_cache, "_fallback", [])
+    monkeypatch.setattr(kernel_cache, "_fallback", {})
     with pytest.warns(RuntimeWarning, match=words):
         assert cache_directory() != cache
 
