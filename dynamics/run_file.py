@@ -147,7 +147,7 @@ class RunFile:
             groups[f"/{storage.CHECKPOINT}"] = xr.Dataset(
                 labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)}
             )
-        if self._written(xr.DataTree.from_dict(groups)):
+        if self._written(xr.DataTree.from_dict(groups), compress=False):
             self.unfinished = bool(parts)
 
     def close(self, dataset: xr.Dataset, parts: Parts, *, resumable: bool) -> None:
@@ -162,7 +162,7 @@ class RunFile:
         elif not (resumable and self.unfinished) and (not self.keeps_result or self._written(dataset)):
             self.unfinished = False
 
-    def store(self, result: xr.Dataset | xr.DataTree) -> None:
+    def store(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> None:
         """Write the file, under another name where its own is out of reach, which becomes its own.
 
         Raises
@@ -170,7 +170,7 @@ class RunFile:
         StorageError
             If it cannot be written anywhere.
         """
-        writer = storage.netcdf_writer(result)
+        writer = storage.netcdf_writer(result, compress=compress)
         self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
         self._own = fingerprint(self.target)
         if trouble:
@@ -184,10 +184,10 @@ class RunFile:
     def _replaces(self) -> bool:
         return self.overwrite or (self._own is not None and self._own == fingerprint(self.target))
 
-    def _written(self, result: xr.Dataset | xr.DataTree) -> bool:
+    def _written(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> bool:
         told = self.trouble
         try:
-            self.store(result)
+            self.store(result, compress=compress)
         except storage.StorageError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=4)
             return False

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.checks import check_switch
 from dynamics.dataset import SCHEMA_VERSION
 from dynamics.whole_files import StorageError, as_path, check_target, free_name, names_directory, write_file
 from hermite.messages import shown
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
     from pathlib import Path
 
     import xarray as xr
@@ -38,14 +40,18 @@ __all__ = [
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
+#: The first of the groups.
+ROOT = "/"
 #: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
 LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
+#: Bytes above which it is worth looking whether a variable ends early; bytes of the pieces in which such a one is kept.
+LARGE_BYTES, CHUNK_BYTES = 2**20, 2**20
 #: The library of the files takes one thread at a time in a process.
 ONE_THREAD = threading.RLock()
 
 
-def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True) -> Path:
     """Write a dataset, or a tree of them, to netCDF: first to a temporary name, then moved into place.
 
     Parameters
@@ -55,6 +61,8 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         File to write, usually ending in .nc.
     overwrite : bool, default False
         Replace an existing file.
+    compress : bool, default True
+        Compress it, which takes most of the time. The file of a run that goes on is written again soon.
 
     Returns
     -------
@@ -72,24 +80,48 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
     if not isinstance(result, (xr.Dataset, xr.DataTree)):
         msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
         raise TypeError(msg)
+    check_switch("compress", compress)
     target = check_target(path, overwrite=overwrite)
-    write_file(target, netcdf_writer(result), replaces=overwrite)
+    write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
     return target
 
 
-def netcdf_writer(result: xr.Dataset | xr.DataTree) -> Write:
+def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:
     """Return what fills a file with a dataset or a tree of them."""
     import xarray as xr
 
+    tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
+
     def write(path: Path) -> None:
         with ONE_THREAD:
-            if isinstance(result, xr.DataTree):
-                groups = {node.path: _encoding(node.to_dataset(inherit=False)) for node in result.subtree}
-                result.to_netcdf(path, engine="netcdf4", encoding=groups)
-            else:
-                result.to_netcdf(path, engine="netcdf4", encoding=_encoding(result))
+            _write(tree, path, COMPRESSION if compress else {})
 
     return write
+
+
+def _write(tree: xr.DataTree, path: Path, compression: Mapping[str, Any]) -> None:
+    """Write all groups; the rows of large variables at times that were not reached take neither place nor time."""
+    import netCDF4
+    import xarray as xr
+
+    root = tree.path.rstrip("/")
+    datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
+    early = {
+        group: [name for name, variable in dataset.variables.items() if _ends_early(variable)]
+        for group, dataset in datasets.items()
+    }
+    others = {group: dataset.drop_vars(early[group]) for group, dataset in datasets.items()}
+    encoding = {group: _encoding(dataset, compression) for group, dataset in others.items()}
+    if len(others) > 1:
+        xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
+    else:
+        others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
+    if any(early.values()):
+        with netCDF4.Dataset(path, "a") as file:
+            for group, names in early.items():
+                place = file if group == ROOT else file[group]
+                for name in names:
+                    _write_reached(place, str(name), datasets[group][name], compression)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -162,9 +194,34 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
         raise StorageError(msg)
 
 
-def _encoding(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
+def _encoding(dataset: xr.Dataset, compression: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
-        str(name): dict(COMPRESSION)
+        str(name): dict(compression)
         for name, variable in dataset.variables.items()
         if variable.ndim and np.issubdtype(variable.dtype, np.number)
     }
+
+
+def _ends_early(variable: xr.Variable) -> bool:
+    """Return whether a variable is large and holds nothing at the last of its times."""
+    large = variable.ndim > 0 and variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
+    return large and bool(np.isnan(variable[-1].to_numpy()).all())
+
+
+def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
+    """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
+    values = variable.to_numpy()
+    rows = min(max(CHUNK_BYTES * len(values) // values.nbytes, 1), len(values))
+    pieces = range(0, len(values), rows)
+    # Whole pieces, so that of the last one that holds a number all is written.
+    reached = next(
+        (min(at + rows, len(values)) for at in reversed(pieces) if not np.isnan(values[at : at + rows]).all()), 0
+    )
+    for dim, length in variable.sizes.items():
+        if dim not in group.dimensions:
+            group.createDimension(dim, length)
+    stored = group.createVariable(
+        name, values.dtype, variable.dims, fill_value=np.nan, chunksizes=(rows, *values.shape[1:]), **compression
+    )
+    stored.setncatts(variable.attrs)
+    stored[:reached] = values[:reached]

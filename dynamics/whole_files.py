@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamics.checks import check_switch
+from dynamics.interrupts import sheltered
 from hermite.messages import shown
 
 if TYPE_CHECKING:
@@ -107,17 +108,19 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
     StorageError
         If that is impossible; then `target` is as it was.
     """
-    try:
-        temporary = _temporary(target)
+    # A signal that raised in here could leave a lock of the libraries taken, and the next file would wait for ever.
+    with sheltered():
         try:
-            _fill(temporary, write)
-            _place(temporary, target, replaces=replaces)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        cause = OSError(*error.args)  # without the temporary name
-        msg = f"File {str(target)!r} could not be written: {cause}."
-        raise StorageError(msg) from error
+            temporary = _temporary(target)
+            try:
+                _fill(temporary, write)
+                _place(temporary, target, replaces=replaces)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            cause = OSError(*error.args)  # without the temporary name
+            msg = f"File {str(target)!r} could not be written: {cause}."
+            raise StorageError(msg) from error
 
 
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
