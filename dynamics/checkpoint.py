@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.checks import checked_number
+from dynamics.records import Records
 from dynamics.run import RunResult, Snapshot
 
 if TYPE_CHECKING:
@@ -101,12 +102,12 @@ def packed(snapshot: Snapshot, held: xr.Dataset | None = None) -> xr.Dataset | N
     if snapshot.state is None:
         return None
     result = snapshot.result
-    names = list(result.records[0]) if result.records else []
+    count, columns = len(result.records), result.records.columns
     variables = labelled_arrays(snapshot.state, STATE)
     if held is None:
-        variables |= labelled_arrays({name: [record[name] for record in result.records] for name in names}, RECORD)
+        variables |= labelled_arrays({name: column[:count] for name, column in columns.items()}, RECORD)
     costs = {"solve_seconds": result.solve_seconds, "tracker_seconds": result.tracker_seconds}
-    return xr.Dataset(variables, attrs={"records": len(result.records), "observables": " ".join(names), **costs})
+    return xr.Dataset(variables, attrs={"records": count, "observables": " ".join(columns), **costs})
 
 
 def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
@@ -120,14 +121,13 @@ def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
     names = dataset.attrs["observables"].split()
     count = int(dataset.attrs["records"])
     columns = {name: (dataset[f"{RECORD}{name}"] if held is None else held[name]).to_numpy()[:count] for name in names}
-    records: list[Mapping[str, Any]] = [{name: column[at] for name, column in columns.items()} for at in range(count)]
     state = {
         str(name).removeprefix(STATE): array.to_numpy()
         for name, array in dataset.data_vars.items()
         if str(name).startswith(STATE)
     }
     result = RunResult(
-        records=records,
+        records=Records.of(columns, count),
         solve_seconds=float(dataset.attrs["solve_seconds"]),
         tracker_seconds=float(dataset.attrs["tracker_seconds"]),
     )

@@ -181,7 +181,7 @@ def solve_committee(
             coords["neuron_2"] = np.arange(problem.width)
         return make_dataset(
             {
-                **stack_records(result.records, len(schedule), observe(system.initial_state)),
+                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
                 **no_prediction_values(P),
                 "emergence_time": result.event_times[:P],
                 "learned_time": result.event_times[P:],

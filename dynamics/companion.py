@@ -41,7 +41,7 @@ class _Asked:
         self._wanted: Future[Snapshot] | None = None
 
     def snapshot(self) -> Future[Snapshot]:
-        """Ask for a snapshot; it comes between two chunks of steps, or never if the run ends before."""
+        """Ask for a snapshot; it comes between two chunks of steps or beside a long one, or never after the end."""
         wanted: Future[Snapshot] = Future()
         self._wanted = wanted
         return wanted
@@ -55,6 +55,8 @@ class _Asked:
         if wanted is not None:
             wanted.set_result(view.snapshot())
         return StopReason.CALLBACK if self.stop.is_set() else None
+
+    urgent = check
 
     def finish(self, view: RunView) -> None:
         """Do nothing."""
@@ -85,6 +87,10 @@ class Companion:
             return {"loss": system.loss(*system.unpack(state))}
 
         self._result = self._pool.submit(run, self._stepper, times, observe, trackers=[self._asked], begun=begun)
+
+    def ended(self, seconds: float) -> bool:
+        """Return whether the looser run has ended, waiting so long for it at most."""
+        return bool(wait((self._result,), seconds).done)
 
     def finish(self, result: RunResult) -> RunResult:
         """Wait for the looser run, or stop it if the caller's has ended early; return what it gave."""
@@ -120,10 +126,7 @@ def loss_and_event_errors(result: RunResult, looser: RunResult, count: int) -> d
     An event that only one of the two runs saw has an infinite error: whether it happens at all
     is not resolved.
     """
-    loss, other = (
-        stack_records([{"loss": record["loss"]} for record in each.records], count, {"loss": 0.0})["loss"]
-        for each in (result, looser)
-    )
+    loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
     events = event_errors(result.event_times, looser.event_times)
     if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
         events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf

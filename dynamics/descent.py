@@ -45,6 +45,10 @@ __all__ = ["DescentStepper"]
 OPERATIONS_PER_CALL = 3e9
 
 
+#: Arrays that a step changes; the next state is written to a slot that the last two do not use.
+CARRIED = ("step", "events")
+
+
 class DescentStepper:
     """Take steps of population gradient descent, behind the protocol of a stepper.
 
@@ -91,6 +95,8 @@ class DescentStepper:
         self._work = np.empty(self._unit_field.work_size)
         self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
         self._events = np.full((3, 2 * self._a.size), np.nan)
+        # What a single step changes of `state`, as it was before, while the step is taken or if it was given up.
+        self._before: dict[str, NDArray[np.generic]] = {}
         self._kernels.watch(
             self._units[0], self._norms[0], self._a, self._teacher, self._sign_matters, self._events, self._C
         )
@@ -122,6 +128,13 @@ class DescentStepper:
 
         With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
         """
+        if max_steps == 1:
+            self._before = {name: self._arrays()[name].copy() for name in CARRIED}
+        status = self._advance(target, max_steps)
+        self._before = {}
+        return status
+
+    def _advance(self, target: float, max_steps: int) -> Status:
         wanted = self._first_step_at(target)
         if self._workers.count > 1:
             max_steps = min(max_steps, self._most_steps)
@@ -174,8 +187,9 @@ class DescentStepper:
         return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
-        return {name: array.copy() for name, array in self._arrays().items()}
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before = self._before
+        return {name: array.copy() for name, array in self._arrays().items()} | before
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned.

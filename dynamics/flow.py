@@ -250,8 +250,8 @@ def _overlap_dataset(
 ) -> xr.Dataset:
     problem = system.problem
     m, P = problem.width, problem.num_directions
-    template = system.observer(settings["keep"])(system.initial_state)
-    values = stack_records(result.records, len(schedule), template)
+    observe = system.observer(settings["keep"])
+    values = stack_records(result.records, len(schedule), lambda: observe(system.initial_state))
     values["emergence_time"] = result.event_times[:P]
     values["learned_time"] = result.event_times[P:]
     values |= errors

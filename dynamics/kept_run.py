@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dynamics.checkpoint import packed, unpacked
+from dynamics.interrupts import Interrupts
+from dynamics.patience import LOOK
 from dynamics.run import run, snapshot_of
 from dynamics.trackers import StopReason
 
@@ -75,18 +77,25 @@ def kept_run(
         return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
 
     begun = begun_snapshot(file, RUN)
-    result = run(stepper, times, observe, trackers=[*trackers, *file.trackers(now)], begun=begun, sound=sound)
-    looser = None
-    if companion is not None:
-        try:
-            looser = companion.finish(result)
-        except KeyboardInterrupt:
-            result = replace(result, stop_reason=StopReason.INTERRUPTED)
-            looser = companion.finish(result)
-    resumable = result.stop_reason.resumable
-    if file.has_path and resumable and result.intact:
-        dataset, parts = now(snapshot_of(stepper, result))
-    else:
-        dataset, parts = labelled(result, looser), {}
-    file.close(dataset, parts, resumable=resumable)
+    # Who asks twice for an end shall not lose what is stored in the end.
+    with Interrupts() as late:
+        result = run(stepper, times, observe, trackers=[*trackers, *file.trackers(now)], begun=begun, sound=sound)
+        looser = None
+        if companion is not None:
+            while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):
+                if late.heard:
+                    result = replace(result, stop_reason=StopReason.INTERRUPTED)
+            try:
+                looser = companion.finish(result)
+            except KeyboardInterrupt:
+                result = replace(result, stop_reason=StopReason.INTERRUPTED)
+                looser = companion.finish(result)
+        resumable = result.stop_reason.resumable
+        if file.has_path and resumable and result.intact:
+            dataset, parts = now(snapshot_of(stepper, result))
+        else:
+            dataset, parts = labelled(result, looser), {}
+        file.close(dataset, parts, resumable=resumable)
+    if late.heard and result.stop_reason is not StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
     return result, dataset

@@ -233,7 +233,7 @@ def solve_mean_field(
     def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
         levels, edges = len(LOSS_LEVELS), overlap_edges()
         values: dict[str, Any] = {
-            **stack_records(result.records, len(schedule), observe(moving.initial_state)),
+            **stack_records(result.records, len(schedule), lambda: observe(moving.initial_state)),
             **no_prediction_values(problem.num_directions),
             "emergence_time": np.full(problem.num_directions, np.nan),
             "loss_level_time": result.event_times[:levels],

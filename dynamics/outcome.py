@@ -12,11 +12,12 @@ import numpy as np
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     import xarray as xr
     from numpy.typing import NDArray
 
+    from dynamics.records import Records
     from dynamics.run import RunResult
 
 
@@ -37,18 +38,16 @@ class SolveInterrupted(KeyboardInterrupt):
 
 
 def stack_records(
-    records: Sequence[Mapping[str, Any]], count: int, template: Mapping[str, Any]
+    records: Records, count: int, template: Callable[[], Mapping[str, Any]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Stack the records of a run along time, in front of the dims of each observable.
+    """Return the records of a run along time, in front of the dims of each observable.
 
-    `template` is one record, such as that of the initial state. Times that were not reached hold NaN, so that the
-    shape depends on the schedule alone, even if no time was reached.
+    `template` gives one record, such as that of the initial state. Times that were not reached hold NaN, so that the
+    shape depends on the schedule alone; if none was, the arrays are read-only and take no memory.
     """
-    stacked = {name: np.full((count, *np.shape(value)), np.nan) for name, value in template.items()}
-    for at, record in enumerate(records):
-        for name, value in record.items():
-            stacked[name][at] = value
-    return stacked
+    if len(records) > 0:
+        return dict(records.columns)
+    return {name: np.broadcast_to(np.nan, (count, *np.shape(value))) for name, value in template().items()}
 
 
 def run_attributes(result: RunResult) -> dict[str, Any]:

@@ -44,6 +44,8 @@ _LAYOUT = Layout(
     rows=28,
     scalars=8,
     counters=8,
+    carried=(0, 1, 16),
+    kept=(0, 1, *range(4, 17), *range(20, 27)),
     statistics={"steps_accepted": 2, "steps_rejected": 3, "rhs_evaluations": 4, "sweeps": 6},
 )
 # Slots of `scalars` and `counters`, and rows of `vectors` and `events`, as in `shared_kernels`.
@@ -83,6 +85,7 @@ class ParticleStepper(ExplicitStepper):
         self._past: list[tuple[float, Array]] = []
         # Slopes at the stages of the last step.
         self._field = np.zeros((STAGES, system.coefficients.size))
+        self._fields_before = self._past, self._field
         bound = (compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size))
         super().__init__(
             compiled.kernels.namespace,
@@ -94,8 +97,11 @@ class ParticleStepper(ExplicitStepper):
             t0=0.0,
         )
 
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+    def _keep(self) -> None:
+        super()._keep()
+        self._fields_before = self._past, self._field
+
+    def _advance(self, target: float, max_steps: int) -> Status:
         if self._counters[_READY] == 0:
             self._begin()
         for _ in range(max_steps):
@@ -108,11 +114,11 @@ class ParticleStepper(ExplicitStepper):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit."""
-        times, slopes = zip(*self._past, strict=True)
+        past, field = (self._past, self._field) if self._before is None else self._fields_before
         return super().state() | {
-            "past_times": np.array(times),
-            "past_slopes": np.array(slopes),
-            "field": self._field.copy(),
+            "past_times": np.array([time for time, _ in past]),
+            "past_slopes": np.array([slopes for _, slopes in past]),
+            "field": field.copy(),
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -1,13 +1,13 @@
 """The run loop: next save time → compiled chunk → trackers → stop reason.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
-hears Ctrl-C and asks the trackers. The loop knows a stepper, times and an observer; no physics and no dataset.
+hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
+heard in the middle of it, and the run ends with the state before it. The loop knows a stepper, times and an observer;
+no physics and no dataset.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
 import time as clock
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import Status
-from dynamics.trackers import StopReason
+from dynamics.interrupts import Interrupts
+from dynamics.patience import Stopped, beside
+from dynamics.records import Records
+from dynamics.trackers import StopReason, UrgentTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.integrators import Stepper
-    from dynamics.trackers import RunView, Tracker
+    from dynamics.trackers import Tracker
 
     Observer = Callable[[NDArray[np.float64]], Mapping[str, Any]]
 
 CHUNK_SECONDS = 0.1
-FIRST_CHUNK_STEPS = 64
+FIRST_CHUNK_STEPS = 1
 LARGEST_CHUNK_STEPS = 1 << 20
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
@@ -41,7 +44,7 @@ class RunResult:
     `intact` says whether the stepper stands at the end of a step, so that it can be continued.
     """
 
-    records: list[Mapping[str, Any]] = field(default_factory=list)
+    records: Records = field(default_factory=lambda: Records(0))
     stop_reason: StopReason = StopReason.UNFINISHED
     end_time: float = 0.0
     event_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -73,12 +76,12 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 class _View:
     """What the trackers see of the run, and its books."""
 
-    def __init__(self, stepper: Stepper, end: float, begun: RunResult) -> None:
+    def __init__(self, stepper: Stepper, times: NDArray[np.float64], begun: RunResult) -> None:
         self._stepper = stepper
-        self._end = end
+        self._end = float(times[-1])
         self._begun = begun
         self._started = clock.perf_counter()
-        self.result = replace(begun, records=list(begun.records))
+        self.result = replace(begun, records=Records(times.size, begun.records))
 
     @property
     def time(self) -> float:
@@ -104,7 +107,7 @@ class _View:
         events = self._stepper.event_times
         return replace(
             self.result,
-            records=list(self.result.records),
+            records=self.result.records.so_far(),
             stop_reason=reason,
             end_time=self.time,
             event_times=np.where(events <= self._end, events, np.nan),
@@ -118,57 +121,15 @@ class _Pace:
 
     def __init__(self) -> None:
         self.steps = FIRST_CHUNK_STEPS
+        #: What the last record took.
+        self.seconds_of_record = np.inf
 
-    def adapt(self, seconds: float) -> None:
-        if seconds < 0.5 * CHUNK_SECONDS:
+    def adapt(self, seconds: float, *, full: bool) -> None:
+        """Learn from a chunk, of as many steps as were allowed if `full`, else of one at least."""
+        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
             self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
         elif seconds > 2.0 * CHUNK_SECONDS:
             self.steps = max(self.steps // 2, 1)
-
-
-class Interrupts:
-    """Hear Ctrl-C and SIGTERM between chunks: raised at any instant they can be lost inside a callback of some library.
-
-    A second one raises at once, for whoever does not want to wait for the end of a chunk. Outside the main thread,
-    where Python allows no handlers, they are left as they are. A tracker; in a loop of another kind, a context.
-    """
-
-    def __init__(self) -> None:
-        #: Whether one has arrived.
-        self.heard = False
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> Interrupts:
-        """Listen."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                # Who ignores one, as workers of a pool do, has a reason.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._previous[number] = signal.signal(number, self._hear)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Put back who listened before."""
-        for number, handler in self._previous.items():
-            if handler is not None:
-                signal.signal(number, handler)
-
-    def start(self, view: RunView) -> None:  # noqa: ARG002
-        """Listen."""
-        self.__enter__()
-
-    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
-        """Stop if one has arrived."""
-        return StopReason.INTERRUPTED if self.heard else None
-
-    def finish(self, view: RunView) -> None:  # noqa: ARG002
-        """Put back who listened before."""
-        self.__exit__()
-
-    def _hear(self, *_signal: object) -> None:
-        if self.heard:
-            raise KeyboardInterrupt
-        self.heard = True
 
 
 def run(
@@ -178,7 +139,7 @@ def run(
     *,
     trackers: Sequence[Tracker] = (),
     begun: Snapshot | None = None,
-    sound: Callable[[Sequence[Mapping[str, Any]]], StopReason | None] | None = None,
+    sound: Callable[[Records], StopReason | None] | None = None,
 ) -> RunResult:
     """Take `stepper` through `times`, observing at each, until the end or a reason to stop.
 
@@ -208,20 +169,24 @@ def run(
     """
     if begun is not None:
         _restore(stepper, begun)
-    view = _View(stepper, float(times[-1]), RunResult() if begun is None else begun.result)
+    view = _View(stepper, times, RunResult() if begun is None else begun.result)
     records, interrupts, pace = view.result.records, Interrupts(), _Pace()
+    watchers = [*trackers, interrupts]
     reason: StopReason | None = None
     try:
         for tracker in (interrupts, *trackers):
             tracker.start(view)
-        for time in times[len(records) :]:
-            reason = _reach(stepper, float(time), view, pace, [*trackers, interrupts])
+        for time in times[len(records) :].tolist():
+            # Millions of times may lie within one step.
+            reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
-                records.append(observe(stepper.interpolate(float(time))))
+                _record(stepper, time, view, pace, observe, watchers)
                 # What is wrong comes before what somebody wants.
                 reason = (sound(records) if sound is not None else None) or reason
             if reason is not None:
                 break
+    except Stopped as stopped:
+        reason = stopped.reason
     except KeyboardInterrupt:
         reason = StopReason.INTERRUPTED
     finally:
@@ -238,15 +203,20 @@ def _restore(stepper: Stepper, begun: Snapshot) -> None:
         raise ValueError(msg) from error
 
 
+def _urgent(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
+    """Return a reason to stop that does not wait for the end of a step, or None."""
+    asked = (tracker.urgent(view) for tracker in trackers if isinstance(tracker, UrgentTracker))
+    return next((reason for reason in asked if reason is not None), None)
+
+
 def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> StopReason | None:
     """Advance until `stepper.time` ≥ `time`, chunk by chunk; return a reason to stop, or None."""
     while stepper.time < time:
         began = clock.perf_counter()
         view.result.intact = False
-        status = stepper.advance(time, pace.steps)
+        status = _advance(stepper, time, view, pace, trackers)
         ended = clock.perf_counter()
-        if status == Status.MAX_STEPS:
-            pace.adapt(ended - began)
+        pace.adapt(ended - began, full=status == Status.MAX_STEPS)
         if status in _FAILURES:
             return _FAILURES[status]
         view.result.intact = True
@@ -256,3 +226,30 @@ def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Se
                 return reason
         view.result.tracker_seconds += clock.perf_counter() - ended
     return None
+
+
+def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:
+    """Take a chunk of steps; one that may be long beside, where it can be given up for the state before it."""
+    if pace.steps > 1:
+        return stepper.advance(time, pace.steps)
+    try:
+        return beside(lambda: stepper.advance(time, 1), lambda: _urgent(view, trackers))
+    except Stopped:
+        view.result.intact = True
+        raise
+
+
+def _record(
+    stepper: Stepper, time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]
+) -> None:
+    """Observe the state at a time; beside if that may take long."""
+
+    def record() -> None:
+        view.result.records.append(observe(stepper.interpolate(time)))
+
+    began = clock.perf_counter()
+    if pace.seconds_of_record < 0.5 * CHUNK_SECONDS:
+        record()
+    else:
+        beside(record, lambda: _urgent(view, trackers))
+    pace.seconds_of_record = clock.perf_counter() - began

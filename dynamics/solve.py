@@ -328,4 +328,7 @@ def _stem(problem: Problem, options: dict[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
-    sys.exit(main())
+    code = main()
+    from dynamics.patience import leave
+
+    leave(code)

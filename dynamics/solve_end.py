@@ -34,9 +34,8 @@ def solve_and_report(
     solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None, parsed: dict[str, Any]
 ) -> int:
     """Solve, write dataset and figure, print the summary; return the exit code."""
-    if figure is not None:
-        # Compiled steps release the interpreter, which loads the plotting library meanwhile.
-        threading.Thread(target=_load_plotting, daemon=True).start()
+    # Compiled steps release the interpreter, which loads meanwhile what the end needs, also where it comes early.
+    threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
     dataset, code = _compute(solve, file, parsed)
     overwrite = bool(parsed["overwrite"] or parsed["resume"])
     output, figure, troubles = write_results(
@@ -99,6 +98,12 @@ def _draw(dataset: xr.Dataset) -> Figure:
     return summary_figure(dataset)
 
 
-def _load_plotting() -> None:
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401
+def _load_libraries(plotting: bool) -> None:
+    import netCDF4  # noqa: F401
+    import xarray as xr
+
+    xr.Dataset({"any": 0.0})  # the first one loads what else it could hold
+
+    if plotting:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401

@@ -6,15 +6,14 @@ Knows names of observables and numbers; neither a system nor a method.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.trackers import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    from dynamics.records import Records
 __all__ = ["Soundness"]
 
 #: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift
@@ -47,7 +46,7 @@ class Soundness:
     scale: float
     falls: bool
 
-    def __call__(self, records: Sequence[Mapping[str, Any]]) -> StopReason | None:
+    def __call__(self, records: Records) -> StopReason | None:
         """Look at the last record, beside the one before; what a record does not hold is not asked for."""
         record, slack = records[-1], TOLERATED * self.rtol + 1e-9
         if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):

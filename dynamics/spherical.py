@@ -157,7 +157,7 @@ def solve_spherical(
             coords["neuron"] = np.arange(problem.width)
         return make_dataset(
             {
-                **stack_records(result.records, len(schedule), observe(system.initial_state)),
+                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
                 **no_prediction_values(P),
                 "loss_level_time": result.event_times[:levels],
                 "emergence_time": result.event_times[levels : levels + P],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time as clock
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -136,6 +136,15 @@ class Tracker(Protocol):
         ...
 
 
+@runtime_checkable
+class UrgentTracker(Protocol):
+    """A tracker that is asked in the middle of a long step, too."""
+
+    def urgent(self, view: RunView) -> StopReason | None:
+        """Return a reason to give the step up, or None; called about every 50 ms, from the thread of the run."""
+        ...
+
+
 class Progress:
     """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
 
@@ -184,6 +193,8 @@ class MaxRuntime:
     def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
         """Stop when the budget is spent."""
         return StopReason.MAX_RUNTIME if clock.monotonic() > self._deadline else None
+
+    urgent = check
 
     def finish(self, view: RunView) -> None:
         """Do nothing."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dynamics.checkpoint import Rhythm, labelled_arrays
-from dynamics.run import Interrupts
+from dynamics.interrupts import Interrupts
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:

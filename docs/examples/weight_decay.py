@@ -94,7 +94,7 @@ def solve(problem: Problem, *, decay: float, save_at: SaveAt, rtol: float = 1e-8
 
     result = run(stepper, save_at.times, observe)
     values = {
-        **stack_records(result.records, len(save_at), observe(start)),
+        **stack_records(result.records, len(save_at), lambda: observe(start)),
         **prediction_values(prediction),
         "emergence_time": result.event_times[: a.size],
         "learned_time": result.event_times[a.size :],

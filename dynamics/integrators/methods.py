@@ -70,11 +70,17 @@ _SIGNATURES = {
     "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
 _NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 5, "sundials": 5}
+# Rows carried from step to step. Below, for DOP853: ROW_STATE, ROW_START and the derivative at the end, to which dense
+# output adds the other stages and its coefficients. Here: ROW_STATE, ROW_START, ROW_DIAGONAL, ROW_SAVED, ROW_NOISE and
+# the Nordsieck array.
+_CARRIED_BY_BDF = (0, 1, 5, *range(23, 31))
 _LAYOUTS = {
     "explicit": Layout(
         rows=28,
         scalars=8,
         counters=8,
+        carried=(0, 1, 16),
+        kept=(0, 1, *range(4, 17), *range(20, 27)),
         statistics={
             "steps_accepted": 2,
             "steps_rejected": 3,
@@ -86,6 +92,8 @@ _LAYOUTS = {
         rows=31,
         scalars=31 + 11 * 13,
         counters=16,
+        carried=_CARRIED_BY_BDF,
+        kept=_CARRIED_BY_BDF,
         statistics={
             "steps_accepted": 2,
             "steps_rejected": 3,

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status
+from dynamics.patience import give_way, whether_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,6 +162,8 @@ class ScipyStepper:
         self.state()
 
     def _rhs(self, t: float, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        # A step may be as many evaluations as the state has components.
+        give_way(whether_given_up())
         out = np.empty(y.size)
         self._namespace.evaluate(RHS, float(t), np.ascontiguousarray(y), out, self._system)
         self._last_finite = bool(np.isfinite(out).all())

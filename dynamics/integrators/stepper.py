@@ -69,7 +69,10 @@ class Stepper(Protocol):
         ...
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
+        """Return copies of all arrays from which `restore` continues bit for bit.
+
+        While `advance` takes a single step in another thread, they are those before it.
+        """
         ...
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -136,6 +139,10 @@ class Layout:
         Rows of `vectors`.
     scalars, counters : int
         Lengths of these arrays.
+    carried : tuple of int
+        Rows of `vectors` that a step finds and changes.
+    kept : tuple of int
+        Rows from which a run goes on, `carried` and those that dense output reads; all others are scratch.
     statistics : mapping
         Name of each public count and its slot in `counters`.
     """
@@ -143,6 +150,8 @@ class Layout:
     rows: int
     scalars: int
     counters: int
+    carried: tuple[int, ...]
+    kept: tuple[int, ...]
     statistics: Mapping[str, int]
 
 
@@ -204,6 +213,10 @@ class CompiledStepper:
         self._events = np.full((3, num_events), np.nan)
         self._atol = tolerances.absolute(y0.size)
         self._system = system
+        # What `state` says while a single step is taken, or after it was given up; None between steps. Its rows have
+        # a place of their own, made when they are first needed.
+        self._before: dict[str, NDArray[np.generic]] | None = None
+        self._rows_before = np.empty((0, y0.size))
         self.advance(t0, 0)
 
     @property
@@ -223,6 +236,21 @@ class CompiledStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        if max_steps == 1:
+            self._keep()
+        status = self._advance(target, max_steps)
+        self._before = None
+        return status
+
+    def _keep(self) -> None:
+        """Copy what a step changes: the run asks for single steps where they take long, and may give them up."""
+        if self._rows_before.size == 0:
+            self._rows_before = np.empty((len(self._layout.carried), self._vectors.shape[1]))
+        for place, row in enumerate(self._layout.carried):
+            self._rows_before[place] = self._vectors[row]
+        self._before = self._copies()
+
+    def _advance(self, target: float, max_steps: int) -> Status:
         last = self._tried() + max_steps
         while True:
             status = self._namespace.advance(
@@ -293,8 +321,13 @@ class CompiledStepper:
         return {name: int(self._counters[slot]) for name, slot in self._layout.statistics.items()}
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
-        return {name: array.copy() for name, array in self._arrays().items()}
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before, rows = self._before, self._layout.kept
+        vectors = self._vectors[list(rows)]
+        if before is None:
+            return {"vectors": vectors, **self._copies()}
+        vectors[[rows.index(row) for row in self._layout.carried]] = self._rows_before
+        return {"vectors": vectors, **before}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned.
@@ -309,18 +342,22 @@ class CompiledStepper:
         ValueError
             If an array is missing or has another shape.
         """
-        for name, array in self._arrays().items():
-            shape = np.shape(state[name]) if name in state else None
-            if shape != array.shape:
-                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {shape}."
+        rows = list(self._layout.kept)
+        wanted = {"vectors": (len(rows), self._vectors.shape[1])} | {
+            name: array.shape for name, array in self._small_arrays().items()
+        }
+        for name, shape in wanted.items():
+            given = np.shape(state[name]) if name in state else None
+            if given != shape:
+                msg = f"Argument `state` must hold `{name}` of shape {shape}, but has {given}."
                 raise ValueError(msg)
-        for name, array in self._arrays().items():
+        self._vectors[rows] = state["vectors"]
+        for name, array in self._small_arrays().items():
             array[...] = state[name]
 
-    def _arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {
-            "vectors": self._vectors,
-            "scalars": self._scalars,
-            "counters": self._counters,
-            "events": self._events,
-        }
+    def _small_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return all arrays of the state but the vectors."""
+        return {"scalars": self._scalars, "counters": self._counters, "events": self._events}
+
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        return {name: array.copy() for name, array in self._small_arrays().items()}

@@ -132,8 +132,9 @@ class FallingBack:
 
     def _fall_back(self, reason: str) -> Stepper:
         time = self._first.time
-        second = self._second = self._robust(self._first.vectors(time), time)
+        second = self._robust(self._first.vectors(time), time)
         self.fallback_time, self.fallback_reason = time, reason
+        self._second = second  # last, since `state` may be asked for beside this
         return second
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:

@@ -25,6 +25,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,6 +99,9 @@ class LargeFlowStepper:
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
         self._counts = {"steps_accepted": 0, "steps_rejected": 0, "divisions": 0}
+        # Counts before the step that is taken, and the lock under which it becomes the last one.
+        self._counted: dict[str, int] = {}
+        self._whole = threading.Lock()
         self._time = 0.0
         self._marks: list[float] = []
         self._division: Division | None = None
@@ -173,7 +177,14 @@ class LargeFlowStepper:
         return self._counts | self.rows.counts
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
+        """Return copies of all arrays from which `restore` continues bit for bit.
+
+        While a step is taken they are those before it, but for rests of the field, which the next step makes anew.
+        """
+        with self._whole:
+            return self._copies()
+
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
         rests, last = self._rests, self._last
         arrays: dict[str, NDArray[np.generic]] = {name: array.copy() for name, array in rests.arrays().items()}
         arrays |= {
@@ -182,7 +193,7 @@ class LargeFlowStepper:
             "time_and_step": np.array([self._time, self._h]),
             "events": np.stack([self._event_times, self._events]),
             "marks": np.array(self._marks),
-            "counts": np.array(list(self.statistics().values())),
+            "counts": np.array(list((self._counted or self.statistics()).values())),
         }
         if last is not None:
             arrays |= last.arrays()
@@ -254,10 +265,12 @@ class LargeFlowStepper:
         If `target` is inside, the dense output is computed with the step. Where that is not good enough, as with a
         stiff mode, the step ends at `target`, or after a fifth of its length if `target` comes before that.
         """
+        self._counted = self.statistics()
         division, drift = self._prepare()
         h, rejected, planned = self._h, False, 0.0
         while True:
             if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
+                self._counted = {}
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
             step = self._attempt(h, division, drift)
             dense = self._time < target < self._time + h
@@ -279,8 +292,8 @@ class LargeFlowStepper:
             SAFETY * max(error, 1e-12) ** -0.125,
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
         )
-        self._accept(step, dense=dense)
-        self._h = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
+        planned = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
+        self._accept(step, planned, dense=dense)
         return None
 
     def _prepare(self) -> tuple[Division, Array]:
@@ -339,16 +352,18 @@ class LargeFlowStepper:
         excess = float((off / self.rows.lag_tolerance).max())
         return excess if np.isfinite(excess) else np.inf
 
-    def _accept(self, step: Step, *, dense: bool) -> None:
-        self._at = (self._at + 1) % 3
-        self._last, self._now = step, step.end
-        self._time = step.time + step.h
-        self._rests.keep(self._rests.free_slot(), self._time)
-        self._counts["steps_accepted"] += 1
-        self._marks = [*self._marks[-STALL_STEPS:], self._time]
-        self._dense = DenseOutput(self.rows, step, ready=dense)
-        before, self._events = self._events, self.rows.event_values(step.end.U, step.end.log_norm)
-        passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
+    def _accept(self, step: Step, h: float, *, dense: bool) -> None:
+        """Make a step the last one, all at once, and h the length of the next."""
+        end, output = step.time + step.h, DenseOutput(self.rows, step, ready=dense)
+        before, now, times = self._events, self.rows.event_values(step.end.U, step.end.log_norm), self.event_times
+        passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
         if passed.size > 0:
-            values_at = self._dense.events_at(passed, before)
-            record_crossings(self._event_times, before, self._events, (step.time, self._time), values_at)
+            record_crossings(times, before, now, (step.time, end), output.events_at(passed, before))
+        with self._whole:
+            self._at = (self._at + 1) % 3
+            self._last, self._now, self._dense = step, step.end, output
+            self._time, self._h, self._event_times, self._events = end, h, times, now
+            self._rests.keep(self._rests.free_slot(), end)
+            self._counts["steps_accepted"] += 1
+            self._marks = [*self._marks[-STALL_STEPS:], end]
+            self._counted = {}

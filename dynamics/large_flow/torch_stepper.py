@@ -15,6 +15,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +88,8 @@ class TorchFlowStepper:
         tolerance = max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
         self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
         self._accepted = self._rejected = 0
+        # Held while a step is taken: what it starts from is on the device, and is overwritten there.
+        self._whole = threading.Lock()
         self._time = self._time_last = self._length_before = 0.0
         self._marks: list[float] = []
         self._events = self._step.start()
@@ -121,7 +124,8 @@ class TorchFlowStepper:
         while self._time < target:
             if self._accepted + self._rejected >= last:
                 return Status.MAX_STEPS
-            failure = self._advance_once(target)
+            with self._whole:
+                failure = self._advance_once(target)
             if failure is not None:
                 return failure
         return Status.REACHED
@@ -180,6 +184,10 @@ class TorchFlowStepper:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues, bit for bit on the same kind of device."""
+        with self._whole:
+            return self._copies()
+
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
         step, clusters = self._step, self._step.clusters
         tensors = {"now": step.now}
         numbers = [self._time, self._h]

@@ -62,9 +62,10 @@ def with_exact_history(order, h):
     stepper = rotation(fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
     slots = stepper._namespace
     state = stepper.state()
+    first = stepper._layout.kept.index(slots.ROW_NORDSIECK)
     derivative = np.array([1.0, 0.0])
     for j in range(order + 1):
-        state["vectors"][slots.ROW_NORDSIECK + j] = h**j / math.factorial(j) * derivative
+        state["vectors"][first + j] = h**j / math.factorial(j) * derivative
         derivative = 2.0 * np.array([-derivative[1], derivative[0]])
     state["counters"][[slots.ORDER, slots.NEXT_ORDER, slots.WAIT]] = order, order, 2
     state["scalars"][slots.PAST_STEPS : slots.POLYNOMIAL] = h

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dynamics.companion import event_errors, loss_and_event_errors
+from dynamics.records import Records
 from dynamics.run import RunResult
 from dynamics.trackers import StopReason
 
@@ -10,7 +11,10 @@ NEVER = np.nan
 
 
 def result(losses, events, reason=StopReason.REACHED_END):
-    return RunResult(records=[{"loss": loss} for loss in losses], stop_reason=reason, event_times=np.array(events))
+    records = Records(4)
+    for loss in losses:
+        records.append({"loss": loss})
+    return RunResult(records=records, stop_reason=reason, event_times=np.array(events))
 
 
 def test_errors_are_twice_the_differences():

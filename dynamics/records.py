@@ -1,0 +1,74 @@
+"""What a run observes at its saved times, in arrays as long as the schedule.
+
+Knows names and arrays; neither what is observed nor what becomes of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Records"]
+
+
+class Records:
+    """Records along time, in front of the dims of each observable; NaN where no time was reached.
+
+    They are put where they stay: millions of them cost no object each, and nothing is left to be stacked in the end.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of saved times.
+    begun : Records, optional
+        The first of them.
+    """
+
+    def __init__(self, capacity: int, begun: Records | None = None) -> None:
+        self._capacity = capacity
+        #: Observables by name, each of shape (capacity, …); empty before the first record.
+        self.columns: dict[str, NDArray[np.float64]] = {}
+        self._count = 0
+        if begun is not None and len(begun) > 0:
+            self._allocate(begun[0])
+            for name, column in begun.columns.items():
+                self.columns[name][: len(begun)] = column[: len(begun)]
+            self._count = len(begun)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[np.float64]], count: int) -> Records:
+        """Return the first `count` records of arrays that hold them already."""
+        records = cls(count)
+        records.columns, records._count = dict(columns), count
+        return records
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a record of the same observables."""
+        if not self.columns:
+            self._allocate(record)
+        for name, value in record.items():
+            self.columns[name][self._count] = value
+        self._count += 1
+
+    def so_far(self) -> Records:
+        """Return those that are there now; the arrays are shared, since what is in them stays as it is."""
+        return Records.of(self.columns, self._count)
+
+    def _allocate(self, record: Mapping[str, Any]) -> None:
+        self.columns = {name: np.full((self._capacity, *np.shape(value)), np.nan) for name, value in record.items()}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        place = range(self._count)[at]
+        return {name: column[place] for name, column in self.columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[at] for at in range(self._count))
