@@ -207,6 +207,14 @@ def _window(family: Family, mean_field: xr.Dataset) -> slice:
     return slice(first, max(min(last + 1, times.size), first + 1))
 
 
+def _reached(family: Family, mean_field: xr.Dataset) -> bool:
+    """Return whether the runs reach the levels that the loss of the mean field reaches, and have records from there."""
+    levels = mean_field["loss_level_time"].values
+    levels = levels[np.isfinite(levels)]
+    end = min(float(one.attrs["end_time"]) for one in family.simulations)
+    return bool(levels.size == 0 or (family.times[-1] >= levels[0] and end >= levels[-1]))
+
+
 def _judgement(
     family: Family, mean_field: xr.Dataset, test: ExponentTest, rate: float, values: dict[str, Array]
 ) -> dict[str, Any]:
@@ -232,6 +240,12 @@ def _judgement(
         reason = (
             f"The exponent {found} {span} is compatible with {band}, but one of −1/2 or −3/2 could have gone unseen: "
             "use more starts, a wider range of widths, a larger batch or a smaller learning rate."
+        )
+    elif not _reached(family, mean_field):
+        verdict = "undecided"
+        reason = (
+            f"The exponent {found} {span} is compatible with {band}, but the runs, or their records, end before the "
+            "loss of the mean field has fallen from half to a tenth: use more steps, or later records."
         )
     else:
         verdict = "agree"

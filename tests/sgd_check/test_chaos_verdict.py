@@ -207,6 +207,21 @@ def test_a_mean_field_in_another_clock_disagrees(asked, law, family):
     assert "falls slower with the width" in found["reasons"]
 
 
+def test_runs_that_end_before_the_levels_of_the_loss_do_not_agree(law, family, monkeypatch):
+    """A test that passes, on records before the loss of the mean field has fallen, says nothing of what was awaited."""
+    passed = chaos.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, resolved=True)
+    monkeypatch.setattr(chaos, "_tested", lambda *_: passed)
+    first, last = law["loss_level_time"].values[[0, -1]]
+    assert 0.6 < first < 1.2 < last or np.isnan(last)
+    assert sgd_check.compare(law, family)["comparison"].attrs["verdict"] == "agree"
+    far = law.assign(loss_level_time=law["loss_level_time"].fillna(5.0))
+    for end, prediction in ((0.6, law), (1.2, far)):
+        short = [one.assign_attrs(end_time=end) for one in family]
+        found = sgd_check.compare(prediction, short)["comparison"].attrs
+        assert found["verdict"] == "undecided"
+        assert "end before the loss of the mean field has fallen from half to a tenth: use more" in found["reasons"]
+
+
 def test_too_few_starts_leave_the_verdict_open(law, family):
     few = [simulation.isel(seed=slice(0, 6)) for simulation in family]
     found = sgd_check.compare(law, few)["comparison"]
