@@ -75,6 +75,8 @@ VARIABLES: dict[str, Variable] = {
     "standard_error": Variable(("direction",), "standard error of the mean logarithmic ratio", r"s_p"),
     "z_score": Variable(("direction",), "distance from the allowed band in standard errors", "z_p"),
     "direction_p_value": Variable(("direction",), "probability of such a distance if theory holds", "p_p"),
+    "early_power": Variable(("direction",), "probability that SGD 30 % early is seen", r"\pi_p^-"),
+    "late_power": Variable(("direction",), "probability that SGD 30 % late is seen", r"\pi_p^+"),
     "censored_count": Variable(("direction",), "runs in which the direction did not emerge", "c_p"),
     "p_value": Variable((), "global probability of such distances if theory holds", "p"),
     "loss_p_value": Variable((), "probability of such a difference of the losses under one law", "p_L"),

@@ -25,7 +25,7 @@ from sgd_check.survival import (
     median_time,
     permutation_test,
 )
-from sgd_check.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value
+from sgd_check.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value, shares_of_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +57,10 @@ def compare(
 
     with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
     delay that fluctuations cause, which the equation of the mean step lacks. `sgd_check.expectation` derives the band,
-    `sgd_check.verdict` describes the test. The loss is compared on plateaus and reported beside the verdict
-    (`sgd_check.loss_band`).
+    `sgd_check.verdict` describes the test. "Agree" is said only if every direction whose predicted time, 30 % later,
+    lies within the runs is tested on both sides and such an error would have been seen; else the verdict is "undecided"
+    and its reasons say on how many directions there is agreement. The loss is compared on plateaus and reported beside
+    the verdict (`sgd_check.loss_band`).
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
@@ -93,13 +95,15 @@ def compare(
     DataTree
         /prediction and /simulation as given. /comparison per direction: `emergence_ratio` (by seed), `emergence_time`
         (predicted; of a sample the median), `expected_delay` and `expected_scatter`, `band_low` and `band_high`,
-        `mean_log_ratio`, `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested) and
-        `censored_count`. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
-        `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`
-        with the allowed range `expected_loss_low` and `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is
-        the global one, `loss_p_value` that of the loss (NaN where none can be given). Its attrs hold `verdict`
-        ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or
-        "sample"), `loss_statement`, and the counts of runs. Runs that blew up are excluded and counted.
+        `mean_log_ratio` (runs without emergence at the horizon), `standard_error`, `log_scatter`, `z_score`,
+        `direction_p_value` (NaN: not tested), `early_power` and `late_power` (to see a time predicted 30 % too late or
+        too early; NaN: that side is not tested) and `censored_count`. Over the times of the simulation: `survival`
+        (Kaplan–Meier) with pointwise 95 % intervals `survival_low` and `survival_high`, `predicted_survival`,
+        `mean_loss`, `loss_standard_error`, `expected_loss` with the allowed range `expected_loss_low` and
+        `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is the global one, `loss_p_value` that of the loss
+        (NaN where none can be given). Its attrs hold `verdict` ("agree", "disagree" or "undecided"),
+        `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of
+        runs. Runs that blew up are excluded and counted.
 
         For a mean field the simulations are /simulation/width_m, and /comparison has the variables of
         `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD; this is
@@ -166,23 +170,25 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
     expected = expectation(problem, prediction, noise_rate(simulation))
     measured, end = _emergence(simulation), float(simulation.attrs["end_time"])
     ratio = measured / expected.time
-    # Beyond the horizon a direction says nothing, unless every run has it out already.
-    with np.errstate(invalid="ignore"):
-        within = expected.time * (1.0 + VISIBLE_ERROR) <= end
-    testable = np.isfinite(expected.time) & (within | np.isfinite(measured).all(axis=0)) & (end > 0)
-    level = rate / max(int(testable.sum()), 1)
+    shares = shares_of_rate(expected.time, end)
     tests: list[DirectionTest | None] = [None] * expected.time.size
-    for p in np.flatnonzero(testable).tolist():
+    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
         # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
         logs = np.log(np.maximum(ratio[:, p], 1e-12))
         log_horizon = float(np.log(end / expected.time[p]))
-        tests[p] = assess_direction(logs, log_horizon, float(expected.low[p]), float(expected.high[p]), level)
+        band = float(expected.low[p]), float(expected.high[p])
+        test = assess_direction(logs, log_horizon, *band, rate * float(shares[p]))
+        tests[p] = None if test is None or test.early is None is test.late else test
+    p_values = np.array([np.nan if test is None else test.p for test in tests])
+    with np.errstate(invalid="ignore"):
+        awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
     return Finding(
         theory="finite step" if has_step(prediction) else "flow",
         expected=expected,
         ratio=_ratio(simulation, expected.time),
         tests=tests,
-        p_value=combined_p_value(np.array([np.nan if test is None else test.p for test in tests])),
+        awaited=awaited,
+        p_value=combined_p_value(p_values, shares),
         loss=_loss_against_curve(prediction, simulation, expected.time, ratio),
     )
 
@@ -233,6 +239,7 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
         expected=Expectation(medians, nothing, _log_scatter(theirs), nothing, nothing, ()),
         ratio=_ratio(simulation, medians),
         tests=tests,
+        awaited=np.array([test is not None for test in tests]),
         p_value=min(1.0, len(families) * min(families)),
         loss=loss,
     )
@@ -257,6 +264,10 @@ def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
     def column(name: str) -> Array:
         return np.array([np.nan if test is None else getattr(test, name) for test in finding.tests], dtype=np.float64)
 
+    def power(side: str) -> Array:
+        sides = [getattr(test, side, None) for test in finding.tests]
+        return np.array([np.nan if one is None else one.power for one in sides])
+
     sound, expected = _sound(simulation), finding.expected
     return {
         "emergence_ratio": finding.ratio,
@@ -270,6 +281,8 @@ def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
         "log_scatter": _log_scatter(_emergence(simulation)),
         "z_score": column("z"),
         "direction_p_value": column("p"),
+        "early_power": power("early"),
+        "late_power": power("late"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": finding.p_value,
         "loss_p_value": np.nan if finding.loss is None else finding.loss.p,

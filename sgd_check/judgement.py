@@ -33,6 +33,8 @@ class Finding(NamedTuple):
         Measured over predicted times.
     tests : list
         Per direction; None where not tested.
+    awaited : ndarray of bool, shape (P,)
+        Directions without whose full test nothing agrees: predicted so early that 30 % later is still within the runs.
     p_value : float
         Global, of all that enters the verdict.
     loss : LossBand or None
@@ -43,6 +45,7 @@ class Finding(NamedTuple):
     expected: Expectation
     ratio: NDArray[np.float64]
     tests: list[DirectionTest | None]
+    awaited: NDArray[np.bool_]
     p_value: float
     loss: LossBand | None
 
@@ -52,40 +55,32 @@ def judgement(simulation: xr.Dataset, finding: Finding, rate: float) -> dict[str
     tests = finding.tests
     blown_up = int(np.sum(simulation["blown_up"].values != 0))
     usable = int(simulation.sizes["seed"]) - blown_up
+    time, stop_reason = finding.expected.time, simulation.attrs["stop_reason"]
     tested = [p for p, test in enumerate(tests) if test is not None]
-    dull = [p for p, test in enumerate(tests) if test is not None and not test.resolved]
-    untested = [p for p, test in enumerate(tests) if test is None]
-    awaited = [p for p in untested if np.isfinite(finding.expected.time[p])]
+    beyond = [p for p, test in enumerate(tests) if test is None and not time[p] <= float(simulation.attrs["end_time"])]
+    open_ = [p for p, test in enumerate(tests) if test is None or not test.resolved]
+    cut_off = [p for p in open_ if np.isfinite(time[p]) and not (finding.awaited[p] and p in tested)]
+    gaps = _gaps(finding)
     if tested and finding.p_value < rate:
         verdict, reason = "disagree", _disagreement(simulation, finding, rate)
     elif usable < FEWEST_RUNS:
         verdict, reason = "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
-    elif not tested:
+    elif cut_off and stop_reason != "reached_end":
+        verdict = "undecided"
+        reason = f"The runs stopped early ({stop_reason}), before direction {_named(cut_off)} could be tested."
+    elif not finding.awaited.any():
         verdict, reason = (
             "undecided",
             "No direction could be tested: none is predicted to emerge well before the end of the runs.",
         )
-    elif awaited and simulation.attrs["stop_reason"] != "reached_end":
-        verdict = "undecided"
-        reason = (
-            f"The runs stopped early ({simulation.attrs['stop_reason']}), before direction {_named(awaited)} could be "
-            "tested."
-        )
-    elif dull:
-        verdict = "undecided"
-        reason = (
-            f"An error of {VISIBLE_ERROR:.0%} could have gone unseen in direction {_named(dull)}: use more seeds, "
-            "a smaller learning rate or more steps."
-        )
+    elif gaps:
+        verdict, reason = "undecided", _partial_agreement(finding, gaps)
     else:
         verdict = "agree"
-        what = (
-            "No tested direction leaves its band" if finding.theory != "sample" else "No difference of the laws shows"
-        )
-        reason = f"{what} (global p = {finding.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen."
+        reason = _agreement(finding, [p for p in open_ if p not in beyond])
     reasons = [reason, *finding.expected.notes]
-    if untested and tested:
-        reasons.append(f"Not tested, since predicted never or beyond the horizon: direction {_named(untested)}.")
+    if beyond and tested:
+        reasons.append(f"Not tested, since predicted never or beyond the horizon: direction {_named(beyond)}.")
     if blown_up:
         reasons.append(f"Runs left out because they blew up: {blown_up}.")
     return {
@@ -98,6 +93,42 @@ def judgement(simulation: xr.Dataset, finding: Finding, rate: float) -> dict[str
         "tested_directions": len(tested),
         **_of_loss(finding.loss, rate),
     }
+
+
+def _gaps(finding: Finding) -> dict[str, list[int]]:
+    """Return the awaited directions that are not known to agree, by what is to be said of them."""
+    found: dict[str, list[int]] = {}
+    for p in np.flatnonzero(finding.awaited).tolist():
+        test = finding.tests[p]
+        if test is None:
+            words = "Not tested, since too few runs emerged: direction {}."
+        elif test.early is None:
+            words = "Tested for lateness only, since too few runs emerged: direction {}."
+        elif test.late is None:
+            words = "Tested for earliness only, since theory does not bound the lateness: direction {}."
+        elif not test.resolved:
+            advice = "use more seeds, a smaller learning rate or more steps"
+            words = f"An error of {VISIBLE_ERROR:.0%} could have gone unseen in direction {{}}: {advice}."
+        else:
+            continue
+        found.setdefault(words, []).append(p)
+    return found
+
+
+def _agreement(finding: Finding, near: list[int]) -> str:
+    """Return what was tested, save for directions that the runs reach, but not 30 % later."""
+    what = "No tested direction leaves its band" if finding.theory != "sample" else "No difference of the laws shows"
+    seen = f"{what} (global p = {finding.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen"
+    return seen + (f", save in direction {_named(near)}, predicted near the end of the runs." if near else ".")
+
+
+def _partial_agreement(finding: Finding, gaps: dict[str, list[int]]) -> str:
+    """Return on how many of the awaited directions there is agreement, and what the others lack."""
+    awaited = int(finding.awaited.sum())
+    agreed = awaited - sum(map(len, gaps.values()))
+    who = "The two samples" if finding.theory == "sample" else "Theory and SGD"
+    first = f"{who} agree on {agreed} of {awaited} directions (global p = {finding.p_value:.2g})."
+    return " ".join([first] * (agreed > 0) + [words.format(_named(which)) for words, which in gaps.items()])
 
 
 def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:

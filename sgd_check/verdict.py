@@ -1,10 +1,11 @@
 r"""The statistics of emergence times: times in, z-scores, p-values and what could have been seen out.
 
-Knows arrays alone. Against one predicted time T_p per direction, the null hypothesis is that the mean of ln(T_SGD/T_p)
-lies in a band (`sgd_check.expectation` says which). The distance of the sample mean from the band in standard errors is
-Student's t with n − 1 degrees of freedom at the band's edge, so that the false-alarm rate per direction is at most the
-stated one for normal scatter of ln T. Directions share their samples and are combined by Bonferroni, which needs no
-independence.
+Knows arrays alone. Against one predicted time T_p per direction, the null hypothesis is that ln(T_SGD/T_p) scatters
+symmetrically about a place in a band (`sgd_check.expectation` says which); its place is its mean. The two edges are two
+one-sided tests (`sgd_check.sides`): Student's t where every run emerged, the randomisation test of the values cut about
+the edge where some did not. Each has half of the level of its direction, so that the false-alarm rate per direction is
+at most the stated one. Directions share their samples and are combined by Bonferroni, which needs no independence, at
+shares of the rate that are known before the runs (`shares_of_rate`).
 
 Against a sample of predicted times, the null hypothesis is one law for both samples; `sgd_check.survival` has the test.
 """
@@ -18,6 +19,7 @@ import numpy as np
 from scipy import special
 
 from sgd_check.expectation import band_by_scatter
+from sgd_check.sides import Side, early_side, late_side, scatter
 from sgd_check.survival import cut_at, log_rank, log_rank_scores, permutation_quantile
 
 if TYPE_CHECKING:
@@ -36,16 +38,18 @@ class DirectionTest:
     Attributes
     ----------
     runs, censored : int
-        Runs used, and how many of them entered at the horizon as lower bounds.
+        Runs used, and how many of them did not emerge by the horizon.
     mean, standard_error : float
-        Of ln(T_SGD/T_p) over the runs; against a sample of predictions, of the difference of the two means of ln T.
+        Of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a sample of predictions, of the
+        difference of the two means of ln T.
     low, high : float
         The band; 0 against a sample.
+    early, late : Side or None
+        p-value of each side, and its power: the probability that a time predicted 30 % too late, or too early, is seen.
+        None where no outcome could show such an error.
     z, p : float
-        Signed distance from the band as a normal score, and its two-sided p-value; against a sample, the log-rank
-        statistic and its p-value by permutations.
-    resolved : bool
-        Whether an error of 30 % would have been seen.
+        Normal score of the smaller p-value, negative if that is the early one and 0 inside the band, and the two-sided
+        p-value; against a sample, the log-rank statistic and its p-value by permutations.
     """
 
     runs: int
@@ -54,9 +58,15 @@ class DirectionTest:
     standard_error: float
     low: float
     high: float
+    early: Side | None
+    late: Side | None
     z: float
     p: float
-    resolved: bool
+
+    @property
+    def resolved(self) -> bool:
+        """Whether an error of 30 % to either side would have been seen."""
+        return all(side is not None and side.power >= POWER for side in (self.early, self.late))
 
 
 def assess_direction(
@@ -77,32 +87,40 @@ def assess_direction(
 
     Notes
     -----
-    A run without emergence enters at the horizon. That can only lower the mean, so lateness stays a safe conclusion;
-    earliness is concluded only when every run emerged.
+    The power is that of runs which scatter and are censored as these, from the edge of the band at which the error is
+    harder to see.
 
     Examples
     --------
     >>> late = assess_direction(np.array([0.5, 0.52, 0.49, 0.51]), 1.0, 0.0, 0.04, 0.01)
     >>> late.p < 1e-4, late.z > 0
     (True, True)
+    >>> early = assess_direction(np.array([np.nan, *np.linspace(-0.6, -0.2, 31)]), 1.0, 0.0, 0.04, 0.01)
+    >>> early.censored, early.p < 1e-4, early.z < 0
+    (1, True, True)
     """
     missing = np.isnan(log_ratio)
-    values = np.where(missing, log_horizon, log_ratio)
-    n, censored = values.size, int(missing.sum())
+    n = log_ratio.size
     if n < FEWEST_RUNS:
         return None
-    mean = float(values.mean())
-    error = float(values.std(ddof=1) / np.sqrt(n))
+    counted = np.where(missing, log_horizon, log_ratio)
     if np.isnan(low):
-        low, high = band_by_scatter(error * np.sqrt(n), complete=censored == 0)
-    early = 0.0 if censored else min(mean - low, 0.0)
-    distance = max(mean - high, 0.0) + early
-    score = normal_score(distance, error, n - 1)
-    p = 1.0 if score == 0 else float(min(1.0, 2.0 * special.ndtr(-abs(score))))
+        low, high = band_by_scatter(scatter(log_ratio, log_horizon), complete=not missing.any())
     visible = float(np.log1p(VISIBLE_ERROR))
-    reach = reach_factor(n, level) * error * np.sqrt(n)
-    resolved = bool(high - low + reach <= visible and log_horizon >= visible)
-    return DirectionTest(n, censored, mean, error, low, high, score, p, resolved)
+    early = early_side(log_ratio, log_horizon, low, high - visible, level)
+    late = late_side(log_ratio, log_horizon, high, low + visible, level)
+    z, p = _two_sided(early, late)
+    error = float(counted.std(ddof=1) / np.sqrt(n))
+    return DirectionTest(n, int(missing.sum()), float(counted.mean()), error, low, high, early, late, z, p)
+
+
+def _two_sided(early: Side | None, late: Side | None) -> tuple[float, float]:
+    """Return normal score and two-sided p-value of two one-sided tests, 0 and 1 where neither speaks against theory."""
+    chances = [1.0 if side is None else side.p for side in (early, late)]
+    p = min(1.0, 2.0 * min(chances))
+    if p == 1.0:
+        return 0.0, 1.0
+    return float(np.copysign(special.ndtri(0.5 * p), chances[0] - chances[1])), p
 
 
 def assess_samples(
@@ -134,12 +152,16 @@ def assess_samples(
     error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in logs)))
     censored = int(np.isnan(simulated).sum())
     z = log_rank(predicted, simulated, horizon)
-    resolved = shift_is_visible(predicted, simulated, horizon, level)
-    return DirectionTest(simulated.size, censored, mean, error, 0.0, 0.0, z, p, resolved)
+    powers = log_rank_powers(predicted, simulated, horizon, level)
+    towards, away = 0.5 * p, 1.0 - 0.5 * p
+    early, late = map(Side, (away, towards) if z > 0 else (towards, away), powers)
+    return DirectionTest(simulated.size, censored, mean, error, 0.0, 0.0, early, late, z, p)
 
 
-def shift_is_visible(first: NDArray[np.float64], second: NDArray[np.float64], horizon: float, level: float) -> bool:
-    """Return whether the log-rank test would see the second sample stretched or shrunk by 30 %, with probability 0.8.
+def log_rank_powers(
+    first: NDArray[np.float64], second: NDArray[np.float64], horizon: float, level: float
+) -> tuple[float, float]:
+    """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
 
     Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
     sum of scores is the mean that the sum would have, with the variance of the log-rank statistic; it is seen beyond
@@ -150,20 +172,17 @@ def shift_is_visible(first: NDArray[np.float64], second: NDArray[np.float64], ho
     def quantiles(count: int) -> NDArray[np.float64]:
         return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
 
-    one = cut_at(quantiles(first.size), horizon)
-    factors = (1.0 + VISIBLE_ERROR, 1.0 / (1.0 + VISIBLE_ERROR))
-    stretched = [cut_at(factor * quantiles(second.size), horizon) for factor in factors]
-    return all(_is_seen(one, other, horizon, level) for other in stretched)
+    def power(factor: float) -> float:
+        one, other = cut_at(quantiles(first.size), horizon), cut_at(factor * quantiles(second.size), horizon)
+        score = abs(log_rank(one, other, horizon))
+        if score == 0.0:
+            return 0.0
+        scores = log_rank_scores(np.concatenate([one, other]), horizon)
+        total = abs(float(scores[first.size :].sum()))
+        margin = total - permutation_quantile(scores, second.size, level)
+        return float(special.ndtr(margin * score / total))
 
-
-def _is_seen(first: NDArray[np.float64], second: NDArray[np.float64], horizon: float, level: float) -> bool:
-    score = abs(log_rank(first, second, horizon))
-    if score == 0.0:
-        return False
-    scores = log_rank_scores(np.concatenate([first, second]), horizon)
-    total = abs(float(scores[first.size :].sum()))
-    margin = total - permutation_quantile(scores, second.size, level)
-    return bool(margin >= special.ndtri(POWER) * total / score)
+    return power(1.0 / (1.0 + VISIBLE_ERROR)), power(1.0 + VISIBLE_ERROR)
 
 
 def reach_factor(runs: int, level: float) -> float:
@@ -183,7 +202,18 @@ def normal_score(distance: float, error: float, freedom: int) -> float:
     return float(np.copysign(-special.ndtri(tail) if tail > 0 else np.inf, distance))
 
 
-def combined_p_value(p_values: NDArray[np.float64]) -> float:
+def shares_of_rate(time: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+    """Return what share of the rate of false alarms every direction has, of sum 1; 0 where none is predicted.
+
+    The directions predicted up to the end of the runs have one share each, all later ones together have one more. So
+    the shares depend on the prediction alone, and the many that nobody waits for cost the others little.
+    """
+    later = time > end
+    weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
+    return np.asarray(weights / max(float(weights.sum()), 1.0))
+
+
+def combined_p_value(p_values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
     """Return the global p-value of the tested directions (NaN: not tested) by Bonferroni; 1 if none was."""
-    tested = p_values[np.isfinite(p_values)]
-    return float(min(1.0, tested.size * tested.min())) if tested.size else 1.0
+    tested = np.isfinite(p_values)
+    return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))

@@ -88,17 +88,24 @@ SGD = (
     ),
     Fault(
         "sgd_check/verdict.py",
-        "min(1.0, 2.0 * special.ndtr(-abs(score)))",
-        "min(1.0, special.ndtr(-abs(score)))",
+        "p = min(1.0, 2.0 * min(chances))",
+        "p = min(1.0, min(chances))",
         "one-sided p-value",
         tests_of("sgd_check/test_verdict", "test_p_value_is_students_two_sided_tail"),
     ),
     Fault(
         "sgd_check/verdict.py",
-        "min(1.0, tested.size * tested.min())",
-        "min(1.0, tested.min())",
+        "p_values[tested] / shares[tested]",
+        "p_values[tested]",
         "no correction for many directions",
         tests_of("sgd_check/test_verdict", "test_directions_combine_by_bonferroni"),
+    ),
+    Fault(
+        "sgd_check/sides.py",
+        "np.where(missing, np.inf, np.where(",
+        "np.where(missing, edge, np.where(",
+        "censored runs on the edge",
+        tests_of("sgd_check/test_sides", "test_chances_with_censored_runs_are_counted_over_all_signs"),
     ),
     Fault(
         "sgd_check/chaos.py",

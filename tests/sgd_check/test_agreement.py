@@ -49,16 +49,17 @@ def test_a_prediction_off_by_thirty_percent_is_refuted(tools, escape, escape_run
 
 
 @pytest.mark.statistical
-def test_a_direction_beyond_the_horizon_is_not_tested_unless_all_runs_have_it(escape_flow, escape_runs):
-    """False-alarm rate of the second verdict: 1 %, with fixed seeds."""
+def test_a_direction_beyond_the_horizon_is_not_tested_unless_most_runs_have_it(escape_flow, escape_runs):
+    """False-alarm rate of the last verdict: 1 %, with fixed seeds."""
     far = escape_flow.copy(deep=True)
     far["emergence_time"][1] = 5.0
     assert sgd_check.compare(far, escape_runs)["comparison"].attrs["verdict"] == "disagree"
     cut = escape_runs.copy(deep=True)
-    cut["emergence_time"][:4, 1] = np.nan
-    comparison = sgd_check.compare(far, cut)["comparison"]
-    assert comparison.attrs["verdict"] == "agree"
-    assert comparison.attrs["tested_directions"] == 1
+    for missing, verdict, tested in ((4, "disagree", 2), (16, "agree", 1)):
+        cut["emergence_time"][:missing, 1] = np.nan
+        comparison = sgd_check.compare(far, cut)["comparison"]
+        assert comparison.attrs["verdict"] == verdict
+        assert comparison.attrs["tested_directions"] == tested
     assert "predicted never or beyond the horizon: direction 2." in comparison.attrs["reasons"]
 
 

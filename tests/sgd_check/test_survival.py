@@ -18,7 +18,7 @@ from sgd_check.survival import (
     permutation_quantile,
     permutation_test,
 )
-from sgd_check.verdict import assess_samples, shift_is_visible
+from sgd_check.verdict import POWER, assess_samples, log_rank_powers
 
 NAN = np.nan
 
@@ -154,7 +154,7 @@ def test_a_shift_called_visible_is_seen_with_the_stated_power(few_permutations, 
     for _ in range(12):
         middle = 0.5 * (low + high)
         quantiles = [np.exp(middle * stats.norm.ppf((np.arange(n) + 0.5) / n)) for n in sizes]
-        low, high = (middle, high) if shift_is_visible(*quantiles, 9.0, level) else (low, middle)
+        low, high = (middle, high) if min(log_rank_powers(*quantiles, 9.0, level)) >= POWER else (low, middle)
     assert 0.05 < low < 0.5
     rng = np.random.default_rng(23)
     seen = 0
@@ -172,8 +172,9 @@ def test_a_direction_that_no_run_has_or_too_few_runs_are_not_tested():
     assert (found.runs, found.censored, found.p) == (4, 1, 0.04)
     assert found.mean == pytest.approx(0.75 * np.log(1.5), rel=1e-12), "a censored run enters both at the horizon"
     assert found.z > 0
+    assert (found.early.p, found.late.p) == (0.98, 0.02)
     assert not found.resolved
-    assert not shift_is_visible(some, some, 0.5, 0.01)
+    assert log_rank_powers(some, some, 0.5, 0.01) == (0.0, 0.0)
 
 
 def test_losses_are_interpolated_smoothly_and_not_beyond_their_ends():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgd_check.verdict import assess_direction, combined_p_value, reach_factor
+from sgd_check.verdict import assess_direction, combined_p_value, reach_factor, shares_of_rate
 
 HORIZON = np.log(2.5)
 
@@ -74,8 +74,11 @@ def test_the_mean_of_a_logarithm_may_lie_below_zero_by_half_the_variance():
 
 
 def test_runs_without_emergence_count_as_late_and_never_as_early():
+    """Eight runs beyond the horizon have one chance in 256 for any scatter about an edge before it."""
     late = assess(np.full(8, np.nan), HORIZON, 0.04, 0.0, 0.01)
-    assert (late.censored, late.p, late.z) == (8, 0.0, np.inf)
+    assert (late.censored, late.p) == (8, 2 / 256)
+    assert late.z == pytest.approx(stats.norm.isf(1 / 256))
+    assert late.early is None
     values = np.array([-0.5, -0.52, -0.48, -0.51, np.nan])
     assert assess(values, -0.4, 0.04, 0.0, 0.01).p == 1.0
     assert assess(values[:4], -0.4, 0.04, 0.0, 0.01).p < 0.01
@@ -90,7 +93,11 @@ def test_unknown_delay_makes_lateness_no_evidence_and_earliness_evidence():
 def test_short_horizon_or_wide_scatter_is_not_resolved():
     tight = 0.01 * np.arange(-4, 4)
     assert assess(tight, HORIZON, 0.02, 0.0, 0.01).resolved
-    assert not assess(tight, np.log(1.2), 0.02, 0.0, 0.01).resolved
+    near = assess(tight, np.log(1.03), 0.02, 0.0, 0.01)
+    assert near.late is None, "the band ends beyond the horizon"
+    assert not near.resolved
+    assert assess(tight, np.log(1.2), 0.02, 0.0, 0.01).resolved, "all runs would be censored, one chance in 256"
+    assert not assess(tight, np.log(1.2), 0.02, 0.0, 0.005).resolved
     assert not assess(20 * tight, HORIZON, 0.02, 0.0, 0.01).resolved
 
 
@@ -99,9 +106,18 @@ def test_fewer_than_four_runs_are_not_tested():
 
 
 def test_directions_combine_by_bonferroni():
-    assert combined_p_value(np.array([0.01, np.nan, 0.5])) == 0.02
-    assert combined_p_value(np.array([0.9, 0.8])) == 1.0
-    assert combined_p_value(np.array([np.nan])) == 1.0
+    half = np.array([0.5, 0.0, 0.5])
+    assert combined_p_value(np.array([0.01, np.nan, 0.5]), half) == 0.02
+    assert combined_p_value(np.array([0.9, 0.8]), np.array([0.5, 0.5])) == 1.0
+    assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
+
+
+def test_shares_of_the_rate_are_known_before_the_runs():
+    time = np.array([0.5, np.nan, 1.0, 1.1, 7.0])
+    np.testing.assert_allclose(shares_of_rate(time, 1.0), [1 / 3, 0.0, 1 / 3, 1 / 6, 1 / 6])
+    np.testing.assert_allclose(shares_of_rate(time, 0.1), [0.25, 0.0, 0.25, 0.25, 0.25])
+    np.testing.assert_allclose(shares_of_rate(time, 9.0), [0.25, 0.0, 0.25, 0.25, 0.25])
+    assert shares_of_rate(np.full(2, np.nan), 1.0).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.statistical
@@ -124,7 +140,7 @@ def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
             assess_direction(logs[:, p], min(horizon, 1.0), -(scatter[p] ** 2), 2 * fluctuation[p], rate / 3)
             for p in range(3)
         ]
-        alarms += combined_p_value(np.array([test.p for test in found])) < rate
+        alarms += combined_p_value(np.array([test.p for test in found]), np.full(3, 1 / 3)) < rate
     assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
 
 
