@@ -1,9 +1,8 @@
-"""Where slowed clusters belong at the end of a step, by the full field that is known there.
+"""The end of a step, once the full field there is known: rows corrected for the lag, clusters put where they belong.
 
 Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from their
 slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place: one that has
-little mass, at rest beside learned directions, sums that up over its whole life. Responsible for putting the means
-right, and for evaluating the field again where others would notice.
+little mass, at rest beside learned directions, sums that up over its whole life. Must not know when a step is accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["land"]
+__all__ = ["settle"]
 
 #: Stage at the end of a step.
 END = 12
@@ -31,18 +30,15 @@ END = 12
 NOTICED = 0.003
 
 
-def land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last: float | None, kappa: float) -> Array:
-    """Move the clusters at the end of a step to where they belong, if others notice it.
+def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: float) -> float:
+    """Evaluate the full field at the end of a step, correct the step by it; return the error of lag and clusters.
 
     Parameters
     ----------
     rows : Rows
     rests : Rests
-        Slot `slot` holds the partial field of the end of the step.
+        Its free slot takes the end of the step.
     step : Step
-    state : State
-        End of the step with its field; what is moved is moved here and in ``step.end``, and the fields follow.
-    slot : int
     h_last : float or None
         Length of the step before; None at the first.
     kappa : float
@@ -50,8 +46,34 @@ def land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last: 
 
     Returns
     -------
-    ndarray, shape (2,)
-        The largest distance of a mean direction, and that of a mean ln n, from where it belongs.
+    float
+        In units of the lag's tolerance.
+    """
+    h, correction, slot = step.h, rests.correction(step.h), rests.free_slot()
+    state = rests.state(slot)
+    state.U[...], state.log_norm[...] = step.end.U, step.end.log_norm
+    rows.field(state.U, state.log_norm, state.F, state.growth)
+    rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
+    displaced = _land(rows, rests, step, state, slot, h_last, kappa)
+
+    def part(begin: int, end: int) -> None:
+        rows.kernels.settle_rows(
+            begin, end, correction, step.division.plan[1], state.F, state.growth,
+            *step.rests[:3], step.rests.weights[END], slot, step.end.U, step.end.log_norm, rows.miss,
+        )  # fmt: skip
+
+    rows.workers.over_rows(part)
+    share = h / (rests.newest_first.size + 1.0)
+    off = np.maximum(share * rows.miss.max(axis=0) * (1.0, 4.0), displaced)
+    excess = float((off / rows.lag_tolerance).max())
+    return excess if np.isfinite(excess) else np.inf
+
+
+def _land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last: float | None, kappa: float) -> Array:
+    """Move the clusters at the end of a step to where they belong, if others notice it; return how far that is.
+
+    Slot `slot` holds the partial field of the end, `state` its field. What is moved is moved there and in ``step.end``,
+    and the fields follow. Returned are the largest distances of a mean direction and of a mean ln n from there.
     """
     division, h = step.division, step.h
     count = division.directions.size

@@ -125,6 +125,8 @@ class Rows:
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
         self.error_within = np.empty(m)
+        #: Error of the extrapolated rest of each row at the end of a step: largest component, and that of the growth.
+        self.miss = np.empty((m, 2))
         #: Coefficients of the dense output; pages of memory that are never written cost nothing.
         self.dense = np.empty((7, m, columns)), np.empty((7, m))
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}

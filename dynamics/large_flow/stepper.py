@@ -34,7 +34,7 @@ from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import Status
 from dynamics.large_flow.dense import DenseOutput
 from dynamics.large_flow.division import Divider, State
-from dynamics.large_flow.landing import land
+from dynamics.large_flow.landing import settle
 from dynamics.large_flow.rests import Rests
 from dynamics.large_flow.rows import Rows, Step
 from dynamics.systems.unit_vectors import overlap_state, unit_vectors
@@ -95,7 +95,6 @@ class LargeFlowStepper:
         both_poles = problem.activation.parity == "even"
         self._divider = Divider(rows.kernels, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
         self._rests = Rests(m, D)
-        self._miss = np.empty((m, 2))
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
         self._counts = {"steps_accepted": 0, "steps_rejected": 0, "divisions": 0}
@@ -309,7 +308,7 @@ class LargeFlowStepper:
         return division, drift
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
-        # The field at the end is written by `_settle`.
+        # The field at the end is written by `settle`.
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
         end = State(self._ring[0][at], self._ring[1][at], self._rests.F[slot], self._rests.growth[slot])
         with np.errstate(divide="ignore"):
@@ -330,27 +329,7 @@ class LargeFlowStepper:
         return float(self.rows.error.max())
 
     def _settle(self, step: Step) -> float:
-        """Evaluate the full field at the end of a step, correct the step by it; return the error of the lag."""
-        rests, h = self._rests, step.h
-        correction = rests.correction(h)
-        slot = rests.free_slot()
-        state = rests.state(slot)
-        state.U[...], state.log_norm[...] = step.end.U, step.end.log_norm
-        self.rows.field(state.U, state.log_norm, state.F, state.growth)
-        self.rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
-        displaced = land(self.rows, rests, step, state, slot, None if self._last is None else self._last.h, KAPPA)
-
-        def part(begin: int, end: int) -> None:
-            self.rows.kernels.settle_rows(
-                begin, end, correction, step.division.plan[1], state.F, state.growth,
-                *step.rests[:3], step.rests.weights[END], slot, step.end.U, step.end.log_norm, self._miss,
-            )  # fmt: skip
-
-        self.rows.workers.over_rows(part)
-        share = h / (rests.newest_first.size + 1.0)
-        off = np.maximum(share * self._miss.max(axis=0) * (1.0, 4.0), displaced)
-        excess = float((off / self.rows.lag_tolerance).max())
-        return excess if np.isfinite(excess) else np.inf
+        return settle(self.rows, self._rests, step, None if self._last is None else self._last.h, KAPPA)
 
     def _accept(self, step: Step, h: float, *, dense: bool) -> None:
         """Make a step the last one, all at once, and h the length of the next."""
