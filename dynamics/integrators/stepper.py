@@ -343,6 +343,8 @@ class CompiledStepper:
             If an array is missing or has another shape.
         """
         rows = list(self._layout.kept)
+        if "vectors" in state and np.shape(state["vectors"]) == self._vectors.shape:  # of an earlier version
+            state = {**state, "vectors": state["vectors"][rows]}
         wanted = {"vectors": (len(rows), self._vectors.shape[1])} | {
             name: array.shape for name, array in self._small_arrays().items()
         }

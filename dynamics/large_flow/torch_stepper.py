@@ -225,7 +225,8 @@ class TorchFlowStepper:
         step.now.copy_(step.tensor(given["now"]))
         step.start()
         if last:
-            self._time_last, length, self._length_before = last
+            self._time_last, length, *before = last
+            self._length_before = before[0] if before else 0.0  # not stored by earlier versions
             step.begin.copy_(step.tensor(given["begin"]))
             step.clusters.reset(*(step.tensor(given[name]) for name in ("cluster", "sign", "drift")))
             step.repeat(length, self._length_before)
