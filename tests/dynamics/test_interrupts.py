@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import descent, interrupts, particle_stepper, patience, run, run_file, storage, trackers
+from dynamics import descent, interrupts, particle_stepper, patience, run, run_file, storage, trackers, whole_files
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import CompiledStepper
 from dynamics.large_flow import LargeFlowStepper
@@ -217,21 +217,21 @@ def test_a_budget_that_is_spent_ends_the_run_after_its_first_step(method):
 
 def test_signals_while_a_file_is_written_leave_no_lock_taken(tmp_path, monkeypatch):
     """Two in short order, between a library's taking a lock and its promise to give it back."""
-    path, lock, flush, sent = tmp_path / "run.nc", threading.Lock(), storage._flush, []
+    path, lock, fill, sent = tmp_path / "run.nc", threading.Lock(), whole_files._fill, []
 
-    def flush_under_lock(target):
+    def fill_under_lock(temporary, write):
         assert lock.acquire(timeout=1.0)
         if not sent:
-            sent.append(target)
+            sent.append(temporary)
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
         lock.release()
-        flush(target)
+        fill(temporary, write)
 
     given = {"save_at": AT, "progress": False, "method": "explicit"}
     whole = dynamics.solve_overlaps(problem_of(), **given)
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "_flush", flush_under_lock)
+        patch.setattr(whole_files, "_fill", fill_under_lock)
         patch.setattr(interrupts, "IMPATIENCE", 0.0)
         with pytest.raises(dynamics.SolveInterrupted):
             dynamics.solve_overlaps(problem_of(), **given, checkpoint=dynamics.RunFile(path, every=1e-9))
@@ -258,14 +258,14 @@ def test_a_second_signal_while_the_end_is_prepared_does_not_lose_it(tmp_path, mo
 
 
 def test_a_signal_while_a_finished_run_is_stored_is_passed_on(tmp_path, monkeypatch):
-    path, flush = tmp_path / "run.nc", storage._flush
+    path, fill = tmp_path / "run.nc", whole_files._fill
 
-    def disturbed(target):
+    def disturbed(temporary, write):
         signal.raise_signal(signal.SIGTERM)
-        flush(target)
+        fill(temporary, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "_flush", disturbed)
+        patch.setattr(whole_files, "_fill", disturbed)
         with pytest.raises(KeyboardInterrupt):
             dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, checkpoint=path)
     assert dynamics.load(path).attrs["stop_reason"] == "reached_end"

@@ -127,10 +127,10 @@ def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(t
     versions = []
     kept = storage.netcdf_writer
 
-    def writer(result):
+    def writer(result, **options):
         versions.append(tmp_path / f"{len(versions)}.nc")
-        kept(result)(versions[-1])
-        return kept(result)
+        kept(result, **options)(versions[-1])
+        return kept(result, **options)
 
     monkeypatch.setattr(storage, "netcdf_writer", writer)
     given = {"save_at": AT, "progress": False, "method": "explicit"}

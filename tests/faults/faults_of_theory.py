@@ -147,9 +147,9 @@ ANALYSIS = (
         tests_of("dynamics/test_error_estimates"),
     ),
     Fault(
-        "dynamics/storage.py",
-        "if unsuitable or (target.exists() and not overwrite):",
-        "if unsuitable:",
+        "dynamics/whole_files.py",
+        "return os.path.lexists(target) and not (replaces and target.is_file())",
+        "return os.path.lexists(target) and not target.is_file()",
         "existing files replaced unasked",
         tests_of("dynamics/test_answers", "test_files_are_never_replaced_unasked"),
         compiled=True,

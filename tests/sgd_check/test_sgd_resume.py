@@ -123,11 +123,11 @@ def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
     monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
     kept, versions = storage.netcdf_writer, []
 
-    def writer(result):
+    def writer(result, **options):
         if len(versions) < 12:
             versions.append(tmp_path / f"{len(versions)}.nc")
-            kept(result)(versions[-1])
-        return kept(result)
+            kept(result, **options)(versions[-1])
+        return kept(result, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(storage, "netcdf_writer", writer)
