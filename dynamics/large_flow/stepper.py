@@ -272,7 +272,8 @@ class LargeFlowStepper:
                 self._counted = {}
                 return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
             step = self._attempt(h, division, drift)
-            dense = self._time < target < self._time + h
+            # By rounding a step to the target may end a bit beyond it.
+            dense = self._time < target < self._time + h and h != target - self._time
             error = self._try_rows(step, dense=dense)
             if error <= 1.0 and dense and self.rows.error_within.max() > 1.0:
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)

@@ -17,6 +17,7 @@ from dynamics.flow_methods import FlowMethod
 from dynamics.integrators import Status
 from dynamics.integrators.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.large_flow.fallback import HELD_UP
+from dynamics.large_flow.rows import Rows
 from dynamics.systems.overlaps import OverlapSystem
 from dynamics.systems.unit_vectors import unit_vectors
 
@@ -158,6 +159,28 @@ def test_the_dense_output_is_as_wrong_as_its_last_coefficient_says():
             value = b[q] + np.where(q % 2 == 1, x, 1 - x) * value
         error = np.abs(1 + x * value - np.exp(z * x)).max()
         assert 0.7 < error / (DOP853_DENSE_ERROR * abs(b[6])) < 1.1
+
+
+@pytest.mark.parametrize(("device", "first", "last"), [(None, -40, 20), ("cpu", -10, 0)])
+def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, first, last, monkeypatch):
+    """Also where a step to the time asked for ends beyond it by rounding."""
+    if device is None:
+        plain = Rows.run_stages
+
+        def run_stages(self, step, **options):
+            plain(self, step, **options)
+            self.error_within[:] = 2.0
+
+        monkeypatch.setattr(Rows, "run_stages", run_stages)
+    else:
+        monkeypatch.setattr("dynamics.large_flow.torch_step.DeviceStep.error_within", lambda self: 2.0)
+    run = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, device=device).stepper(1e-6)
+    rounded = 0
+    for target in np.sort(np.random.default_rng(0).uniform(1.0, 2.0, last - first) * 1.7 ** np.arange(first, last)):
+        assert run.advance(target, 500) is Status.REACHED
+        rounded += run.time != target
+        assert run.time == pytest.approx(target, rel=1e-15)
+    assert rounded < 10
 
 
 @pytest.mark.parametrize(("device", "last"), [(None, 1.05e5), ("cpu", 4e3)])
