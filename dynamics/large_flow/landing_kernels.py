@@ -114,13 +114,14 @@ def weigh_shifts(
         for k in range(D + 1):
             moved[k] *= -rho
             off[k] = velocity[k] = 0.0
+        forward = (1.0 + rho) / h
         total = 0.0
         for x in range(first[c], first[c + 1]):
             total += np.exp(log_n[plan[0][x]])
         for x in range(first[c], first[c + 1]):
             i = plan[0][x]
             share = np.exp(log_n[i]) / total
-            w, forward = share * sign[i], (1.0 + rho) / h
+            w = share * sign[i]
             off[D] += share * miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, miss)
             velocity[D] += share * 4.0 * growth[i]
             moved[D] += share * forward * (log_n[i] - log_begin[i])
@@ -136,8 +137,8 @@ def weigh_shifts(
         square = 0.0
         for k in range(D + 1):
             mode = 0 if k < D else 1
-            forward = follows[c, mode] / (rates[c, mode] + (1.0 + rho) / h)
-            moved[k] = forward * (velocity[k] - moved[k]) + (1.0 - follows[c, mode]) * shares[c, mode] * off[k]
+            followed = follows[c, mode] * (velocity[k] - moved[k]) / (rates[c, mode] + forward)
+            moved[k] = followed + (1.0 - follows[c, mode]) * shares[c, mode] * off[k]
             if k < D:
                 square += moved[k] * moved[k]
         size[c, 0], size[c, 1] = np.sqrt(square), abs(moved[D])
