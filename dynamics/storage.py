@@ -196,10 +196,20 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
 
 def _encoding(dataset: xr.Dataset, compression: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
-        str(name): dict(compression)
+        str(name): {**_pieces(variable), **compression}
         for name, variable in dataset.variables.items()
         if variable.ndim and np.issubdtype(variable.dtype, np.number)
     }
+
+
+def _pieces(variable: xr.Variable) -> dict[str, Any]:
+    """Return in which pieces a large variable is stored: the library writes a whole one twice, with nothing first."""
+    return {"chunksizes": (_rows(variable), *variable.shape[1:])} if variable.nbytes > LARGE_BYTES else {}
+
+
+def _rows(variable: xr.Variable | xr.DataArray) -> int:
+    """Return how many rows of a large variable make a piece."""
+    return min(max(CHUNK_BYTES * len(variable) // variable.nbytes, 1), len(variable))
 
 
 def _ends_early(variable: xr.Variable) -> bool:
@@ -211,7 +221,7 @@ def _ends_early(variable: xr.Variable) -> bool:
 def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
     """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
     values = variable.to_numpy()
-    rows = min(max(CHUNK_BYTES * len(values) // values.nbytes, 1), len(values))
+    rows = _rows(variable)
     pieces = range(0, len(values), rows)
     # Whole pieces, so that of the last one that holds a number all is written.
     reached = next(
