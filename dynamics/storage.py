@@ -204,12 +204,18 @@ def _encoding(dataset: xr.Dataset, compression: Mapping[str, Any]) -> dict[str, 
 
 def _pieces(variable: xr.Variable) -> dict[str, Any]:
     """Return in which pieces a large variable is stored: the library writes a whole one twice, with nothing first."""
-    return {"chunksizes": (_rows(variable), *variable.shape[1:])} if variable.nbytes > LARGE_BYTES else {}
+    return {"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {}
 
 
-def _rows(variable: xr.Variable | xr.DataArray) -> int:
-    """Return how many rows of a large variable make a piece."""
-    return min(max(CHUNK_BYTES * len(variable) // variable.nbytes, 1), len(variable))
+def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
+    """Return the shape of a piece: rows of the first axis or, where one is large, a part of it, and so on."""
+    piece, bytes_of_row = list(variable.shape), variable.nbytes
+    for axis, length in enumerate(variable.shape):
+        bytes_of_row //= length
+        piece[axis] = min(max(CHUNK_BYTES // bytes_of_row, 1), length)
+        if piece[axis] > 1:
+            break
+    return tuple(piece)
 
 
 def _ends_early(variable: xr.Variable) -> bool:
@@ -221,7 +227,8 @@ def _ends_early(variable: xr.Variable) -> bool:
 def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
     """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
     values = variable.to_numpy()
-    rows = _rows(variable)
+    piece = _piece(variable)
+    rows = piece[0]
     pieces = range(0, len(values), rows)
     # Whole pieces, so that of the last one that holds a number all is written.
     reached = next(
@@ -230,8 +237,6 @@ def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: M
     for dim, length in variable.sizes.items():
         if dim not in group.dimensions:
             group.createDimension(dim, length)
-    stored = group.createVariable(
-        name, values.dtype, variable.dims, fill_value=np.nan, chunksizes=(rows, *values.shape[1:]), **compression
-    )
+    stored = group.createVariable(name, values.dtype, variable.dims, fill_value=np.nan, chunksizes=piece, **compression)
     stored.setncatts(variable.attrs)
     stored[:reached] = values[:reached]
