@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import growth, mean_field, memory, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
-from dynamics import provenance
+from dynamics.runs import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

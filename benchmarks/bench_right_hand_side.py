@@ -36,9 +36,9 @@ def operations(size: int) -> int:
 
 def program(size: int) -> Callable[[], object]:
     """Return one evaluation by the program's own compiled right-hand side."""
+    from dynamics.equations.overlaps.system import OverlapSystem
     from dynamics.integrators import load_method
     from dynamics.integrators.stepper import RHS
-    from dynamics.systems.overlaps import OverlapSystem
 
     system = OverlapSystem(standard_problem(size))
     method = load_method("scipy:RK45", system.pieces)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.problems import Outcome, errors, horizon, save_times, standard_problem
-from dynamics.large_flow import LargeFlowStepper
-from dynamics.large_flow.torch_stepper import TorchFlowStepper
-from dynamics.systems.overlaps import OverlapSystem
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 import dynamics
-from sgd_check.fused import STEPS, FusedStepper, fill_normals, fusible, triton_version
-from sgd_check.torch_blocks import DELAYED_STEPS, BlockStepper, Setting
-from sgd_check.torch_links import make_link
-from sgd_check.torch_recursion import aligned
-from sgd_check.torch_streams import make_streams
+from sgd_check.engines.torch.blocks import DELAYED_STEPS, BlockStepper, Setting
+from sgd_check.engines.torch.fused import STEPS, FusedStepper, fill_normals, fusible, triton_version
+from sgd_check.engines.torch.links import make_link
+from sgd_check.engines.torch.recursion import aligned
+from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

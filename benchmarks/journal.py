@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics import provenance
+from dynamics.runs import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dynamics
-from dynamics.horizon import default_schedule
-from dynamics.prediction import predict
-from dynamics.start import overlaps_from_weights
-from dynamics.systems.overlaps import OverlapSystem
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.problem.start import overlaps_from_weights
+from dynamics.theory.horizon import default_schedule
+from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -186,7 +186,7 @@ def estimate_ratios(case: Case, flow: xr.Dataset, looser: xr.Dataset, rtol: floa
     Errors that the referee itself may have and those below `NEGLIGIBLE` rtol are left out: the first steps do not
     depend on the tolerance.
     """
-    from dynamics.companion import FACTOR, event_errors
+    from dynamics.runs.companion import FACTOR, event_errors
 
     scale = max(1.0, float(case.reference.loss[0]))
     error, difference = case.loss_errors(flow), np.abs(flow.loss.values - looser.loss.values) / scale

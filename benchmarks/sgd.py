@@ -73,7 +73,7 @@ def problem(size: int, dimension: int) -> dynamics.Problem:
 
 
 def engine(name: str, size: int, dimension: int, seeds: Sequence[int]) -> Callable[[int], None]:
-    from sgd_check.engines import EngineOptions, make_engine
+    from sgd_check.engines.registry import EngineOptions, make_engine
 
     made = make_engine(name, problem(size, dimension), EngineOptions(seeds=tuple(seeds), device="cpu"))
 

@@ -1,6 +1,6 @@
 """Command line: `python -m dynamics.mean_field_study NAME`, studies of the mean field of the spherical network.
 
-Parses first, imports after.  The study itself is in `dynamics.chaos_study`; nothing imports this.
+Parses first, imports after.  The study itself is in `dynamics.laws.chaos_study`; nothing imports this.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.options import Option, natural_number, plain, positive, positive_integer
-from dynamics.study_command import Catalogue, StudyCommand, integers, run_command
+from dynamics.commands.options import Option, natural_number, plain, positive, positive_integer
+from dynamics.commands.study import Catalogue, StudyCommand, integers, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ were finished are kept, and named, if there are two of them)
 
 STUDIES = {
     "propagation-of-chaos": StudyCommand(
-        "dynamics.chaos_study",
+        "dynamics.laws.chaos_study",
         "the distance of networks of finite width from the mean field, and its exponent in the width",
         (
             (
@@ -49,8 +49,8 @@ CATALOGUE = Catalogue(
     description="Study how finite networks approach their mean field.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="dynamics.chaos_study",
-    tables="dynamics.chaos_study",
+    figures="dynamics.laws.chaos_study",
+    tables="dynamics.laws.chaos_study",
 )
 
 

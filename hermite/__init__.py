@@ -1,31 +1,11 @@
-"""Exact mathematics of Gaussian expansions.
+"""Exact mathematics of Gaussian expansions: functions in the normalised Hermite polynomials h_j = He_j / sqrt(j!).
 
-Responsible for expanding a link function in the normalised Hermite polynomials h_j = He_j / sqrt(j!). Knows
-numpy, scipy, sympy and mpmath (on which sympy itself depends); knows nothing of teachers, students or flows.
-Importing it is light: names are resolved on first use.
+Names are found on first use, so that `import hermite` loads nothing heavy.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from hermite.former_paths import find_former_modules
 
-if TYPE_CHECKING:
-    from hermite.entrance import expand
-    from hermite.expansion import HermiteExpansion
-
-__all__ = ["HermiteExpansion", "expand"]
-
-_HOME = {"HermiteExpansion": "hermite.expansion", "expand": "hermite.entrance"}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on first use (PEP 562)."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    msg = f"module 'hermite' has no attribute {name!r}"
-    raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+find_former_modules()

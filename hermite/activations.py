@@ -1,7 +1,7 @@
 """Named links: one line each.
 
 Responsible for the table of names and for looking names up. The texts are formulas in z for
-`hermite.expressions`; this module knows nothing of how they are parsed or expanded.
+`hermite.text.expressions`; this module knows nothing of how they are parsed or expanded.
 """
 
 from __future__ import annotations

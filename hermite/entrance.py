@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from hermite.activations import FORMULAS, canonical_name, hermite_degree
-from hermite.closed_forms import ExactSource, GivenTerms
+from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import HermiteExpansion
 from hermite.exponents import zero_tolerance
-from hermite.expressions import MAX_LENGTH, Expression
 from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
-from hermite.messages import shown
 from hermite.polynomials import MAX_DEGREE, trimmed
-from hermite.series_text import format_series, read_series, series_as_text
+from hermite.text.expressions import MAX_LENGTH, Expression
+from hermite.text.messages import shown
+from hermite.text.series_text import format_series, read_series, series_as_text
 
 DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
@@ -82,7 +82,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, Mapping):
         return _from_mapping(x, wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
-        from hermite.expressions import normalise
+        from hermite.text.expressions import normalise
 
         expression = normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
@@ -126,7 +126,7 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         name = f"he{degree}"
         return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
     name_in_table = canonical_name(text)
-    from hermite.parser import parse
+    from hermite.text.parser import parse
 
     if name_in_table is None and len(text) <= MAX_LENGTH:
         series = read_series(text)
@@ -209,7 +209,7 @@ def _series(
 
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
-    from hermite.recognition import closed_form
+    from hermite.closed_forms.recognition import closed_form
 
     text = text if text is not None and len(text) <= MAX_LENGTH else None
     form = closed_form(expression)

@@ -16,17 +16,17 @@ import numpy as np
 
 from hermite import exponents, polynomials
 from hermite.links import CallableLink, FormulaLink, SeriesLink
-from hermite.messages import shown
 from hermite.polynomials import trimmed
-from hermite.series_text import format_series, latex_series, series_as_text
+from hermite.text.messages import shown
+from hermite.text.series_text import format_series, latex_series, series_as_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from hermite.closed_forms import ExactSource
+    from hermite.closed_forms.closed_forms import ExactSource
     from hermite.exponents import Parity
-    from hermite.expressions import Expression
     from hermite.links import Link
+    from hermite.text.expressions import Expression
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +119,7 @@ class HermiteExpansion:
         return result.norm_squared, result.residual_norm(self.coefficients)
 
     def _norm_and_remainder_in_closed_form(self) -> tuple[float, float]:
-        from hermite.recognition import closed_form
+        from hermite.closed_forms.recognition import closed_form
 
         square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
         if square is None:
@@ -161,7 +161,7 @@ class HermiteExpansion:
             return None
         import sympy
 
-        from hermite.expressions import hermite_polynomial
+        from hermite.text.expressions import hermite_polynomial
 
         degree = len(self.link_coefficients()) - 1
         known = self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hermite import polynomials
-from hermite.expressions import Expression
+from hermite.text.expressions import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +184,7 @@ def compile_formula(expression: Expression) -> Function:
     Parameters
     ----------
     expression : sympy.Expr
-        Formula in one symbol, made of the functions `hermite.expressions` allows.
+        Formula in one symbol, made of the functions `hermite.text.expressions` allows.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def compile_formula(expression: Expression) -> Function:
 
     Examples
     --------
-    >>> from hermite.parser import parse
+    >>> from hermite.text.parser import parse
     >>> compile_formula(parse("z**2 + 1"))(np.array([2.0])).tolist()
     [5.0]
     """

@@ -8,8 +8,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.options import Option, natural_number, plain, positive, positive_integer
-from dynamics.study_command import Catalogue, StudyCommand, integers, numbers, run_command
+from dynamics.commands import (
+    Catalogue,
+    Option,
+    StudyCommand,
+    integers,
+    natural_number,
+    numbers,
+    plain,
+    positive,
+    positive_integer,
+    run_command,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,8 +110,8 @@ CATALOGUE = Catalogue(
     description="Study what the step size of SGD does, beside theory.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="sgd_check.studies.figures",
-    tables="sgd_check.studies.tables",
+    figures="sgd_check.report.study_figures",
+    tables="sgd_check.report.study_tables",
 )
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, report, solve, study
+from dynamics import Problem, SaveAt, Teacher
+from dynamics.report import __main__ as report
+from dynamics.solve import __main__ as solve
+from dynamics.study import __main__ as study
 
 ROOT = Path(dynamics.__file__).parent.parent
 PACKAGES = ("hermite", "dynamics", "sgd_check")
@@ -192,7 +195,7 @@ def marking(tmp_path, monkeypatch):
     sys.modules.pop("marking", None)
 
 
-@pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--study", "dynamics.answers:predict_emergence"]])
+@pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--study", "dynamics.solve.decoupled:predict_emergence"]])
 def test_a_study_file_imports_nothing_that_it_names(marking, tmp_path, capsys, flags):
     (tmp_path / "asked.toml").write_text(STUDY.format(name=marking))
     assert study.main(["asked.toml", *flags]) == 2
@@ -214,7 +217,7 @@ def test_a_study_file_runs_no_command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("named_in_file", [True, False])
 def test_the_user_may_name_the_function_that_a_file_asks_for(marking, tmp_path, monkeypatch, named_in_file):
-    monkeypatch.setattr("dynamics.sweeps.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)
     text = STUDY.format(name=marking)
     (tmp_path / "asked.toml").write_text(text if named_in_file else text.replace('name = "marking:asked"\n', ""))
     assert study.main(["asked.toml", "--quiet", "--study", marking]) == 0
@@ -227,8 +230,10 @@ def test_a_result_file_imports_nothing_that_it_names(marking, tmp_path):
     problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)
     answer = dynamics.sweep(problem, {"seed": [0, 1]}, study="prediction", workers=0)
     names = {"study": marking, "answer": marking, "engine": marking, "method": marking}
-    answer.attrs["sweep"] = answer.attrs["sweep"].replace("dynamics.answers:predict_emergence", marking)
-    answer.attrs["parameters"] = answer.attrs["parameters"].replace("dynamics.answers:predict_emergence", marking)
+    answer.attrs["sweep"] = answer.attrs["sweep"].replace("dynamics.solve.decoupled:predict_emergence", marking)
+    answer.attrs["parameters"] = answer.attrs["parameters"].replace(
+        "dynamics.solve.decoupled:predict_emergence", marking
+    )
     assert marking in answer.attrs["sweep"]
     assert marking in answer.attrs["parameters"]
     for name, attributes in (("sweep", {}), ("named", names)):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compilation import Piece
-from dynamics.dataset import make_dataset, prediction_values
+from dynamics.compiler.compilation import Piece
 from dynamics.integrators import make_stepper
-from dynamics.outcome import checked_outcome, run_attributes, stack_records
-from dynamics.prediction import predict
-from dynamics.run import run
+from dynamics.runs.dataset import make_dataset, prediction_values
+from dynamics.runs.loop import run
+from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KERNELS = '''
 import numpy as np
 
-from dynamics.compilation import kernel
+from dynamics.compiler.compilation import kernel
 
 @kernel
 def link_kernel(parameters, P, s):

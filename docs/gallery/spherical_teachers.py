@@ -1,4 +1,4 @@
-"""Draw every teacher of `dynamics.teachers.SPHERICAL_TEACHERS` as the mean field learns it, one PNG each.
+"""Draw every teacher of `dynamics.problem.named_teachers.SPHERICAL_TEACHERS` as the mean field learns it, one PNG each.
 
 Run from the root of the repository: python docs/gallery/spherical_teachers.py
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import dynamics
-from dynamics.plotting_teachers import save_teacher
-from dynamics.teachers import SPHERICAL_TEACHERS, spherical_problem
+from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
+from dynamics.report.figures.teachers import save_teacher
 
 
 def draw(name: str, folder: Path, *, dimension: int = 16, width: int = 256, particles: int = 8192) -> Path:

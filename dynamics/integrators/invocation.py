@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dynamics.compilation import compiler_is_off
+from dynamics.compiler.compilation import compiler_is_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable

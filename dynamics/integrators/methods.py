@@ -9,13 +9,12 @@ from __future__ import annotations
 import difflib
 import time as clock
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dynamics.compilation import CompiledModule, compiler_is_off, compiling_beside, load, read_piece
-from dynamics.integrators.explicit_stepper import ExplicitStepper
+from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.stepper import (
     EVENT_VALUES,
     CompiledStepper,
@@ -24,14 +23,14 @@ from dynamics.integrators.stepper import (
     Tolerances,
     check_vector,
 )
-from hermite.messages import shown
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dynamics.compilation import Piece
+    from dynamics.compiler.compilation import Piece
     from dynamics.integrators.stepper import BoundSystem
 
 __all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
@@ -39,24 +38,21 @@ __all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_m
 SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
 
-_FILES = {
+_HERE = "dynamics.integrators"
+_CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"
+_KERNELS = {
     "explicit": (
-        "system_calls.py",
-        "shared_kernels.py",
-        "dop853_tableau.py",
-        "stage_sum_kernels.py",
-        "explicit_kernels.py",
+        _CALLS,
+        _SHARED,
+        *(f"{_HERE}.explicit.{name}" for name in ("dop853_tableau", "stage_sum_kernels", "explicit_kernels")),
     ),
     "bdf": (
-        "system_calls.py",
-        "shared_kernels.py",
-        "krylov_kernels.py",
-        "nordsieck_kernels.py",
-        "newton_kernels.py",
-        "bdf_kernels.py",
+        _CALLS,
+        _SHARED,
+        *(f"{_HERE}.bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf")),
     ),
-    "sundials": ("system_calls.py", "sundials_kernels.py"),
-    "scipy": ("system_calls.py",),
+    "sundials": (_CALLS, f"{_HERE}.sundials.sundials_kernels"),
+    "scipy": (_CALLS,),
 }
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
 # Stands for an event value that was not written.
@@ -147,7 +143,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
         msg = f"Argument `method` must be one of {names}, but is {shown(method)}.{hint}"
         raise ValueError(msg)
     if method == "sundials":
-        from dynamics.integrators.sundials import check_installed
+        from dynamics.integrators.sundials.stepper import check_installed
 
         check_installed()
     return method
@@ -195,7 +191,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     method : str
         One of `METHODS`.
     system_pieces : sequence of Piece
-        Source of the system, which defines the functions declared in `dynamics.systems.interface`; the diagonal
+        Source of the system, which defines the functions declared in `dynamics.equations.interface`; the diagonal
         of the Jacobian is needed by ``"bdf"`` and ``"sundials"`` only, which use products with it where they exist.
 
     Returns
@@ -209,11 +205,10 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
         If the method is unknown or not installed, or the pieces lack a function it needs.
     """
     family = check_method(method).split(":")[0]
-    folder = Path(__file__).parent
     needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
         needed = needed[: len(_SIGNATURES) - 1]
-    kernels = [read_piece(folder / name) for name in _FILES[family]]
+    kernels = kernel_pieces(*_KERNELS[family])
     began = clock.perf_counter()
     with compiling_beside(kernels):
         system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
@@ -322,7 +317,7 @@ def make_stepper(
             t0=t0,
         )
     if method == "sundials":
-        from dynamics.integrators.sundials import SundialsStepper
+        from dynamics.integrators.sundials.stepper import SundialsStepper
 
         return SundialsStepper(
             compiled.kernels.namespace, state, bound, tolerances=tolerances, num_events=num_events, t0=t0

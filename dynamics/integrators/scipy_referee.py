@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compiler.patience import give_way, whether_given_up
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status
-from dynamics.patience import give_way, whether_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compilation import kernel
+from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, event_values

@@ -10,7 +10,7 @@ and the three arrays that each of them receives.
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compilation import entry, kernel
+from dynamics.compiler.compilation import entry, kernel
 from dynamics.integrators.invocation import invoke
 
 FloatVector = NDArray[np.float64]

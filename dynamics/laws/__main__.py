@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.options import Option, natural_number, non_negative, positive, positive_integer
-from dynamics.study_command import Catalogue, StudyCommand, integers, numbers, run_command, switch
+from dynamics.commands.options import Option, natural_number, non_negative, positive, positive_integer
+from dynamics.commands.study import Catalogue, StudyCommand, integers, numbers, run_command, switch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +102,8 @@ CATALOGUE = Catalogue(
     description="Scaling laws of the theory alone, each fitted beside its prediction.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="dynamics.laws.figures",
-    tables="dynamics.laws.tables",
+    figures="dynamics.report.figures.laws",
+    tables="dynamics.report.law_tables",
 )
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.answers import solve_decoupled
-from dynamics.checks import checked_integer
-from dynamics.cores import available_cores, one_core
-from dynamics.flow import solve_overlaps
-from dynamics.prediction import predict
-from dynamics.schedule import SaveAt
-from dynamics.sweep_pool import ProcessCrew
-from dynamics.sweep_studies import STUDIES
+from dynamics.compiler.cores import available_cores, one_core
+from dynamics.problem.checks import checked_integer
+from dynamics.problem.schedule import SaveAt
+from dynamics.solve.decoupled import solve_decoupled
+from dynamics.solve.overlaps import solve_overlaps
+from dynamics.study.pool import ProcessCrew
+from dynamics.study.studies import STUDIES
+from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

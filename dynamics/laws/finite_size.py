@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
-from dynamics.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
+from dynamics.commands.study import duration
 from dynamics.laws.families import answer_all, common_times, solve_decoupled
 from dynamics.laws.law_dataset import SOURCES
-from dynamics.prediction import asymptotic_exponents
+from dynamics.laws.scaling_laws import loss_against_time
 from dynamics.problem import Problem, Teacher
-from dynamics.scaling_laws import loss_against_time
-from dynamics.study_command import duration
-from dynamics.study_dataset import study_dataset
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
+from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
+from dynamics.theory.prediction import asymptotic_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ def finite_size(
     -------
     Dataset
         `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
-        of the sum formula, of the idealised sum (`dynamics.ideal_sums`), and asymptotic.
+        of the sum formula, of the idealised sum (`dynamics.theory.ideal_sums`), and asymptotic.
 
     Raises
     ------

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
-from dynamics.descent_limit import descent_limit, warn_descent_limit
+from dynamics.commands.study import duration
 from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
 from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.prediction import check_decouples
+from dynamics.laws.scaling_families import frontier_laws
 from dynamics.problem import Problem, Teacher
-from dynamics.scaling_families import frontier_laws
-from dynamics.study_command import duration
-from dynamics.study_dataset import study_dataset
-from hermite.messages import shown
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
+from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory.descent_limit import descent_limit, warn_descent_limit
+from dynamics.theory.prediction import check_decouples
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
 
-    from dynamics.scaling_laws import ScalingLaw
-    from dynamics.schedule import SaveAt
+    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048
 WIDTHS = tuple(2**power for power in range(4, 12))

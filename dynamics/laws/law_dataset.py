@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent
+from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dynamics.laws.scaling_laws import ScalingLaw
     from dynamics.problem import Problem
-    from dynamics.scaling_laws import ScalingLaw
-    from dynamics.study_dataset import Values
+    from dynamics.runs.study_dataset import Values
 
 __all__ = ["CURVES", "SOURCES", "law_coordinates", "law_values"]
 

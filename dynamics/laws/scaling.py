@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, check_switch, checked_integer, checked_number
 from dynamics.laws.families import answer_all, checked_workers, common_times, coupled_flow, solve_decoupled
 from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.prediction import check_decouples
-from dynamics.problem import Problem, Teacher
-from dynamics.scaling_families import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.scaling_laws import (
+from dynamics.laws.scaling_families import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.laws.scaling_laws import (
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
     middle_ranks,
     times_against_direction,
 )
-from dynamics.study_dataset import study_dataset
-from hermite.messages import shown
+from dynamics.problem import Problem, Teacher
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
+from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory.prediction import check_decouples
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import xarray as xr
 
-    from dynamics.scaling_laws import ScalingLaw
-    from dynamics.schedule import SaveAt
+    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
 DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32

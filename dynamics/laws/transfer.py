@@ -1,7 +1,7 @@
 r"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
 
 The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
-enters.  Responsible for the family of runs; what is read off them is `dynamics.transfer`.
+enters.  Responsible for the family of runs; what is read off them is `dynamics.theory.transfer`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
-from dynamics.descent_limit import descent_limit
-from dynamics.flow import solve_overlaps
+from dynamics.commands.study import duration
 from dynamics.laws.families import answer_all, checked_workers
-from dynamics.prediction import check_decouples
 from dynamics.problem import Problem, Teacher
-from dynamics.schedule import SaveAt
-from dynamics.study_command import duration
-from dynamics.study_dataset import study_dataset
-from dynamics.transfer import FEWEST_WIDTHS, read_transfer
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.problem.schedule import SaveAt
+from dynamics.runs.study_dataset import study_dataset
+from dynamics.solve.overlaps import solve_overlaps
+from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.prediction import check_decouples
+from dynamics.theory.transfer import FEWEST_WIDTHS, read_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.study_dataset import Values
-    from dynamics.transfer import Transfer
+    from dynamics.runs.study_dataset import Values
+    from dynamics.theory.transfer import Transfer
 
     Array = NDArray[np.float64]
 
@@ -167,8 +167,8 @@ def transfer_study(
     -------
     Dataset
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
-        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.transfer`).  Attributes: `edge`, the limit of
-        stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
+        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.transfer`).  Attributes: `edge`, the
+        limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
 
     Raises
     ------

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
-from dynamics.slopes import fit_slope
-from dynamics.study_dataset import study_dataset
+from dynamics.problem import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.runs import study_dataset
+from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.work import Meter, announcement, seconds_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from dynamics.study_dataset import Values
+    from dynamics.runs import Values
     from sgd_check.studies.escape import Escapes
 
 EXPONENTS = (3, 4)
@@ -281,7 +281,7 @@ def sample_complexity(
 
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:
-    from dynamics.prediction import predict
+    from dynamics.theory import predict
     from sgd_check.studies.theory import finite_step_times
 
     problem = prepared_pairs(k, d, start=start)

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
-from dynamics.prediction import asymptotic_exponents, learning_rate_limit, predict
-from dynamics.problem import Problem, Teacher
-from dynamics.schedule import SaveAt
-from dynamics.slopes import fit_slope, inverse_fit
-from dynamics.study_dataset import study_dataset
-from dynamics.tuned_steps import target_losses, tuned_rates
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
+from dynamics.runs import study_dataset
+from dynamics.theory import (
+    asymptotic_exponents,
+    fit_slope,
+    inverse_fit,
+    learning_rate_limit,
+    predict,
+    target_losses,
+    tuned_rates,
+)
 from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
 from sgd_check.studies.thresholds import first_below
 from sgd_check.studies.tuned import theory_curve
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.study_dataset import Values
+    from dynamics.runs import Values
 
     Array = NDArray[np.float64]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.schedule import SaveAt
-from sgd_check.crossings import CrossingTracker
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
-from sgd_check.plan import make_plan
-from sgd_check.recording import BLOW_UP_FACTOR
+from dynamics.problem import SaveAt
+from sgd_check.engines.registry import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.runs.crossings import CrossingTracker
+from sgd_check.runs.plan import make_plan
+from sgd_check.runs.recording import BLOW_UP_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines import Engine
+    from sgd_check.engines.registry import Engine
 
 # Looks this far apart, relative to the time, and so many of them: an escape is a small part of the time before it.
 LOOK_RATIO = 1.005

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dynamics.checks import checked_integer, checked_number, checked_real
-from dynamics.problem import Problem, Teacher
+from dynamics.problem import Problem, Teacher, checked_integer, checked_number, checked_real
 
 DEFAULT_START = 4.0
 DEFAULT_NORM = 1e-2

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_integer, checked_number, float_array
-from dynamics.prediction import learning_rate_limit, predict
-from dynamics.problem import check_problem
-from dynamics.schedule import SaveAt
-from dynamics.study_dataset import study_dataset
+from dynamics.problem import MOST_RUNS, SaveAt, check_problem, checked_integer, checked_number, float_array
+from dynamics.runs import study_dataset
+from dynamics.theory import learning_rate_limit, predict
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.problem import Problem
-    from dynamics.study_dataset import Values
+    from dynamics.runs import Values
 
     Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.schedule import SaveAt
+from dynamics.problem import SaveAt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

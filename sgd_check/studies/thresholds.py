@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.crossings import CrossingTracker
+from sgd_check.runs.crossings import CrossingTracker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

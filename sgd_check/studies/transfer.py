@@ -1,7 +1,7 @@
 r"""Study of the step size's transfer between widths under online SGD: loss after so many samples over steps and widths.
 
 The sibling of `dynamics.laws.transfer`, whose runs see no noise: there the best step is the stability edge, here it is
-where noise and speed balance.  Responsible for the family of runs; what is read off them is `dynamics.transfer`.
+where noise and speed balance.  Responsible for the family of runs; what is read off them is `dynamics.theory.transfer`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.checks import MOST_RUNS, checked_integer
-from dynamics.laws.transfer import checked_problem, checked_widths, transfer_attributes, transfer_values
-from dynamics.prediction import learning_rate_limit
-from dynamics.problem import Problem
-from dynamics.schedule import SaveAt
-from dynamics.study_dataset import study_dataset
+from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, checked_integer
+from dynamics.runs import study_dataset
+from dynamics.theory import learning_rate_limit
 from sgd_check.studies.work import Meter, announcement, seconds_of
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.prediction import escape_bias, predict
-from dynamics.systems.decoupled import LARGEST_HISTORY, solve_pairs
-from dynamics.tuned_steps import target_losses, tuned_rates
+from dynamics.equations import LARGEST_HISTORY, solve_pairs
+from dynamics.theory import escape_bias, predict, target_losses, tuned_rates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.prediction import EmergencePrediction
     from dynamics.problem import Problem
+    from dynamics.theory import EmergencePrediction
 
     Array = NDArray[np.float64]
 
@@ -29,7 +28,8 @@ GRID, REACH = 800, 4.0
 def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
     """Return the learned times (P,) of the matched pairs, with the delay that noise adds; inf: trapped or unmatched.
 
-    The delay is that of the mean trajectory (`dynamics.prediction.escape_bias`); the lag of the norm stays the flow's.
+    The delay is that of the mean trajectory (`dynamics.theory.prediction.escape_bias`); the lag of the norm stays the
+    flow's.
     """
     delay = escape_bias(problem, learning_rate, prediction).drift_bias
     emergence, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time

@@ -9,9 +9,9 @@ import sys
 import time as clock
 from typing import TYPE_CHECKING, Any, Self
 
-from dynamics.study_command import duration
-from sgd_check.defaults import measured_seconds_per_step
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
+from dynamics.commands import duration
+from sgd_check.engines.registry import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.verdicts.defaults import measured_seconds_per_step
 
 if TYPE_CHECKING:
     from types import TracebackType

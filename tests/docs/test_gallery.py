@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from dynamics.teachers import SPHERICAL_TEACHERS
+from dynamics.problem.named_teachers import SPHERICAL_TEACHERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 GALLERY = DOCS / "gallery"

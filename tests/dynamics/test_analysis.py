@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from dynamics.analysis import default_window, fit_power_law
+from dynamics.theory.fits import default_window, fit_power_law
 
 
 @pytest.mark.parametrize("x", [np.geomspace(0.1, 1e6, 50), np.linspace(1.0, 900.0, 77), np.arange(1.0, 7.0)])

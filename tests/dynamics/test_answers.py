@@ -11,9 +11,9 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
-from dynamics.flow_methods import choose_method
-from dynamics.systems.overlaps import OverlapSystem
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.integrators.flow_methods import choose_method
+from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
 
 PER_DIRECTION = {
     "teacher_coefficient",

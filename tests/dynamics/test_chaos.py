@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.chaos import width_exponents as exponents
-from dynamics.coupling import _nodes as nodes
-from dynamics.dataset import VARIABLES
-from dynamics.plotting_chaos import save_chaos
-from dynamics.plotting_teachers import save_teachers
-from dynamics.systems.coupling import LinearisedCoupling, followers_in_space, make_particle_system
-from dynamics.systems.mean_field_start import start_particles
-from dynamics.teachers import SPHERICAL_TEACHERS, spherical_problem
+from dynamics.equations.mean_field.start import start_particles
+from dynamics.equations.spherical.coupling import LinearisedCoupling, followers_in_space, make_particle_system
+from dynamics.laws.chaos import width_exponents as exponents
+from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
+from dynamics.report.figures.chaos import save_chaos
+from dynamics.report.figures.teachers import save_teachers
+from dynamics.runs.dataset import VARIABLES
+from dynamics.solve.coupling import _nodes as nodes
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4}

@@ -14,10 +14,10 @@ import torch
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.compilation import Piece, load
-from dynamics.dataset import VARIABLES
-from dynamics.horizon import default_committee_schedule
-from dynamics.systems.committee import CommitteeSystem
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.committee.system import CommitteeSystem
+from dynamics.runs.dataset import VARIABLES
+from dynamics.theory.horizon import default_committee_schedule
 from hermite import polynomials
 
 # Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the
@@ -27,7 +27,7 @@ MIXED = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.5, 4: -0.2}
 LINKS = ["erf", {1: 1.0}, {2: 1.0}, {3: 1.0}, {4: 1.0}, MIXED]
 # One entry point for all kernels: every further one would cost seconds of compiling.
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call(which, y, out, parameters, sizes, work):

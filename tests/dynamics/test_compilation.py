@@ -9,12 +9,12 @@ import warnings
 import numpy as np
 import pytest
 
-from dynamics import compilation, compiling_processes, kernel_cache
-from dynamics.compilation import Piece, load, read_piece
-from dynamics.kernel_cache import cache_directory
+from dynamics.compiler import compilation, compiling_processes, kernel_cache
+from dynamics.compiler.compilation import Piece, load, read_piece
+from dynamics.compiler.kernel_cache import cache_directory
 
 DOUBLE = """
-from dynamics.compilation import entry, kernel
+from dynamics.compiler.compilation import entry, kernel
 
 @kernel
 def factor():
@@ -83,7 +83,7 @@ def test_a_file_with_other_content_is_replaced_not_executed(cache):
 
 RELOAD = """
 import sys
-from dynamics.compilation import Piece, load
+from dynamics.compiler.compilation import Piece, load
 first = Piece("constants", "FACTOR = 5.0\\n")
 second = Piece("functions", open(sys.argv[1]).read())
 module = load((first, second), {"fill": "void(f8[::1])"})
@@ -135,7 +135,7 @@ def test_without_compiler_pieces_keep_their_file_names(cache, tmp_path):
     source = tmp_path / "functions.py"
     source.write_text(DOUBLE + CALLBACK)
     script = (
-        "import sys; from dynamics.compilation import *;"
+        "import sys; from dynamics.compiler.compilation import *;"
         "m = load([Piece('constants', 'FACTOR = 5.0'), read_piece(sys.argv[1])], {'fill': 'void(f8[::1])'});"
         "print(m.namespace.multiply.__code__.co_filename == sys.argv[1], m.path, m.functions['fill'].__name__)"
     )

@@ -11,11 +11,11 @@ import pytest
 from numpy.polynomial import polynomial
 from scipy.integrate import solve_ivp
 
-from dynamics.prediction import predict
+from dynamics.equations.transit import decoupled, decoupled_kernels
+from dynamics.equations.transit.decoupled import solve_pairs
+from dynamics.equations.transit.transit import logit_of_square, transit_table, transit_time
 from dynamics.problem import Problem, Teacher
-from dynamics.systems import decoupled, decoupled_kernels
-from dynamics.systems.decoupled import solve_pairs
-from dynamics.systems.transit import logit_of_square, transit_table, transit_time
+from dynamics.theory.prediction import predict
 
 # Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file
 # states its conventions.

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dynamics.companion import event_errors, loss_and_event_errors
-from dynamics.records import Records
-from dynamics.run import RunResult
-from dynamics.trackers import StopReason
+from dynamics.runs.companion import event_errors, loss_and_event_errors
+from dynamics.runs.loop import RunResult
+from dynamics.runs.records import Records
+from dynamics.runs.trackers import StopReason
 
 NEVER = np.nan
 

@@ -1,15 +1,13 @@
 """The explicit stepper: order conditions, measured orders, events, statuses, checkpoints."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, UNIT_CIRCLE, toy
 
-from dynamics import compilation
-from dynamics.compilation import read_piece
+from dynamics.compiler import compilation
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.integrators import METHODS, Status, check_method, load_method, make_stepper
-from dynamics.integrators.dop853_tableau import DOP853_C, DOP853_WEIGHTS
+from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
 
 pytestmark = pytest.mark.kernels
 
@@ -314,13 +312,14 @@ def test_derivative_is_the_right_hand_side_on_the_dense_output(method):
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_the_error_norm_is_infinite_where_anything_is_not_finite(bad):
     entry = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 @entry("f8(f8[::1], f8[::1], f8[::1])")
 def norm(v, y, atol):
     return largest_ratio(v, y, y, atol, 1e-3, v.size)
 """
-    folder = Path(compilation.__file__).parent / "integrators"
-    pieces = [read_piece(folder / f"{name}.py") for name in ("dop853_tableau", "stage_sum_kernels")]
+    pieces = kernel_pieces(
+        *(f"dynamics.integrators.explicit.{name}" for name in ("dop853_tableau", "stage_sum_kernels"))
+    )
     norm = compilation.load([*pieces, compilation.Piece("norm", entry)]).namespace.norm
     v, y, atol = np.linspace(-2.0, 1.0, 37), np.full(37, 3.0), np.full(37, 0.1)
     assert norm(v, y, atol) == pytest.approx(2.0 / 0.103, rel=1e-14)

@@ -14,10 +14,10 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import storage
-from dynamics.dataset import SCHEMA_VERSION
-from dynamics.run_file import reopened
-from dynamics.trackers import Callback
+from dynamics.runs import storage
+from dynamics.runs.dataset import SCHEMA_VERSION
+from dynamics.runs.run_file import reopened
+from dynamics.runs.trackers import Callback
 
 ROOT = Path(dynamics.__file__).parent.parent
 

@@ -11,20 +11,20 @@ from torch.autograd.functional import jvp
 from weight_space import population_loss
 
 import dynamics
-from dynamics.compilation import Piece, load
-from dynamics.descent_limit import descent_limit
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.finite_step.system import FiniteStepSystem
+from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import make_stepper
-from dynamics.one_step import moments_of_overlaps
-from dynamics.outcome import SolveError
-from dynamics.prediction import predict
-from dynamics.run import run
-from dynamics.search_noise import fourth_moment_of_derivative
-from dynamics.solve import main
-from dynamics.step_settings import StepSettings, checked_step, limit_of, step_notes, warn_limit
-from dynamics.step_size import escape_bias, learning_rate_limit
-from dynamics.systems.finite_step import FiniteStepSystem
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.trackers import StopReason
+from dynamics.runs.loop import run
+from dynamics.runs.outcome import SolveError
+from dynamics.runs.trackers import StopReason
+from dynamics.solve.__main__ import main
+from dynamics.solve.step_settings import StepSettings, checked_step, limit_of, step_notes, warn_limit
+from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.one_step import moments_of_overlaps
+from dynamics.theory.prediction import predict
+from dynamics.theory.search_noise import fourth_moment_of_derivative
+from dynamics.theory.step_size import escape_bias, learning_rate_limit
 from hermite import polynomials
 
 kernels = pytest.mark.kernels
@@ -34,7 +34,7 @@ ORTHONORMAL = dynamics.Teacher([1.0, 0.6])
 MIXED = {1: 0.3, 2: 0.6, 3: 0.3}
 
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call_rhs(y, out, parameters, sizes, work):

@@ -9,13 +9,13 @@ from weight_space import population_loss
 
 import dynamics
 import hermite
-from dynamics.descent import DescentStepper
-from dynamics.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
+from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import Status, make_stepper
-from dynamics.run import run
-from dynamics.start import overlaps_from_weights
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.trackers import StopReason
+from dynamics.integrators.descent.stepper import DescentStepper
+from dynamics.problem.start import overlaps_from_weights
+from dynamics.runs.loop import run
+from dynamics.runs.trackers import StopReason
+from dynamics.theory.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
 
 kernels = pytest.mark.kernels
 

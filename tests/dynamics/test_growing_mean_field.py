@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import dynamics
+from dynamics.equations.mean_field.axis import AxisSystem
+from dynamics.equations.mean_field.start import start_particles
+from dynamics.equations.mean_field.subspace import SubspaceSystem
 from dynamics.integrators import load_method
 from dynamics.integrators.stepper import RHS
-from dynamics.systems.mean_field_axis import AxisSystem
-from dynamics.systems.mean_field_start import start_particles
-from dynamics.systems.mean_field_subspace import SubspaceSystem
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 QUESTIONS = {

@@ -14,13 +14,13 @@ from html_reader import read_page
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics import report
 from dynamics.laws.finite_size import finite_size
-from dynamics.pages import page as pages
-from dynamics.pages.findings import FINDINGS, answer_of, end_of_run, find_findings
-from dynamics.pages.sections import subtitle
-from dynamics.pages.studies import study_findings
-from dynamics.trackers import Callback
+from dynamics.report import __main__ as report
+from dynamics.report import page as pages
+from dynamics.report.findings import FINDINGS, answer_of, end_of_run, find_findings
+from dynamics.report.sections import subtitle
+from dynamics.report.studies import study_findings
+from dynamics.runs.trackers import Callback
 
 AT = dynamics.SaveAt.geometric
 TWO = dynamics.Teacher([0.8, 0.6])
@@ -452,7 +452,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_replaced(plain, tmp_path, caps
         msg = "File 'run.html' could not be written: No space left on device."
         raise dynamics.StorageError(msg)
 
-    monkeypatch.setattr("dynamics.pages.document.write_page", full)
+    monkeypatch.setattr("dynamics.report.document.write_page", full)
     assert report.main([str(file)]) == 1
     assert "No space left" in capsys.readouterr().err
 
@@ -472,11 +472,11 @@ def test_help_loads_nothing_heavy():
 
 def test_find_findings_asks_installed_packages_too(monkeypatch, flow):
     class Entry:
-        value = "dynamics.pages.flows:flow_findings"
+        value = "dynamics.report.flows:flow_findings"
 
     asked = []
     monkeypatch.setattr(
-        "dynamics.pages.findings.metadata.entry_points", lambda **given: asked.append(given) or [Entry()]
+        "dynamics.report.findings.metadata.entry_points", lambda **given: asked.append(given) or [Entry()]
     )
     strange = flow.assign_attrs(answer="of-a-plugin")
     assert find_findings(strange).verdict.startswith("Reached its end.")

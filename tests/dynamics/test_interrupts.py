@@ -11,13 +11,16 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import descent, interrupts, particle_stepper, patience, run, run_file, storage, trackers, whole_files
-from dynamics.integrators import Status
+from dynamics.compiler import patience
+from dynamics.compiler.workers import GRAIN, Workers
+from dynamics.integrators import Status, particle_stepper
+from dynamics.integrators.descent import stepper as descent
+from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.stepper import CompiledStepper
-from dynamics.large_flow import LargeFlowStepper
-from dynamics.records import Records
-from dynamics.trackers import Callback, StopReason
-from dynamics.workers import GRAIN, Workers
+from dynamics.runs import interrupts, run_file, storage, trackers, whole_files
+from dynamics.runs import loop as run
+from dynamics.runs.records import Records
+from dynamics.runs.trackers import Callback, StopReason
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 CHANGING = ("history", "date_created", "solve_seconds", "tracker_seconds", "compile_seconds")
@@ -185,7 +188,7 @@ def test_work_shared_among_threads_ends_between_two_pieces():
 def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
     asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([1.0, 4.0]), "progress": False}
     whole = dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given)
-    monkeypatch.setattr("dynamics.workers.PIECE", 1.0)
+    monkeypatch.setattr("dynamics.compiler.workers.PIECE", 1.0)
     assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
 
 
@@ -303,7 +306,7 @@ def test_times_that_were_not_reached_take_no_place_in_a_file(compress, tmp_path)
     for result in (early, tree):
         path = storage.save(result, tmp_path / "early.nc", overwrite=True, compress=compress)
         assert path.stat().st_size < 3e6
-        xr.testing.assert_identical(dynamics.storage.load_tree(path, checkpoint=False).to_dataset(), early)
+        xr.testing.assert_identical(dynamics.runs.storage.load_tree(path, checkpoint=False).to_dataset(), early)
 
 
 def test_an_interrupted_run_spends_no_time_on_what_it_did_not_reach(tmp_path):

@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import compilation, compiling_processes, kernel_cache
-from dynamics.compilation import Piece, compiler_is_off, compiling_beside, load, read_piece
-from dynamics.kernel_cache import cache_directory
+from dynamics.compiler import compilation, compiling_processes, kernel_cache
+from dynamics.compiler.compilation import Piece, compiler_is_off, compiling_beside, load, read_piece
+from dynamics.compiler.kernel_cache import cache_directory
 
 pytestmark = [
     pytest.mark.skipif(compiler_is_off(), reason="nothing is cached without the compiler"),
@@ -34,7 +34,7 @@ pytestmark = [
 
 ROOT = Path(dynamics.__file__).parent.parent
 SOURCE = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("f8(f8)")
 def multiply(x):
@@ -46,7 +46,7 @@ def halve(x):
 EXPORTS = {"halve": "f8(f8)"}
 SCRIPT = f"""
 import ctypes
-from dynamics.compilation import Piece, load
+from dynamics.compiler.compilation import Piece, load
 module = load([Piece("functions", {SOURCE!r})], {EXPORTS!r})
 halve = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(module.functions["halve"].address)
 print(module.namespace.multiply(2.0), halve(3.0))
@@ -491,7 +491,7 @@ def test_processes_that_heal_the_same_entry_at_once_all_get_it(filled):
 
 def test_the_command_heals_a_damaged_cache(cache, tmp_path):
     """With a problem whose only kernel is the sum of the losses of more pairs than have histories."""
-    kernels = [read_piece(ROOT / "dynamics" / "systems" / "decoupled_kernels.py")]
+    kernels = [read_piece(ROOT / "dynamics" / "equations" / "transit" / "decoupled_kernels.py")]
     assert not load(kernels).from_cache
     entries = list(cache.glob("__pycache__/*"))
     assert len(entries) == 2

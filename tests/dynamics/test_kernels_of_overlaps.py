@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.compilation import Piece, load
-from dynamics.systems.link_kernels import render
-from dynamics.systems.overlaps import OverlapSystem
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.link_kernels import render
 
 pytestmark = pytest.mark.kernels
 
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call_rhs(y, out, parameters, sizes, work):
@@ -178,7 +178,9 @@ def test_rendered_kernels_are_the_polynomial_and_its_derivatives(squares):
     for j, square in squares.items():
         coefficients[j] = np.sqrt(square)
     text = "\n".join(f'@entry("f8(f8)")\ndef call_{order}(s):\n    return g{order}(s)\n' for order in range(3))
-    names = load((render(coefficients), Piece("calls", f"from dynamics.compilation import entry\n{text}"))).namespace
+    names = load(
+        (render(coefficients), Piece("calls", f"from dynamics.compiler.compilation import entry\n{text}"))
+    ).namespace
     for s in (-1.0, -0.37, 0.0, 0.2, 1.0):
         for order in range(3):
             expected = sum(

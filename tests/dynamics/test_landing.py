@@ -5,9 +5,9 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import dynamics
-from dynamics.large_flow.division import State
-from dynamics.large_flow.passes import compile_passes
-from dynamics.large_flow.rests import Rests
+from dynamics.integrators.large_flow.division import State
+from dynamics.integrators.large_flow.passes import compile_passes
+from dynamics.integrators.large_flow.rests import Rests
 
 A = np.array([1.0, 0.7, 0.5])
 LINK = {4: 0.8, 6: 0.6}

@@ -11,16 +11,16 @@ from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.flow_methods import FlowMethod
+from dynamics.compiler.workers import Workers
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.integrators import Status, make_stepper
-from dynamics.integrators.dop853_tableau import DOP853_C
-from dynamics.large_flow import LargeFlowStepper, division, reason_against, stepper
-from dynamics.large_flow import rows as row_passes
-from dynamics.large_flow.division import State
-from dynamics.large_flow.passes import compile_passes, compile_single
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.unit_field import SingleUnitField, UnitField
-from dynamics.workers import Workers
+from dynamics.integrators.explicit.dop853_tableau import DOP853_C
+from dynamics.integrators.flow_methods import FlowMethod
+from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
+from dynamics.integrators.large_flow import rows as row_passes
+from dynamics.integrators.large_flow.division import State
+from dynamics.integrators.large_flow.passes import compile_passes, compile_single
 
 
 def load_random_problems():

@@ -13,17 +13,17 @@ import pytest
 import dynamics
 from dynamics.laws import families, finite_size, frontier, scaling, transfer
 from dynamics.laws.__main__ import CATALOGUE, main
-from dynamics.laws.figures import plot_study
-from dynamics.laws.tables import summarise
 from dynamics.problem import Problem, Teacher
-from dynamics.storage import load
+from dynamics.report.figures.laws import plot_study
+from dynamics.report.law_tables import summarise
+from dynamics.runs.storage import load
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
 
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom dynamics.study_command import build_parser\n"
+        "import sys\nfrom dynamics.commands.study import build_parser\n"
         "from dynamics.laws.__main__ import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
         "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
     )

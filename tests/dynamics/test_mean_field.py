@@ -12,16 +12,16 @@ import xarray as xr
 from scipy.special import gammaln, roots_gegenbauer
 
 import dynamics
-from dynamics import solve
-from dynamics.compilation import Piece, load
-from dynamics.dataset import VARIABLES
-from dynamics.mean_field import _verdicts as rising_loss
-from dynamics.mean_field import _warn_of_rise as warn_of_rise
-from dynamics.systems.mean_field_axis import AxisSystem
-from dynamics.systems.mean_field_start import start_particles
-from dynamics.systems.mean_field_subspace import SubspaceSystem
-from dynamics.systems.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
-from dynamics.trackers import Callback
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.mean_field.axis import AxisSystem
+from dynamics.equations.mean_field.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
+from dynamics.equations.mean_field.start import start_particles
+from dynamics.equations.mean_field.subspace import SubspaceSystem
+from dynamics.runs.dataset import VARIABLES
+from dynamics.runs.trackers import Callback
+from dynamics.solve import __main__ as solve
+from dynamics.solve.mean_field import _verdicts as rising_loss
+from dynamics.solve.mean_field import _warn_of_rise as warn_of_rise
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
@@ -29,7 +29,7 @@ SKEW = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])
 # t(L < 1/2) and t(L < 1/10) of h4 in the flow of half the mean squared error, converged in the number of particles.
 REFERENCE = {16: (2.3097, 23.826), 32: (4.5320, 51.539), 64: (8.8824, 106.87), 128: (17.471, 216.12)}
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call(which, y, out, parameters, sizes, work):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import chaos, chaos_study
+from dynamics.laws import chaos, chaos_study
 from dynamics.mean_field_study import main
 
 NAME = "propagation-of-chaos"
@@ -25,7 +25,7 @@ def test_the_command_measures_prints_and_draws(tmp_path, capsys):
     assert output.with_suffix(".png").stat().st_size > 10_000
     stored = dynamics.load(output)
     direct = dynamics.propagation_of_chaos(
-        dynamics.teachers.spherical_problem("he4", dimension=8),
+        dynamics.problem.named_teachers.spherical_problem("he4", dimension=8),
         widths=(8, 16),
         seeds=3,
         save_at=dynamics.SaveAt.at(stored.time.values),

@@ -11,11 +11,11 @@ import sympy
 import torch
 from weight_space import population_loss
 
-from dynamics.one_step import moments_of_overlaps, one_step_moments
+from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.problem import Problem, Teacher
-from dynamics.search_noise import SearchNoise, fourth_moment_of_derivative
-from dynamics.step_size import learning_rate_limit
-from dynamics.systems.step_moments import StepMoments
+from dynamics.theory.one_step import moments_of_overlaps, one_step_moments
+from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.theory.step_size import learning_rate_limit
 from hermite import polynomials
 
 MIXED = {0: 0.3, 2: 0.4, 3: 0.5, 4: -0.2, 5: 0.1}

@@ -12,7 +12,7 @@ from weight_space import gradient_flow, population_loss
 
 import dynamics
 import hermite
-from dynamics.start import overlaps_from_weights
+from dynamics.problem.start import overlaps_from_weights
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "single_neuron_escape.json"
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import particle_stepper
-from dynamics.integrators import Status, load_method
-from dynamics.particle_stepper import ParticleStepper
-from dynamics.systems.mean_field_axis import AxisSystem
-from dynamics.systems.mean_field_start import start_particles
+from dynamics.equations.mean_field.axis import AxisSystem
+from dynamics.equations.mean_field.start import start_particles
+from dynamics.integrators import Status, load_method, particle_stepper
+from dynamics.integrators.particle_stepper import ParticleStepper
 
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
 QUESTIONS = {

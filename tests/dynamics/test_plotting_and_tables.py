@@ -10,7 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics import plotting, tables
+from dynamics.report import tables
+from dynamics.report.figures import flows as plotting
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from scipy import stats
 from scipy.integrate import quad
 
 import hermite
-from dynamics import prediction as module
-from dynamics import step_size
-from dynamics.matching import draw_matched_overlaps
-from dynamics.prediction import (
+from dynamics.problem import Problem, Teacher
+from dynamics.theory import prediction as module
+from dynamics.theory import step_size
+from dynamics.theory.matching import draw_matched_overlaps
+from dynamics.theory.prediction import (
     asymptotic_exponents,
     escape_bias,
     learning_rate_limit,
@@ -19,8 +20,7 @@ from dynamics.prediction import (
     predict,
     sum_formula_loss,
 )
-from dynamics.problem import Problem, Teacher
-from dynamics.search_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 
 
 def brute_force(a, C, k):

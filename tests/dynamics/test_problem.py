@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import dynamics
-from dynamics.descent_limit import descent_limit
-from dynamics.start import overlaps_from_weights, random_weights, weights_from_overlaps
+from dynamics.problem.start import overlaps_from_weights, random_weights, weights_from_overlaps
+from dynamics.theory.descent_limit import descent_limit
 
 TEACHER = dynamics.Teacher([1.0, 0.5])
 ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])

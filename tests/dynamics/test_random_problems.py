@@ -20,9 +20,9 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from benchmarks.random_problems import ALLOWED, LINEAR, NUDGE, nudged
-from dynamics.horizon import default_schedule
-from dynamics.prediction import predict
-from dynamics.systems.overlaps import OverlapSystem
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.theory.horizon import default_schedule
+from dynamics.theory.prediction import predict
 
 RTOL, TIGHT = 1e-6, 1e-10
 #: Problems of one test, and tests of each model in the gate and with FULL_TESTS: 300 problems in all.

@@ -15,8 +15,10 @@ import xarray as xr
 
 import dynamics
 from benchmarks.random_problems import random_problem
-from dynamics import checkpoint, companion, kept_run, particle_stepper, run, run_file, storage, trackers
-from dynamics.trackers import Callback, StopReason
+from dynamics.integrators import particle_stepper
+from dynamics.runs import checkpoint, companion, kept_run, run_file, storage, trackers
+from dynamics.runs import loop as run
+from dynamics.runs.trackers import Callback, StopReason
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 #: What may differ: when, for how long, and by which command.
@@ -379,7 +381,7 @@ def command(*arguments, cwd):
 
 
 def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):
-    from dynamics import solve
+    from dynamics.solve import __main__ as solve
 
     monkeypatch.chdir(tmp_path)
 
@@ -405,7 +407,7 @@ def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys)
 
 
 def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys):
-    from dynamics import solve
+    from dynamics.solve import __main__ as solve
 
     monkeypatch.chdir(tmp_path)
     long = [*SMALL, "--t-max", "1e6", "--method", "explicit", "--output", "run.nc"]
@@ -427,7 +429,7 @@ def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys)
 
 @pytest.mark.parametrize("flags", [["--k", "3"], ["--output", "other.nc"], ["--dry-run"], ["--config", "run.toml"]])
 def test_nothing_of_the_question_may_stand_beside_resume(flags, capsys):
-    from dynamics import solve
+    from dynamics.solve import __main__ as solve
 
     assert solve.main(["--resume", "run.nc", *flags]) == 2
     assert capsys.readouterr().err == f"error: Option {flags[0]} must be absent beside --resume, but is given.\n"

@@ -7,20 +7,20 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.analysis import first_below, fit_power_law, fit_runs
-from dynamics.ideal_sums import IDEAL_LAWS, ideal_curve, ideal_exponent
-from dynamics.problem import Problem, Teacher
-from dynamics.scaling import asymptotic_exponents
-from dynamics.scaling_families import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.scaling_laws import (
+from dynamics.laws.scaling_families import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.laws.scaling_laws import (
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
     times_against_direction,
 )
-from dynamics.study_dataset import study_dataset
-from dynamics.transfer import read_transfer
-from dynamics.tuned_steps import target_losses
+from dynamics.problem import Problem, Teacher
+from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory.exponents import asymptotic_exponents
+from dynamics.theory.fits import first_below, fit_power_law, fit_runs
+from dynamics.theory.ideal_sums import IDEAL_LAWS, ideal_curve, ideal_exponent
+from dynamics.theory.transfer import read_transfer
+from dynamics.theory.tuned_steps import target_losses
 
 
 def problem(width=8, dimension=4096, seed=0, directions=256, beta=1.0):

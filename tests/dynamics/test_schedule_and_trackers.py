@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import trackers
 from dynamics.integrators import Status
-from dynamics.run import run
-from dynamics.soundness import Soundness
-from dynamics.trackers import StopReason
+from dynamics.runs import trackers
+from dynamics.runs.loop import run
+from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import StopReason
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import solve
-from dynamics.options import OPTIONS
+from dynamics.commands.options import OPTIONS
+from dynamics.solve import __main__ as solve
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
 
@@ -123,8 +123,9 @@ def test_every_option_has_a_flag_and_a_line_of_help():
 
 def test_declared_defaults_are_those_of_the_library():
     """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
-    from dynamics import checks, options, schedule
-    from dynamics.flow_methods import FLOW_METHODS
+    from dynamics.commands import options
+    from dynamics.integrators.flow_methods import FLOW_METHODS
+    from dynamics.problem import checks, schedule
 
     declared = {option.name: option.default for option in OPTIONS}
     assert declared["save"] == ("geometric", schedule.DEFAULT_COUNT)
@@ -144,7 +145,7 @@ def test_early_stop_is_said_on_the_screen(here, capsys):
 
 
 def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
-    from dynamics import trackers
+    from dynamics.runs import trackers
 
     def interrupt(_self, view):
         if view.time > 5.0:

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import dynamics
-from dynamics.compilation import Piece, load
-from dynamics.dataset import VARIABLES
-from dynamics.systems.spherical import SphericalSystem, mean_of_pairs
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.spherical.system import SphericalSystem, mean_of_pairs
+from dynamics.runs.dataset import VARIABLES
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
 ROWS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call(which, y, out, parameters, sizes, work):
@@ -167,7 +167,7 @@ def test_one_neuron_at_the_teacher_learns_as_a_pair():
 def test_pairs_are_averaged_in_strips(monkeypatch):
     vectors = np.random.default_rng(0).standard_normal((7, 3))
     whole = mean_of_pairs(vectors, np.square)
-    monkeypatch.setattr("dynamics.systems.spherical.PAIRS", 14)
+    monkeypatch.setattr("dynamics.equations.spherical.system.PAIRS", 14)
     assert mean_of_pairs(vectors, np.square) == pytest.approx(whole, rel=1e-14)
     assert whole == pytest.approx(np.mean((vectors @ vectors.T) ** 2), rel=1e-14)
 

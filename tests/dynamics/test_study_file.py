@@ -15,9 +15,11 @@ import pytest
 import sweep_toys
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, study, sweep_cluster
-from dynamics.command_line import UsageError
-from dynamics.study_file import read_study_file
+from dynamics import Problem, SaveAt, Teacher
+from dynamics.commands.parsing import UsageError
+from dynamics.study import __main__ as study
+from dynamics.study import cluster as sweep_cluster
+from dynamics.study.file import read_study_file
 
 SMALL = """
 [problem]
@@ -38,7 +40,7 @@ save_at = { at = [1.0, 2.0] }
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.sweeps.available_cores", lambda: 0)  # points run in this process
+    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)  # points run in this process
     (tmp_path / "small.toml").write_text(SMALL)
     return tmp_path
 
@@ -215,7 +217,7 @@ def test_workers_are_a_local_cluster_or_processes_without_one(here, monkeypatch,
         "pip install 'feature-emergence[cluster]'.\n"
     )
     asked = []
-    monkeypatch.setattr("dynamics.sweeps.sweep", lambda *_, **settings: asked.append(settings) or _stop())
+    monkeypatch.setattr("dynamics.study.sweeps.sweep", lambda *_, **settings: asked.append(settings) or _stop())
     assert study.main(["small.toml", "--workers", "2", "--overwrite"]) == 1
     assert asked[0]["workers"] == 2
     assert asked[0]["executor"] is None
@@ -227,7 +229,7 @@ def _stop():
 
 
 def test_what_was_computed_is_named_when_a_run_fails(here, monkeypatch, capsys):
-    monkeypatch.setattr("dynamics.sweep_merge._write_file", lambda *_: _stop())
+    monkeypatch.setattr("dynamics.study.merge._write_file", lambda *_: _stop())
     assert study.main(["small.toml", "--quiet"]) == 1
     assert capsys.readouterr().err == (
         "error: File 'small.nc' could not be written: no more.\n"

@@ -10,7 +10,7 @@ from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION
 
 import dynamics
 from dynamics.integrators import Status, check_method, load_method, make_stepper
-from dynamics.trackers import Callback
+from dynamics.runs.trackers import Callback
 
 SCRATCH = np.zeros(1)
 
@@ -308,8 +308,8 @@ def test_missing_extra_is_named_before_any_work(monkeypatch):
         pytest.fail("work was done")
 
     monkeypatch.setitem(sys.modules, "sksundae.cvode", None)
-    monkeypatch.setattr("dynamics.systems.overlaps.OverlapSystem.__init__", work)
-    monkeypatch.setattr("dynamics.flow.predict", work)
+    monkeypatch.setattr("dynamics.equations.overlaps.system.OverlapSystem.__init__", work)
+    monkeypatch.setattr("dynamics.solve.overlaps.predict", work)
     sentence = r"^Method 'sundials' needs an extra package: pip install \"feature-emergence\[sundials\]\"\.$"
     for call in (
         lambda: check_method("sundials"),

@@ -19,14 +19,16 @@ import sweep_toys
 import xarray as xr
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, sweep_cluster, sweep_pool
-from dynamics.cores import available_cores, one_core
-from dynamics.storage import StorageError
-from dynamics.sweep_grid import changed_problem, make_grid
-from dynamics.sweep_merge import CHUNK_BYTES, _chunks
-from dynamics.sweep_points import PointDirectory
-from dynamics.sweep_pool import ProcessCrew
-from dynamics.sweep_studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics import Problem, SaveAt, Teacher
+from dynamics.compiler.cores import available_cores, one_core
+from dynamics.runs.storage import StorageError
+from dynamics.study import cluster as sweep_cluster
+from dynamics.study import pool as sweep_pool
+from dynamics.study.grid import changed_problem, make_grid
+from dynamics.study.merge import CHUNK_BYTES, _chunks
+from dynamics.study.points import PointDirectory
+from dynamics.study.pool import ProcessCrew
+from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
 COMMON = SaveAt.at([1.0, 2.0])
@@ -207,7 +209,7 @@ def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
 
 
 def test_workers_that_cannot_start_are_said(monkeypatch):
-    crew = ProcessCrew(1, "dynamics.flow:solve_overlaps")
+    crew = ProcessCrew(1, "dynamics.solve.overlaps:solve_overlaps")
 
     def start():
         crew._starts = [Future()]
@@ -221,7 +223,7 @@ def test_workers_that_cannot_start_are_said(monkeypatch):
         crew.restart()
     monkeypatch.setattr(sweep_pool.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match=r"A script must call `dynamics\.sweep` below"):
-        ProcessCrew(1, "dynamics.flow:solve_overlaps")
+        ProcessCrew(1, "dynamics.solve.overlaps:solve_overlaps")
 
 
 def test_a_worker_ends_with_its_parent(monkeypatch):
@@ -422,7 +424,7 @@ def sweep_toys_answer():
 
 
 def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    from dynamics import sweep_merge
+    from dynamics.study import merge as sweep_merge
 
     monkeypatch.setattr(sweep_merge, "_write_file", _full)
     with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
@@ -434,10 +436,10 @@ def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
 
 
 def test_studies_are_found_by_name_path_and_as_they_are():
-    assert study_path("overlaps") == "dynamics.flow:solve_overlaps"
+    assert study_path("overlaps") == "dynamics.solve.overlaps:solve_overlaps"
     assert study_path("projected-sgd") == "sgd_check.sweeps:projected_sgd"
     assert study_path(sweep_toys.shapes) is sweep_toys.shapes
-    assert find_study("dynamics.flow:solve_overlaps") is dynamics.solve_overlaps
+    assert find_study("dynamics.solve.overlaps:solve_overlaps") is dynamics.solve_overlaps
     assert name_of_study(partial(sweep_toys.shapes, scale=2.0)) == "sweep_toys:shapes(scale=2.0)"
     assert all(callable(find_study(path)) for path in STUDIES.values())
 
@@ -472,7 +474,10 @@ def test_compiling_before_a_sweep_never_fails_it(name, method):
         (({"seed": [1]}, "overlap"), "but is 'overlap'. Did you mean 'overlaps'?"),
         (({"seed": [1]}, 3), "Argument `study` must be a name, a path 'module:function' or a callable, but is 3."),
         (({"seed": [1]}, "nowhere:f"), "must name a function 'module:function' that exists, but is 'nowhere:f'"),
-        (({"seed": [1]}, "dynamics.flow:GRAM_WARNING"), "must name a function, but 'dynamics.flow:GRAM_WARNING' is"),
+        (
+            ({"seed": [1]}, "dynamics.solve.overlaps:GRAM_WARNING"),
+            "must name a function, but 'dynamics.solve.overlaps:GRAM_WARNING' is",
+        ),
         (({"seed": [1]}, "projected-sgd"), "Argument `options` must hold `learning_rate` for the study"),
         (
             ({"seed": [1]}, "overlaps", {"width": 3}),

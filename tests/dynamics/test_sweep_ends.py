@@ -11,11 +11,13 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, study, sweep_pool
-from dynamics.cores import THREAD_VARIABLES
-from dynamics.sweep_grid import changed_problem, make_grid
-from dynamics.sweep_pool import ProcessCrew
-from dynamics.sweep_studies import STUDIES
+from dynamics import Problem, SaveAt, Teacher
+from dynamics.compiler.cores import THREAD_VARIABLES
+from dynamics.study import __main__ as study
+from dynamics.study import pool as sweep_pool
+from dynamics.study.grid import changed_problem, make_grid
+from dynamics.study.pool import ProcessCrew
+from dynamics.study.studies import STUDIES
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
 PREDICTION = {"study": "prediction", "options": {"save_at": SaveAt.at([1.0, 2.0])}, "workers": 0}
@@ -55,7 +57,7 @@ def test_a_step_that_fails_is_left_to_the_point(monkeypatch):
         message = "no step"
         raise dynamics.SolveError(message, xr.Dataset({"loss": ("time", [1.0])}))
 
-    monkeypatch.setattr("dynamics.flow.solve_overlaps", failing)
+    monkeypatch.setattr("dynamics.solve.overlaps.solve_overlaps", failing)
     with pytest.warns(RuntimeWarning, match="1 of 1 points failed, the first at seed=0: SolveError: no step"):
         dynamics.sweep(BASE, {"seed": [0]}, workers=0)
 
@@ -76,11 +78,13 @@ save_at = { at = [1.0, 2.0] }
 @pytest.mark.parametrize("arguments", [["--dry-run"], []])
 def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.sweeps.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)
     (tmp_path / "asked.toml").write_text(FILE)
     assert study.main(["asked.toml", *arguments]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: Problem and options must suit the study dynamics.flow:solve_overlaps, but do not: ")
+    assert error.startswith(
+        "error: Problem and options must suit the study dynamics.solve.overlaps:solve_overlaps, but do not: "
+    )
     assert "`rtol` must be finite and positive" in error
     assert [path.name for path in tmp_path.iterdir()] == ["asked.toml"]
 
@@ -101,12 +105,12 @@ def test_the_largest_points_are_asked_first():
 def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "7")
-    monkeypatch.delitem(sys.modules, "dynamics.sweep_preload", raising=False)
+    monkeypatch.delitem(sys.modules, "dynamics.study.preload", raising=False)
     before = threading.active_count()
-    importlib.import_module("dynamics.sweep_preload")
+    importlib.import_module("dynamics.study.preload")
     assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
     assert threading.active_count() == before
-    assert {"dynamics.flow_methods", "netCDF4", "numba"} <= set(sys.modules)
+    assert {"dynamics.integrators.flow_methods", "netCDF4", "numba"} <= set(sys.modules)
 
 
 def test_workers_are_spawned_where_a_fork_is_not_safe(monkeypatch):

@@ -14,14 +14,16 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
+from dynamics.compiler.workers import Workers
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.integrators import Status
-from dynamics.large_flow import LargeFlowStepper, torch_step, torch_stepper
-from dynamics.large_flow.passes import compile_passes
-from dynamics.large_flow.torch_device import Replay, load_torch
-from dynamics.large_flow.torch_stepper import TorchFlowStepper
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.unit_field import UnitField
-from dynamics.workers import Workers
+from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow.device import step as torch_step
+from dynamics.integrators.large_flow.device import stepper as torch_stepper
+from dynamics.integrators.large_flow.device.device import Replay, load_torch
+from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+from dynamics.integrators.large_flow.passes import compile_passes
 
 torch = pytest.importorskip("torch")
 
@@ -371,7 +373,7 @@ def test_missing_torch_names_the_extra(monkeypatch):
 
 
 def test_the_module_is_imported_without_torch():
-    code = "import sys; import dynamics.large_flow.torch_stepper; assert 'torch' not in sys.modules"
+    code = "import sys; import dynamics.integrators.large_flow.device.stepper; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

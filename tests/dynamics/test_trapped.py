@@ -13,13 +13,13 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from benchmarks.random_problems import event_times, random_problem
-from dynamics.flow_methods import FlowMethod
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.unit_vectors import unit_vectors
 from dynamics.integrators import Status
-from dynamics.integrators.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
-from dynamics.large_flow.fallback import HELD_UP
-from dynamics.large_flow.rows import Rows
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.systems.unit_vectors import unit_vectors
+from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
+from dynamics.integrators.flow_methods import FlowMethod
+from dynamics.integrators.large_flow.fallback import HELD_UP
+from dynamics.integrators.large_flow.rows import Rows
 
 #: Horizons of the benchmark.
 LAST = {90: 1.522e10, 109: 2.840e13, 155: 4.906e12}
@@ -173,7 +173,7 @@ def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, f
 
         monkeypatch.setattr(Rows, "run_stages", run_stages)
     else:
-        monkeypatch.setattr("dynamics.large_flow.torch_step.DeviceStep.error_within", lambda self: 2.0)
+        monkeypatch.setattr("dynamics.integrators.large_flow.device.step.DeviceStep.error_within", lambda self: 2.0)
     run = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, device=device).stepper(1e-6)
     rounded = 0
     for target in np.sort(np.random.default_rng(0).uniform(1.0, 2.0, last - first) * 1.7 ** np.arange(first, last)):

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.compilation import Piece, load
-from dynamics.flow_methods import FlowMethod
+from dynamics.compiler.compilation import Piece, load
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import Status
-from dynamics.systems.overlaps import OverlapSystem
-from dynamics.systems.vectors import VectorSystem
+from dynamics.integrators.flow_methods import FlowMethod
 
 pytestmark = pytest.mark.kernels
 
 CALLS = """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
 def call_rhs(y, out, parameters, sizes, work):

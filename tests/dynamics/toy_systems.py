@@ -1,6 +1,6 @@
 """Small systems with known solutions, written as source pieces for the compiled steppers."""
 
-from dynamics.compilation import Piece
+from dynamics.compiler.compilation import Piece
 
 NO_EVENTS = """
 @kernel
@@ -17,7 +17,7 @@ def normalise(y, parameters, sizes):
 
 def toy(text, *, events=NO_EVENTS, constraint=NO_CONSTRAINT):
     """The pieces of a system from the source of its right-hand side and Jacobian."""
-    head = "import numpy as np\n\nfrom dynamics.compilation import kernel\n"
+    head = "import numpy as np\n\nfrom dynamics.compiler.compilation import kernel\n"
     return (Piece("toy system", head + events + constraint + text),)
 
 

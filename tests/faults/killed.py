@@ -13,8 +13,9 @@ import numpy as np
 
 import dynamics
 import sgd_check
-from dynamics import checkpoint, run
-from sgd_check import course_of_runs
+from dynamics.runs import checkpoint
+from dynamics.runs import loop as run
+from sgd_check.runs import loop as course_of_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -53,7 +53,7 @@ class Tally(NamedTuple):
 def processes():
     """Processes that are forked, as the workers of a sweep are, from one that has loaded what takes longest."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dynamics.sweep_preload"])
+    context.set_forkserver_preload(["dynamics.study.preload"])
     return context
 
 

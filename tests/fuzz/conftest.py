@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fuzz_guard import MOST_BYTES
 
-from dynamics import memory
+from dynamics.problem import memory
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fuzz_values as bad
 
-from dynamics import mean_field_study, options, report, solve, study, study_command
+from dynamics import mean_field_study
+from dynamics.commands import options
+from dynamics.commands import study as study_command
 from dynamics.laws import __main__ as laws
-from sgd_check import run
+from dynamics.report import __main__ as report
+from dynamics.solve import __main__ as solve
+from dynamics.study import __main__ as study
 from sgd_check import study as sgd_study
+from sgd_check.run import __main__ as run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from fuzz_values import Draw
 
-    from dynamics.study_command import Catalogue
+    from dynamics.commands.study import Catalogue
 
 #: What each file that commands are given here is called.
 PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dynamics.storage import StorageError
+from dynamics.runs.storage import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import fuzz_values as bad
 from fuzz_commands import STUDY_TEXT
 
-from dynamics.options import OPTIONS
+from dynamics.commands.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

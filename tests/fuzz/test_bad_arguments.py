@@ -12,7 +12,7 @@ from fuzz_tiers import share
 
 import dynamics
 import sgd_check
-from hermite.messages import shown
+from hermite.text.messages import shown
 
 #: How often a second argument is bad too.
 SECOND = 0.25

@@ -16,7 +16,7 @@ from fuzz_guard import Case, Ended, complaint_of_command, ended, report
 from fuzz_tiers import share
 
 import dynamics
-from hermite.messages import shown
+from hermite.text.messages import shown
 
 ROOT = Path(dynamics.__file__).parent.parent
 #: How often two options are bad.

@@ -14,13 +14,13 @@ from fuzz_tiers import share
 
 import dynamics
 import sgd_check
-from dynamics import report as report_command
-from dynamics import solve
-from dynamics.run_file import reopened
-from dynamics.trackers import Callback
-from hermite.messages import shown
-from sgd_check import run
+from dynamics.report import __main__ as report_command
+from dynamics.runs.run_file import reopened
+from dynamics.runs.trackers import Callback
+from dynamics.solve import __main__ as solve
+from hermite.text.messages import shown
 from sgd_check import study as sgd_study
+from sgd_check.run import __main__ as run
 
 #: One of so many hostile files is shown as a page too, which takes long.
 PAGE_OF = 8

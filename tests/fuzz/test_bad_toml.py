@@ -9,8 +9,9 @@ from fuzz_guard import Case, complaint_of_command, ended, report
 from fuzz_tiers import share
 from fuzz_toml import configurations, mutated, studies
 
-from dynamics import solve, study
-from hermite.messages import shown
+from dynamics.solve import __main__ as solve
+from dynamics.study import __main__ as study
+from hermite.text.messages import shown
 
 CONFIGURATION = b"""\
 k = 4

@@ -216,7 +216,7 @@ def questions(draw):
 @given(questions())
 def test_a_question_comes_back_from_its_answer(tmp_path_factory, problem):
     """From the dataset in memory, and from the file, on every attribute and bit of its arrays."""
-    from dynamics.dataset import make_dataset
+    from dynamics.runs.dataset import make_dataset
 
     answer = make_dataset(
         {"loss": np.array([0.0])},

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import sympy
 
-from hermite.closed_forms import GivenTerms
-from hermite.expressions import variable
-from hermite.parser import parse
-from hermite.recognition import closed_form
+from hermite.closed_forms.closed_forms import GivenTerms
+from hermite.closed_forms.recognition import closed_form
+from hermite.text.expressions import variable
+from hermite.text.parser import parse
 
 z = variable()
 DEGREES = (0, 1, 4, 11)

@@ -267,7 +267,7 @@ def test_importing_the_package_imports_nothing_heavy():
     code = "import sys, hermite; print('numpy' in sys.modules, sorted(set(dir(hermite)) & set(hermite.__all__)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False ['HermiteExpansion', 'expand']"
-    with pytest.raises(AttributeError, match="module 'hermite' has no attribute 'expnd'"):
+    with pytest.raises(AttributeError, match="No hermite attribute expnd"):
         hermite.expnd  # noqa: B018
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 import sympy
 
-from hermite.expressions import hermite_polynomial, normalise, variable
-from hermite.parser import parse
+from hermite.text.expressions import hermite_polynomial, normalise, variable
+from hermite.text.parser import parse
 
 z = variable()
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from dynamics.dataset import make_dataset
 from dynamics.problem import Problem, Teacher
+from dynamics.runs.dataset import make_dataset
 
 
 def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he4", norm=0.1, seed=1, **more):

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
-from dynamics.step_size import escape_bias
-from sgd_check.expectation import expectation
-from sgd_check.table import as_json, as_text, rows
+from dynamics.theory.step_size import escape_bias
+from sgd_check.report.table import as_json, as_text, rows
+from sgd_check.verdicts.expectation import expectation
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_emergence_lies_between_the_records_that_straddle_it(escape_runs):
 @pytest.mark.statistical
 def test_the_pair_prediction_is_accepted_as_prediction_too(escape, escape_runs):
     """Pairs alone describe this start as well as the flow does; false-alarm rate 1 %, with fixed seeds."""
-    from dynamics.answers import predict_emergence
+    from dynamics.solve.decoupled import predict_emergence
 
     comparison = sgd_check.compare(predict_emergence(escape), escape_runs)["comparison"]
     assert comparison.attrs["prediction"] == "prediction"
@@ -203,7 +203,7 @@ def test_table_and_json_hold_the_same_numbers(tree, tmp_path):
 
 
 def test_a_comparison_survives_a_file(tree, tmp_path):
-    from dynamics.storage import load, save
+    from dynamics.runs.storage import load, save
 
     back = load(save(tree, tmp_path / "tree.nc"))
     assert back["comparison"].attrs["verdict"] == "agree"
@@ -230,7 +230,7 @@ def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escap
     comparison = sgd_check.compare(step_equation, escape_runs)["comparison"].to_dataset()
     assert comparison.attrs["verdict"] == "agree", comparison.attrs["reasons"]
     assert comparison.attrs["theory"] == "finite step"
-    bias = escape_bias(escape, escape_runs.attrs["learning_rate"], dynamics.prediction.predict(escape))
+    bias = escape_bias(escape, escape_runs.attrs["learning_rate"], dynamics.theory.prediction.predict(escape))
     part = bias.bias - bias.drift_bias
     np.testing.assert_allclose(comparison["expected_delay"], part, rtol=1e-12)
     np.testing.assert_allclose(comparison["band_low"], -(bias.scatter**2), rtol=1e-12)
@@ -320,7 +320,7 @@ def test_survival_steps_down_at_the_emergences(tree, escape_runs):
 @pytest.mark.statistical
 def test_two_halves_of_the_runs_have_one_law(escape_runs, monkeypatch):
     """Real runs split at random, 80 times: a test at level 10 % alarms in at most 10 % + 4 standard errors of splits."""
-    monkeypatch.setattr("sgd_check.survival.PERMUTATIONS", 999)
+    monkeypatch.setattr("sgd_check.verdicts.survival.PERMUTATIONS", 999)
     rng = np.random.default_rng(41)
     repeats, rate, alarms = 80, 0.1, 0
     for _ in range(repeats):

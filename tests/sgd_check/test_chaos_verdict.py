@@ -10,11 +10,11 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics.chaos import coupled_tracers, function_gap
-from dynamics.storage import load, save
-from dynamics.systems.coupling import make_particle_system
-from sgd_check import chaos
-from sgd_check.run import main
+from dynamics.equations.spherical.coupling import make_particle_system
+from dynamics.laws.chaos import coupled_tracers, function_gap
+from dynamics.runs.storage import load, save
+from sgd_check.run.__main__ import main
+from sgd_check.verdicts import chaos
 
 TIMES = (0.0, 0.6, 1.2, 2.4, 6.0)
 WIDTHS = (6, 12, 24)
@@ -323,8 +323,8 @@ def test_the_command_prints_a_table_and_writes_tree_and_figure(file, capsys):
 
 
 def test_defaults_reach_a_little_beyond_the_last_level_with_batches_as_the_width(file):
-    from sgd_check.run_mean_field import _make_plan
-    from sgd_check.run_options import build_parser
+    from sgd_check.run.mean_field import _make_plan
+    from sgd_check.run.options import build_parser
 
     law = load(file)
     plan = _make_plan(build_parser().parse_args([str(file)]), law)
@@ -377,7 +377,7 @@ def test_without_torch_the_command_says_what_to_install(file, capsys, monkeypatc
         msg = "No module named 'torch'"
         raise ModuleNotFoundError(msg)
 
-    monkeypatch.setattr("sgd_check.engines.make_engine", missing)
+    monkeypatch.setattr("sgd_check.engines.registry.make_engine", missing)
     assert main([str(file), *QUICK]) == 2
     assert (
         "Engine torch must have PyTorch installed, but No module named 'torch'; install it" in capsys.readouterr().err
@@ -385,7 +385,7 @@ def test_without_torch_the_command_says_what_to_install(file, capsys, monkeypatc
 
 
 def test_a_budget_that_ends_before_the_second_width_keeps_what_there_is(file, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.course_of_runs.TICK_STEPS", 1)
+    monkeypatch.setattr("sgd_check.runs.loop.TICK_STEPS", 1)
     assert main([str(file), *QUICK, "--no-plot", "--max-runtime", "1e-9"]) == 0
     shown = capsys.readouterr()
     assert "Nothing could be compared: Argument `simulation` must have at least 2 widths, but has 1." in shown.err

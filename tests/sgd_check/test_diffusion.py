@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 import sgd_check
-from dynamics.one_step import one_step_moments
 from dynamics.problem import Problem, Teacher
-from dynamics.schedule import SaveAt
-from sgd_check import diffusion
-from sgd_check.diffusion_law import StepLaws
-from sgd_check.engines import EngineOptions, make_engine
+from dynamics.problem.schedule import SaveAt
+from dynamics.theory.one_step import one_step_moments
+from sgd_check.engines.diffusion import engine as diffusion
+from sgd_check.engines.diffusion.law import StepLaws
+from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 

@@ -7,9 +7,9 @@ from html_reader import read_page
 
 import dynamics
 import sgd_check
-from dynamics.pages.findings import find_findings
+from dynamics.report.findings import find_findings
+from sgd_check.report.table import rows
 from sgd_check.studies.complexity import sample_complexity
-from sgd_check.table import rows
 
 SPHERICAL = {"teacher": dynamics.Teacher([1.0]), "activation": "he4", "dimension": 8, "student": "spherical"}
 TIMES = dynamics.SaveAt.at([0.0, 0.6, 1.2, 2.4])
@@ -128,13 +128,13 @@ def test_a_study_of_sgd_shows_points_and_fits(written):
 def test_the_two_studies_of_transfer_are_told_apart(monkeypatch):
     """Both are named "transfer": the one of this package has no stability edge."""
     asked = []
-    monkeypatch.setattr("sgd_check.findings.sgd_study_findings", asked.append)
+    monkeypatch.setattr("sgd_check.report.findings.sgd_study_findings", asked.append)
     find_findings(xr.Dataset(attrs={"answer": "transfer"}))
     assert len(asked) == 1
 
 
 def test_a_comparison_with_a_mean_field_shows_distances_of_all_widths(written):
-    from dynamics.chaos import coupled_tracers
+    from dynamics.laws.chaos import coupled_tracers
 
     problem = dynamics.Problem(**SPHERICAL, width=1)
     law = dynamics.solve_mean_field(

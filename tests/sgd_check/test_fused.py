@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dynamics.problem import Problem, Teacher
-from sgd_check.fused import FusedStepper, KernelLink, fill_normals, fusible, kernel_link
+from sgd_check.engines.torch.fused import FusedStepper, KernelLink, fill_normals, fusible, kernel_link
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is made for Linux alone")
 
@@ -52,10 +52,10 @@ def rates():
 
 def fused_and_plain(problem, *, every_way):
     """Weights at the start, after the same steps by torch, by the kernel, and by it in two launches and on given samples."""
-    from sgd_check.torch_blocks import BlockStepper, Setting
-    from sgd_check.torch_links import make_link
-    from sgd_check.torch_recursion import aligned
-    from sgd_check.torch_streams import CounterStreams
+    from sgd_check.engines.torch.blocks import BlockStepper, Setting
+    from sgd_check.engines.torch.links import make_link
+    from sgd_check.engines.torch.recursion import aligned
+    from sgd_check.engines.torch.streams import CounterStreams
 
     seeds = RUNS if every_way else RUNS[1:]
     device, d, noise = torch.device("cpu"), problem.dimension, problem.label_noise
@@ -112,7 +112,7 @@ def compile_for_hopper():
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from sgd_check import fused_kernels
+    from sgd_check.engines.torch import fused_kernels
 
     real, whole = "*fp32", dict.fromkeys(("steps", "m", "d", "pitch", "P"), "i32")
     types = {"weights": real, "rates": real, "seeds": "*i64", "teacher": real, "given": real, "first": "i64"}

@@ -6,9 +6,9 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from sgd_check.expectation import Expectation
-from sgd_check.judgement import Finding, judgement
-from sgd_check.verdict import assess_direction
+from sgd_check.verdicts.expectation import Expectation
+from sgd_check.verdicts.judgement import Finding, judgement
+from sgd_check.verdicts.verdict import assess_direction
 
 NAN = np.nan
 

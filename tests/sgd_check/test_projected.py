@@ -6,11 +6,11 @@ import torch
 from scipy import stats
 
 import sgd_check
-from dynamics.one_step import one_step_moments
 from dynamics.problem import Problem, Teacher
-from sgd_check import projected
-from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.generator_words import set_words
+from dynamics.theory.one_step import one_step_moments
+from sgd_check.engines.generator_words import set_words
+from sgd_check.engines.projected import engine as projected
+from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 SMOOTH = "tanh(z) + 0.5*he2(z)"

@@ -5,9 +5,9 @@ import pytest
 import sympy
 
 import hermite
-from dynamics.compilation import Piece, load
+from dynamics.compiler.compilation import Piece, load
 from hermite.activations import FORMULAS
-from sgd_check.projected_links import render
+from sgd_check.engines.projected.links import render
 
 GRID = np.linspace(-5.1, 5.2, 41)
 
@@ -15,7 +15,7 @@ GRID = np.linspace(-5.1, 5.2, 41)
 TABLE = Piece(
     "table",
     """
-from dynamics.compilation import entry
+from dynamics.compiler.compilation import entry
 
 @entry("void(f8[::1], f8[:,::1])")
 def fill(z, out):

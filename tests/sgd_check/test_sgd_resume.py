@@ -11,10 +11,10 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics import checkpoint, storage
-from dynamics.trackers import Callback
-from sgd_check import run as command
-from sgd_check.projected import ProjectedEngine
+from dynamics.runs import checkpoint, storage
+from dynamics.runs.trackers import Callback
+from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.run import __main__ as command
 
 CHANGING = ("history", "date_created", "git_commit", "wall_seconds", "steps_per_second")
 
@@ -87,7 +87,8 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
 )
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
-    from sgd_check import course_of_runs, online
+    from sgd_check.engines.torch import engine as online
+    from sgd_check.runs import loop as course_of_runs
 
     monkeypatch.setattr(course_of_runs, "TICK_STEPS", 7)
     monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
@@ -116,7 +117,7 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
 
 
 def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
-    from sgd_check import course_of_runs
+    from sgd_check.runs import loop as course_of_runs
 
     monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
     monkeypatch.setattr(course_of_runs, "TICK_STEPS", 20)
@@ -254,7 +255,7 @@ def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, caps
 
 def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():
     """As torch's fused kernel on a CUDA device."""
-    from sgd_check.course_of_runs import Reached, parts_of, restored
+    from sgd_check.runs.loop import Reached, parts_of, restored
 
     class Sealed(ProjectedEngine):
         def __init__(self):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import sgd_check
-from dynamics.storage import load, save
-from sgd_check.defaults import affordable_course, choose_course
-from sgd_check.projected import ProjectedEngine
-from sgd_check.run import main
+from dynamics.runs.storage import load, save
+from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.run.__main__ import main
+from sgd_check.verdicts.defaults import affordable_course, choose_course
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_link_without_exact_moments_is_tested_by_its_flow(tools, tmp_path, cap
 
 
 def test_an_equation_that_takes_too_long_is_left_out(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.finite_step.LONGEST_SECONDS", 1e-9)
+    monkeypatch.setattr("sgd_check.verdicts.finite_step.LONGEST_SECONDS", 1e-9)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     assert "The finite-step equation stopped at time" in capsys.readouterr().err
 
@@ -332,7 +332,7 @@ def test_a_spent_budget_is_said(prediction, capsys):
 
 
 def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.defaults.measured_seconds_per_step", lambda *_: 4.8)
+    monkeypatch.setattr("sgd_check.verdicts.defaults.measured_seconds_per_step", lambda *_: 4.8)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     shown = capsys.readouterr().err
     assert "About 2.0 h for 1500 steps of 4 runs." in shown
@@ -340,13 +340,13 @@ def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
 
 
 def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sgd_check.online", None)
+    monkeypatch.setitem(sys.modules, "sgd_check.engines.torch.engine", None)
     assert main([str(prediction), *QUICK, "--quiet", "--engine", "torch"]) == 2
     assert "pip install torch" in capsys.readouterr().err
 
 
 def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction):
-    from dynamics.prediction import learning_rate_limit
+    from dynamics.theory.prediction import learning_rate_limit
 
     flow = load(prediction)
     course = choose_course(flow)
@@ -367,7 +367,7 @@ def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, ca
         course = affordable_course(flow, 600.0 / steps[n - 1])
         assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
     assert affordable_course(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
-    monkeypatch.setattr("sgd_check.defaults.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
+    monkeypatch.setattr("sgd_check.verdicts.defaults.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
     monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("far enough"))
     path = save(flow, tmp_path / "three.nc")
     with pytest.raises(pytest.fail.Exception):

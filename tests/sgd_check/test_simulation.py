@@ -8,9 +8,9 @@ import pytest
 
 import sgd_check
 from dynamics.problem import Problem
-from dynamics.schedule import SaveAt
-from sgd_check.projected import ProjectedEngine
-from sgd_check.schedules import power_law_decay
+from dynamics.problem.schedule import SaveAt
+from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.schedules import power_law_decay
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_constant_learning_rate_is_stored_as_given(simulate):
 
 
 def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_value(tools, simulate, small, tmp_path):
-    from dynamics.storage import load, save
+    from dynamics.runs.storage import load, save
 
     rates = 1e-5 / np.arange(1, 41)
     found = load(save(simulate(learning_rate=lambda step: 1e-5 / (step + 1)), tmp_path / "runs.nc"))
@@ -305,7 +305,7 @@ def test_the_package_imports_nothing_heavy_and_names_what_it_has():
         "power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases unstable_discretisation"
     )
     assert found.stdout.strip() == f"set() {names.split()}"
-    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+    with pytest.raises(AttributeError, match="No sgd_check attribute simulat"):
         sgd_check.simulat  # noqa: B018
 
 

@@ -13,14 +13,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import sgd_check
-from dynamics import tuned_steps
 from dynamics.problem import Problem, Teacher
-from dynamics.slopes import fit_slope, inverse_fit
-from dynamics.storage import load, save
-from sgd_check.projected import ProjectedEngine
+from dynamics.runs.storage import load, save
+from dynamics.theory import tuned_steps
+from dynamics.theory.slopes import fit_slope, inverse_fit
+from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.report.study_tables import summarise
 from sgd_check.studies import complexity, discretisation, escape, thresholds, tuned
 from sgd_check.studies.pairs import prepared_pairs
-from sgd_check.studies.tables import summarise
 from sgd_check.study import main
 
 QUICK = ["sample-complexity", "--k", "3", "--dimensions", "16,24", "--rate", "0.02", "--seeds", "3"]
@@ -233,7 +233,7 @@ def test_loss_against_samples_at_tuned_steps():
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom dynamics.study_command import build_parser\n"
+        "import sys\nfrom dynamics.commands.study import build_parser\n"
         "from sgd_check.study import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
         "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
     )

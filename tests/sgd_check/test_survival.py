@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import sgd_check.survival
-from sgd_check.loss_band import against_curve, against_sample, critical_score, interpolated
-from sgd_check.survival import (
+import sgd_check.verdicts.survival
+from sgd_check.verdicts.loss_band import against_curve, against_sample, critical_score, interpolated
+from sgd_check.verdicts.survival import (
     cut_at,
     expected_survival,
     kaplan_meier,
@@ -18,7 +18,7 @@ from sgd_check.survival import (
     permutation_quantile,
     permutation_test,
 )
-from sgd_check.verdict import POWER, assess_samples, log_rank_powers
+from sgd_check.verdicts.verdict import POWER, assess_samples, log_rank_powers
 
 NAN = np.nan
 
@@ -26,7 +26,7 @@ NAN = np.nan
 @pytest.fixture
 def few_permutations(monkeypatch):
     """Enough for a level of 5 %, and a tenth of the time."""
-    monkeypatch.setattr(sgd_check.survival, "PERMUTATIONS", 999)
+    monkeypatch.setattr(sgd_check.verdicts.survival, "PERMUTATIONS", 999)
 
 
 def times_at(rng, shape, scatter=0.15, shift=1.0):

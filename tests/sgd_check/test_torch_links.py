@@ -8,7 +8,7 @@ import sympy
 import torch
 
 import hermite
-from sgd_check.torch_links import FormulaLink, make_link
+from sgd_check.engines.torch.links import FormulaLink, make_link
 
 z = sympy.Symbol("z")
 GRID = np.linspace(-3.1, 3.2, 40)

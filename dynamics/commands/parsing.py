@@ -1,0 +1,125 @@
+"""What every command of the program does alike: exit codes, and one sentence for a mistake in the arguments.
+
+Imports nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from dynamics.commands.options import Option
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+#: Bytes of a file of options; the longest sensible one has a thousandth.
+MOST_TOML_BYTES = 10**6
+
+FIGURE_SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+
+
+class UsageError(Exception):
+    """What the user must change, in one sentence."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of printing its usage and exiting."""
+
+    def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Read the arguments; `--option=--`, which the base class takes for an empty list, has no value."""
+        given = sys.argv[1:] if args is None else list(args)
+        for word in given:
+            if word.startswith("--") and word.endswith("=--"):
+                self.error(f"argument {word.removesuffix('=--')}: expected one argument")
+        return super().parse_known_args(given, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the parser's message."""
+        raise UsageError(message)
+
+
+def read_option(option: Option, text: str) -> Any:
+    """Return the value of an option, or raise UsageError with what must hold."""
+    try:
+        value = option.read(text)
+    except ValueError as error:
+        msg = f"Option --{option.name} {error}."
+        raise UsageError(msg) from None
+    if option.choices and value not in option.choices:
+        msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {shown(value)}."
+        raise UsageError(msg)
+    return value
+
+
+def read_toml(path: str, what: str) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Parameters
+    ----------
+    path : str
+        A plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
+    what : str
+        The option or argument that names it.
+
+    Raises
+    ------
+    UsageError
+    """
+    try:
+        if not Path(path).is_file():
+            why = "it is no plain file" if Path(path).exists() else "No such file or directory"
+            msg = f"{what} must name a readable file, but {shown(path)} is not ({why})."
+            raise UsageError(msg)
+        with Path(path).open("rb") as stream:
+            content = stream.read(MOST_TOML_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        msg = f"{what} must name a readable file, but {shown(path)} is not ({getattr(error, 'strerror', error)})."
+        raise UsageError(msg) from None
+    if len(content) > MOST_TOML_BYTES:
+        msg = f"{what} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more."
+        raise UsageError(msg)
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
+        msg = f"{what} must name a TOML file, but {shown(path)} is not ({shown(str(error))})."
+        raise UsageError(msg) from None
+
+
+def check_names_a_file(what: str, path: Path) -> None:
+    """Refuse a path without a last part, such as `.` or `/`, beside which nothing can be named."""
+    if not path.name:
+        msg = f"{what} must name a file, but is {shown(str(path))}."
+        raise UsageError(msg)
+
+
+def chosen_figure(plot: str | None, output: Path, *, no_plot: bool, json: bool, quiet: bool) -> Path | None:
+    """Return where the figure goes, beside the dataset if not said, or None; refuse flags that contradict each other.
+
+    Raises
+    ------
+    UsageError
+        If the suffix names no format, the figure would overwrite the dataset, or two flags exclude each other.
+    """
+    for one, other, both in (("--plot", "--no-plot", plot and no_plot), ("--json", "--quiet", json and quiet)):
+        if both:
+            msg = f"Options {one} and {other} must not be given together, but are."
+            raise UsageError(msg)
+    check_names_a_file("Option --output", output)
+    if no_plot:
+        return None
+    figure = output.with_suffix(".png") if plot is None else Path(plot)
+    if figure.suffix.lower() not in FIGURE_SUFFIXES:
+        msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
+        raise UsageError(msg)
+    if figure == output:
+        msg = f"Options --output and --plot must name different files, but both are {str(output)!r}."
+        raise UsageError(msg)
+    return figure

@@ -1,0 +1,4 @@
+from .compilation import Piece as Piece
+from .compilation import load as load
+from .compilation import read_piece as read_piece
+from .cores import available_cores as available_cores

@@ -1,0 +1,308 @@
+"""Turn source pieces into compiled functions that later runs load from disk.
+
+Responsible for: joining pieces of source into one file named by its content, importing it, and compiling its entry
+points and its callbacks through Numba's on-disk cache.  Must not know what the pieces compute.
+
+A compiled function that receives another compiled function as an argument never hits Numba's on-disk cache, and one
+that calls another by name is compiled anew for each of them.  So a method receives the machine addresses of the
+system's functions instead (see `dynamics.integrators.invocation`): a method is compiled once per machine, a system
+once per text.  A piece is executed in the middle of a file and therefore must not contain ``from __future__``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from dynamics.compiler.compiling_processes import in_another_process
+from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = [
+    "CompiledModule",
+    "Piece",
+    "compiler_is_off",
+    "compiling_beside",
+    "entry",
+    "kernel",
+    "kernel_pieces",
+    "load",
+    "read_piece",
+]
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+_memo: dict[str, CompiledModule] = {}
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Hold one piece of source text.
+
+    Parameters
+    ----------
+    origin : str
+        File the text was read from, or a label for generated text.
+    text : str
+        Python source, without ``from __future__`` imports.
+
+    Examples
+    --------
+    >>> Piece("generated", "answer = 42").origin
+    'generated'
+    """
+
+    origin: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModule:
+    """Hold an executed namespace with what it cost to obtain it.
+
+    Parameters
+    ----------
+    namespace : module
+        Module in which all pieces were executed.
+    compile_seconds : float
+        Wall-clock seconds spent importing the file and compiling or loading its entry points.
+    from_cache : bool
+        Whether every entry point came from Numba's on-disk cache.
+    path : Path or None
+        Generated file; None when the compiler is switched off, or there is no directory that can be written.
+    functions : mapping
+        Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
+        when the compiler is switched off.
+    """
+
+    namespace: ModuleType
+    compile_seconds: float
+    from_cache: bool
+    path: Path | None
+    functions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_piece(path: str | Path) -> Piece:
+    """Read a source file as a piece.
+
+    Parameters
+    ----------
+    path : str or Path
+        Python file.
+
+    Returns
+    -------
+    Piece
+        Its text, with the file as origin.
+    """
+    return Piece(str(path), Path(path).read_text(encoding="utf-8"))
+
+
+def kernel_pieces(*modules: str) -> tuple[Piece, ...]:
+    """Return the source of modules of kernels as pieces, without importing the modules.
+
+    Parameters
+    ----------
+    *modules : str
+        Dotted names, such as "dynamics.equations.pairs.field_kernels".
+    """
+    found = [(name, find_spec(name)) for name in modules]
+    return tuple(read_piece(spec.origin) for _, spec in found if spec is not None and spec.origin is not None)
+
+
+def compiler_is_off() -> bool:
+    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python.
+
+    Returns
+    -------
+    bool
+        True if nothing is compiled.
+    """
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def kernel(function: Function) -> Function:
+    """Compile an inner function, callable from other compiled functions only.
+
+    The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function
+    from Python crashes.
+
+    Parameters
+    ----------
+    function : callable
+        Function of numbers and arrays.
+
+    Returns
+    -------
+    callable
+        Compiled function, with the declared type of `function`.
+    """
+    from numba import njit
+
+    from dynamics.compiler.machine_code import FASTMATH
+
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Function", njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function))
+
+
+def entry(signature: str) -> Callable[[Function], Function]:
+    """Mark a function as an entry point, compiled by `load` for exactly one signature.
+
+    Parameters
+    ----------
+    signature : str
+        Numba signature, for example ``"f8(f8[::1])"``.
+
+    Returns
+    -------
+    callable
+        Decorator.  The decorated function releases the interpreter lock; `load` caches it on disk.
+    """
+
+    def decorate(function: Function) -> Function:
+        from numba import njit
+
+        from dynamics.compiler.machine_code import FASTMATH
+
+        options: dict[str, Any] = {"no_cfunc_wrapper": True}
+        dispatcher = njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+        if not compiler_is_off():
+            dispatcher.entry_signature = signature
+        return cast("Function", dispatcher)
+
+    return decorate
+
+
+def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> CompiledModule:
+    """Execute pieces in one namespace; compile the entry points they define and the exported functions.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        Source pieces in order of execution; later pieces may use the names of earlier ones.
+    exports : mapping of str to str, optional
+        Numba signature of each function that compiled code elsewhere will call by its address.
+
+    Returns
+    -------
+    CompiledModule
+        The same object for the same arguments within one process.
+
+    Raises
+    ------
+    ValueError
+        If the pieces do not define an exported function.
+
+    Notes
+    -----
+    The file name is a digest of the text, the versions of Numba and Python, and the processor, so that a file once
+    written is never changed.  With ``NUMBA_DISABLE_JIT=1`` nothing is written and every piece keeps its own file name,
+    so that coverage and tracebacks point to the real source.  Without any directory that can be written, functions are
+    compiled in memory; the last bits of what they compute may differ.
+
+    Examples
+    --------
+    >>> text = '''
+    ... from dynamics.compiler.compilation import entry
+    ... @entry("f8(f8)")
+    ... def double(x):
+    ...     return 2 * x
+    ... '''
+    >>> float(load([Piece("example", text)]).namespace.double(21.0))
+    42.0
+    """
+    exports = exports or {}
+    text, digest = _content(pieces)
+    key = _key(digest, exports)
+    with _lock:
+        if key not in _memo:
+            make = _interpret if compiler_is_off() else _compile
+            _memo[key] = make(pieces, exports, text, digest)
+        return _memo[key]
+
+
+@contextmanager
+def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
+    """Compile pieces without exports in a copy of this process while the body runs, unless the cache has them already.
+
+    Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
+    that fills the same cache uses another. Elsewhere than on Linux, or if it fails, `load` compiles as usual.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        What `load(pieces)` will be asked for after the body.
+    """
+    text, digest = _content(pieces)
+    with ExitStack() as beside:
+        # No other thread compiles while the process is copied, so that the copy finds no lock taken. What goes wrong
+        # with files here goes wrong again in `load`, which says so.
+        with _lock, suppress(OSError):
+            directory = None if compiler_is_off() or _key(digest, {}) in _memo else cache_directory()
+            if directory is not None:
+                from dynamics.compiler.machine_code import fill_unless_another_does, is_cached, load_compiler
+
+                path = write_once(directory / f"kernels_{digest}.py", text)
+                if not is_cached(path, {}):
+                    load_compiler()
+                    beside.enter_context(in_another_process(lambda: fill_unless_another_does(path)))
+        yield
+
+
+def _key(digest: str, exports: Mapping[str, str]) -> str:
+    return f"{digest} {sorted(exports.items())}"
+
+
+def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
+    """Return the joined text of pieces and the digest that names its file."""
+    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
+    compiler = "none"
+    if not compiler_is_off():
+        from dynamics.compiler.machine_code import compiler_and_processor
+
+        compiler = compiler_and_processor()
+    return text, hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
+
+
+def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+    from dynamics.compiler.machine_code import defined
+
+    del text
+    namespace = _execute(pieces, digest)
+    return CompiledModule(namespace, 0.0, False, None, {name: defined(namespace, name) for name in exports})
+
+
+def _execute(pieces: Sequence[Piece], digest: str) -> ModuleType:
+    # Coverage attributes lines to a package by the name of the module that runs them.
+    namespace = ModuleType(f"dynamics.interpreted_{digest}")
+    for piece in pieces:
+        exec(compile(piece.text, piece.origin, "exec"), namespace.__dict__)  # noqa: S102 (rendered here)
+    return namespace
+
+
+def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+    from dynamics.compiler.machine_code import fill_by_one, functions_of, machine_code
+
+    start = time.perf_counter()
+    while (directory := cache_directory()) is not None:
+        try:
+            path = write_once(directory / f"kernels_{digest}.py", text)
+            cached = fill_by_one(path, exports)
+            namespace, functions, loaded = functions_of(path, exports)
+            return CompiledModule(namespace, time.perf_counter() - start, cached and loaded, path, functions)
+        except OSError as error:
+            leave_aside(directory, error)
+    namespace = _execute(pieces, digest)
+    functions, _ = machine_code(namespace, exports, keep=False)
+    return CompiledModule(namespace, time.perf_counter() - start, False, None, functions)

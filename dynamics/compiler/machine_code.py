@@ -1,0 +1,147 @@
+"""From Python functions to machine code through Numba, and from a generated file to what the cache holds of it.
+
+Responsible for what is compiled, with which options, and for compiling it in another process, so that every process
+computes with what it reads from the cache.  Must not know how files are kept safe.  Loads Numba.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numba
+from numba import cfunc
+from numba.core.caching import CacheImpl, InTreeCacheLocator
+from numba.core.registry import cpu_target
+
+from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process
+from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import Self
+
+#: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
+OPTIONS_VERSION = 3
+#: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
+FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
+
+_MODULE_PREFIX = "_feature_emergence_"
+
+
+class _BesideTheSource(InTreeCacheLocator):
+    """Where Numba keeps what it compiles from generated files, whatever the environment says of its own cache."""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Self | None:
+        return cls(py_func, py_file) if py_func.__module__.startswith(_MODULE_PREFIX) else None
+
+    def ensure_cache_path(self) -> None:
+        """Make nothing: the directory is there, and if it has vanished, writing a file shows it."""
+
+    def get_source_stamp(self) -> str:
+        """Return what stands for the content of a generated file: its name does."""
+        return Path(self._py_file).name
+
+
+CacheImpl._locator_classes.insert(0, _BesideTheSource)
+
+
+@functools.cache
+def compiler_and_processor() -> str:
+    """Return all that machine code depends on beside its source."""
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    return f"{OPTIONS_VERSION} {numba.__version__} {platform.python_version()} {processor}"
+
+
+def load_compiler() -> None:
+    """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+
+
+def is_cached(path: Path, exports: Mapping[str, str]) -> bool:
+    """Return whether the cache holds the entry points and the exports of a generated file, undamaged."""
+    return is_sealed(path) and all(compiled_files(path, f"{name}-*") for name in exports)
+
+
+def fill_by_one(path: Path, exports: Mapping[str, str]) -> bool:
+    """Let one process compile what the cache lacks of a generated file; return whether it lacked nothing."""
+    if is_cached(path, exports):
+        return True
+    with compiled_by_one(path):
+        if is_cached(path, exports):
+            return True
+        load_compiler()
+        # Code that this process has just compiled and the same code read from the cache call different copies of
+        # inner functions, which differ in the order of sums. All processes are to compute the same bits.
+        with in_another_process(lambda: _fill(path, exports)):
+            pass
+        if not is_cached(path, exports):
+            _fill(path, exports)
+    return False
+
+
+def fill_unless_another_does(path: Path) -> None:
+    """Compile the entry points of a generated file; do nothing while another process does."""
+    with compiled_by_one(path, wait=False):
+        _fill(path, {})
+
+
+def _fill(path: Path, exports: Mapping[str, str]) -> None:
+    if not is_sealed(path):
+        discard_compiled(path)
+    functions_of(path, exports)
+    seal(path)
+
+
+def functions_of(path: Path, exports: Mapping[str, str]) -> tuple[ModuleType, dict[str, Any], bool]:
+    """Import a generated file; return it, and its entry points and exports as `machine_code` does."""
+    namespace = import_file(path, _MODULE_PREFIX + path.stem.removeprefix("kernels_"))
+    return namespace, *machine_code(namespace, exports, keep=True)
+
+
+def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: bool) -> tuple[dict[str, Any], bool]:
+    """Compile entry points and exports of a namespace, or load them; return the exports, and if all were loaded.
+
+    With `keep` they are loaded from the cache if it has them, and kept there if not.
+    """
+    functions, hits = {}, _compile_entries(namespace, keep=keep)
+    for name, signature in exports.items():
+        function = defined(namespace, name)
+        decorate = cfunc(signature, cache=keep, error_model="numpy", fastmath=set(FASTMATH))
+        functions[name] = decorate(getattr(function, "py_func", function))
+        hits.append(bool(functions[name].cache_hits))
+    return functions, all(hits)
+
+
+def _compile_entries(namespace: ModuleType, *, keep: bool) -> list[bool]:
+    """Compile or load the entry points of a namespace; return which came from the cache."""
+    hits = []
+    for value in list(vars(namespace).values()):
+        signature = getattr(value, "entry_signature", None)
+        if signature is not None and getattr(value, "__module__", None) == namespace.__name__:
+            if not value.signatures:
+                if keep:
+                    value.enable_caching()
+                value.compile(signature)
+                value.disable_compile()
+            hits.append(bool(value.stats.cache_hits))
+    return hits
+
+
+def defined(namespace: ModuleType, name: str) -> Callable[..., Any]:
+    """Return an exported function.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if not hasattr(namespace, name):
+        msg = f"Argument `pieces` must define the function `{name}`, but has none of that name."
+        raise ValueError(msg)
+    return cast("Callable[..., Any]", getattr(namespace, name))

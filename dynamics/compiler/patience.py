@@ -1,0 +1,98 @@
+"""Work that is given up when nobody wants it any more: in a thread of its own, so that its caller can always be heard.
+
+Compiled code and BLAS hear nothing while they run, and one evaluation of a large field takes many seconds. So what may
+take long runs beside the caller, who looks around meanwhile. Given up, work ends where it next gives way; what does
+not give way in time is left behind and ends by itself. Must not know what the work is.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+import threading
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.runs.trackers import StopReason
+
+__all__ = ["LOOK", "GivenUp", "Stopped", "beside", "give_way", "leave", "whether_given_up"]
+
+Result = TypeVar("Result")
+
+#: Seconds between two looks around, and those that work has to give way before it is left behind.
+LOOK, PATIENCE = 0.05, 0.3
+
+_given_up: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("given_up", default=None)
+_left_behind: list[threading.Thread] = []
+
+
+class GivenUp(BaseException):
+    """Ends work that nobody wants any more; no failure, which somebody might catch."""
+
+
+class Stopped(Exception):
+    """Work was given up, for this reason."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def whether_given_up() -> threading.Event | None:
+    """Return what says that the caller's work has been given up, for threads that share it; None if it cannot be."""
+    return _given_up.get()
+
+
+def give_way(given_up: threading.Event | None) -> None:
+    """End work here if it has been given up."""
+    if given_up is not None and given_up.is_set():
+        raise GivenUp
+
+
+def beside(work: Callable[[], Result], reason_to_stop: Callable[[], StopReason | None]) -> Result:
+    """Return what `work` returns in a second thread, looking around meanwhile.
+
+    Raises
+    ------
+    Stopped
+        If there was a reason to stop before the work was done; it may still be running then.
+    """
+    outcome: Future[Result] = Future()
+    given_up, context = threading.Event(), contextvars.copy_context()
+
+    def body() -> None:
+        _given_up.set(given_up)
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # raised below, in the caller's thread
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=context.run, args=(body,), name="beside")
+    thread.start()
+    reason = None
+    try:
+        while reason is None and not outcome.done():
+            wait((outcome,), LOOK)
+            reason = None if outcome.done() else reason_to_stop()
+    finally:
+        given_up.set()
+        wait((outcome,), PATIENCE)
+        if not outcome.done():
+            _left_behind.append(thread)
+    if not outcome.done() or isinstance(outcome.exception(), GivenUp):
+        assert reason is not None
+        raise Stopped(reason)
+    return outcome.result()
+
+
+def leave(code: int) -> NoReturn:
+    """End the process; at once if work was left behind, for which the interpreter would wait."""
+    if any(thread.is_alive() for thread in _left_behind):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

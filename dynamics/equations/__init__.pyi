@@ -1,0 +1,9 @@
+from .committee.system import CommitteeSystem as CommitteeSystem
+from .overlaps.system import learned_mass as learned_mass
+from .overlaps.system import population_loss as population_loss
+from .overlaps.system import teacher_term as teacher_term
+from .spherical.coupling import followers_in_space as followers_in_space
+from .spherical.coupling import make_particle_system as make_particle_system
+from .spherical.system import squared_error as squared_error
+from .transit.decoupled import LARGEST_HISTORY as LARGEST_HISTORY
+from .transit.decoupled import solve_pairs as solve_pairs

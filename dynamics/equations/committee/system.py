@@ -1,0 +1,165 @@
+r"""Online learning of a committee, f(x) = Σ_i σ(w_i·x), in its order parameters R = WΘᵀ and S = WWᵀ.
+
+One step of SGD is w_i ← w_i − η e σ'(λ_i) x with λ_i = w_i·x and e = ē − noise, ē = Σ_b w_b σ(v_b·x): the vectors v
+are the m neurons, of weight 1, and the P directions, of weight −a_p. C is the Gram matrix of all of them. By Stein's
+lemma the mean gradient of ½ E ē² is
+
+.. math:: E[\bar e\, \sigma'_i\, x] = \sum_b N_{ib} v_b + k_i w_i, \qquad N_{ib} = w_b E\,\sigma'_i\sigma'_b, \qquad
+   k_i = \sum_b w_b E\,\sigma''_i\sigma_b,
+
+so that with F = N C + diag(k) C, and in time t = η · step,
+
+.. math:: R' = -F_{\cdot p}, \qquad S' = -F_{\cdot j} - F_{\cdot j}^T + \eta\, E[(\bar e^2 + \tau^2)\,
+   \sigma'_i \sigma'_j\, |x|^2].
+
+The last term is left out in the flow η → 0; as d → ∞ with η d fixed |x|² is d (Saad & Solla 1995, their η is η d and
+their α is step/d, for weights scaled by √d). Means are closed forms for erf(z/√2), finite sums for polynomials.
+
+Knows the problem and its kernels; not the integrators, nor datasets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import read_piece
+from dynamics.equations.committee.links import committee_link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["STEP_THEORIES", "CommitteeSystem"]
+
+KERNELS = Path(__file__).with_name("committee_kernels.py")
+STEP_THEORIES = ("infinite-d", "finite-d")
+
+
+class CommitteeSystem:
+    """State layout, kernels and observables of a committee, with or without the term of the finite step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the committee student.
+    learning_rate : float, optional
+        η of SGD; by default the flow η → 0.
+    step_theory : {"infinite-d", "finite-d"}
+        Whether |x|² in the term of order η² is d or exact; ignored for the flow.
+
+    Raises
+    ------
+    ValueError
+        If the means of the link are not known exactly.
+    """
+
+    name = "committee"
+
+    def __init__(self, problem: Problem, learning_rate: float | None = None, step_theory: str = "infinite-d") -> None:
+        m, P = problem.width, problem.num_directions
+        teacher, start = problem.teacher, problem.start()
+        self.problem = problem
+        self._link = committee_link(problem.activation, for_step=learning_rate is not None)
+        self.pieces = (read_piece(self._link.kernels), read_piece(KERNELS))
+        length = np.sqrt(start.squared_norm)
+        self.initial_state: Array = np.concatenate(
+            [
+                (start.teacher_overlap * length[:, None]).ravel(),
+                (start.student_overlap * np.outer(length, length)).ravel(),
+            ]
+        )
+        gram = teacher.gram()
+        theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
+        step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension)]
+        self.parameters: Array = np.concatenate([teacher.coefficients, gram.ravel(), step, self._link.numbers])
+        self.sizes: NDArray[np.int64] = np.array(
+            [m, P, problem.information_exponent % 2, self._link.degree, theory], dtype=np.int64
+        )
+        M = m + P
+        self.work_size = M * M + self._link.table_size(M) + 2 * m * M + m
+        self.num_events = 2 * P
+        self._gram, self._inverse_gram = gram, np.linalg.pinv(gram)
+        self._weights = np.concatenate([np.ones(m), -teacher.coefficients])
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` per component, in units of 1/√d, the size of a random overlap."""
+        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
+
+    def stiffness(self) -> float:
+        """Return a bound on the rates of the flow at norms 1, 2 m E[σ'² (1 + z²)]; the step's terms are not in it."""
+        from hermite.polynomials import series_derivative
+
+        c = self.problem.activation.coefficients
+        nodes, weights = np.polynomial.hermite_e.hermegauss(c.size + 2)
+        square = np.sum(weights * series_derivative(c, nodes) ** 2 * (1.0 + nodes**2)) / np.sum(weights)
+        return 2.0 * self.problem.width * float(square)
+
+    def unpack(self, state: Array) -> tuple[Array, Array]:
+        """Return views (R, S) of a state."""
+        m, P = self.problem.width, self.problem.num_directions
+        return state[: m * P].reshape(m, P), state[m * P :].reshape(m, m)
+
+    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
+        """Return what observes a state: everything for "full", the reduced observables for "summary"."""
+        return self.observe if keep == "full" else self.summarise
+
+    def observe(self, state: Array) -> dict[str, Array | float]:
+        """Return C = R_ip/√S_ii, G = S_ij/√(S_ii S_jj), n = S_ii, loss, and the realisability margin."""
+        R, S = self.unpack(state)
+        C, G, n = _normalised(R, S)
+        return {
+            "teacher_overlap": C,
+            "student_overlap": G,
+            "squared_norm": n,
+            "loss": self.loss(R, S),
+            "gram_margin": self.gram_margin(C, G),
+        }
+
+    def summarise(self, state: Array) -> dict[str, Array | float]:
+        """Return per direction the largest overlap and the learned mass Σ_i E[σ_i σ_p]/E[σ_p²], n, loss and margin."""
+        R, S = self.unpack(state)
+        C, G, n = _normalised(R, S)
+        m = self.problem.width
+        means = self._link.products(self._all_products(R, S))
+        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
+        return {
+            "max_overlap": size.max(axis=0),
+            "learned_mass": means[:m, m:].sum(axis=0) / np.diag(means)[m:],
+            "squared_norm": n,
+            "loss": float(self._weights @ means @ self._weights),
+            "gram_margin": self.gram_margin(C, G),
+        }
+
+    def loss(self, R: Array, S: Array) -> float:
+        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
+        return float(self._weights @ self._link.products(self._all_products(R, S)) @ self._weights)
+
+    def learned_mass(self, R: Array, n: Array) -> Array:
+        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, which needs no overlap of two neurons."""
+        m = self.problem.width
+        means = self._link.products(self._all_products(R, np.diag(n)))
+        mass: Array = means[:m, m:].sum(axis=0) / np.diag(means)[m:]
+        return mass
+
+    def gram_margin(self, C: Array, G: Array) -> float:
+        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0."""
+        return float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0])
+
+    def _all_products(self, R: Array, S: Array) -> Array:
+        return np.block([[S, R], [R.T, self._gram]])
+
+
+def _normalised(R: Array, S: Array) -> tuple[Array, Array, Array]:
+    """Return C, G and n; a neuron that has shrunk to a length of 0, within the tolerance, has no direction: zeros."""
+    n = np.maximum(np.diag(S), 0.0)
+    length = np.sqrt(n)
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    return R * inverse[:, None], S * np.outer(inverse, inverse), n

@@ -1,0 +1,113 @@
+"""Compiled kernels of the finite-step equation; executed after those of the overlap flow and of the one-step moments.
+
+State, events and constraint are those of `dynamics.equations.overlaps.overlaps_kernels`, whose Jacobian diagonal serves
+as it is: it is dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | numbers],
+sizes = [m, P, orthonormal, sign_matters | layout]; `numbers` and `layout` are those of
+`dynamics.equations.finite_step.step_moment_tables`.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.finite_step.step_moments_kernels import step_moments
+    from dynamics.equations.overlaps.overlaps_kernels import block
+    from dynamics.equations.overlaps.overlaps_kernels import jacobian_product as flow_jacobian_product
+    from dynamics.equations.overlaps.overlaps_kernels import rhs as flow_rhs
+else:
+    # The names are taken over below by the functions of this equation.
+    flow_rhs, flow_jacobian_product = rhs, jacobian_product  # noqa: F821
+
+FloatVector = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+#: The relative moments do not change below n = 1e-200, but their parts would underflow.
+SMALLEST_LOG_NORM = -460.0
+#: A squared norm beyond this multiple of Σ a counts as infinite: from there on (ln n)' ~ η d n² diverges within a time
+#: that float64 hardly resolves, and "the state is not finite" says more than "the step is too small".
+LARGEST_NORM = 1e4
+#: Step of the central difference, about the cube root of the spacing of float64.
+DIFFERENCE = 6e-6
+
+
+@kernel
+def add_step_noise(
+    y: FloatVector, scale: float, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Add `scale` times the terms of order η: −½ C H_ii, H_ij − ½ G (H_ii + H_jj), H_ii."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G = block(y, 0, m, P), block(y, mP, m, m)
+    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
+    R, teacher_first = block(work, 0, m, P), block(work, mP, m, P)
+    o = 2 * mP
+    S, student_first, drift_gram = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
+    base, slope, rho = block(work, o + 3 * mm, m, m), block(work, o + 4 * mm, m, m), work[o + 5 * mm :]
+    for i in range(m):
+        rho[i] = np.exp(0.5 * max(y[mP + mm + i], SMALLEST_LOG_NORM))
+        for p in range(P):
+            R[i, p] = rho[i] * C[i, p]
+        for j in range(i):
+            S[i, j] = S[j, i] = rho[i] * rho[j] * G[i, j]
+        S[i, i] = rho[i] * rho[i]
+    at = P + P * P
+    a, T, noise = parameters[:P], block(parameters, P, P, P), parameters[at]
+    of_drift, of_base, of_slope = parameters[at + 1], parameters[at + 2], parameters[at + 3]
+    numbers, layout, rest = parameters[at + 4 :], sizes[4:], work[o + 5 * mm + m :]
+    step_moments(R, S, a, T, noise, numbers, layout, rest, teacher_first, student_first, drift_gram, base, slope)
+    H = S
+    for i in range(m):
+        for j in range(m):
+            second = of_drift * drift_gram[i, j] + of_base * base[i, j] + of_slope * slope[i, j]
+            H[i, j] = scale * second / (rho[i] * rho[j])
+    for i in range(m):
+        dl[i] += H[i, i]
+        for p in range(P):
+            dC[i, p] -= 0.5 * C[i, p] * H[i, i]
+        for j in range(i):
+            rate = H[i, j] - 0.5 * G[i, j] * (H[i, i] + H[j, j])
+            dG[i, j] += rate
+            dG[j, i] += rate
+
+
+@kernel
+def rhs(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Velocity of the flow and what finite steps add; not-a-number after a blow-up."""
+    bound = np.log(LARGEST_NORM * np.sum(parameters[: sizes[1]]))
+    for x in range(y.size - sizes[0], y.size):
+        if y[x] > bound:
+            out[:] = np.nan
+            return
+    flow_rhs(t, y, out, parameters, sizes, work)
+    add_step_noise(y, 1.0, out, parameters, sizes, work)
+
+
+@kernel
+def jacobian_product(
+    t: float,
+    y: FloatVector,
+    v: FloatVector,
+    out: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Write the derivative of `rhs` along v: exact for the flow, a central difference for the terms of order η."""
+    flow_jacobian_product(t, y, v, out, parameters, sizes, work)
+    largest = 0.0
+    for x in range(v.size):
+        largest = max(largest, abs(v[x]))
+    if largest == 0.0:
+        return
+    epsilon = DIFFERENCE / largest
+    beside, rest = work[: y.size], work[y.size :]
+    for sign in (1.0, -1.0):
+        for x in range(y.size):
+            beside[x] = y[x] + sign * epsilon * v[x]
+        add_step_noise(beside, sign * 0.5 / epsilon, out, parameters, sizes, rest)

@@ -1,0 +1,145 @@
+r"""Exact moments of one step of online SGD, from the overlaps alone.
+
+A sample x ~ N(0, I_d) with label noise of standard deviation τ moves w_i by −η e ∇_i, where
+
+.. math:: \nabla_i = \rho_i [\alpha(z_i)\, u_i + \sigma'(z_i)\, x], \qquad \alpha = 2\sigma - z\sigma', \qquad
+   \rho_i = |w_i|, \quad u_i = w_i/\rho_i, \quad z_i = u_i \cdot x,
+
+and e = ē − noise, ē = Σ_a w_a σ(v_a·x): the vectors v are the m unit neurons, with weights n_i, and the P directions,
+with weights −a_p. Q is the Gram matrix of all of them, g(s) = Σ_k c_k² s^k.
+
+*First order.* E[ē ∇_i] is the gradient of ½ E ē² = ½ Σ_ab w_a w_b g(Q_ab), which is ρ_i (κ_i u_i + Σ_b N_ib v_b) with
+N_ib = w_b g'(Q_ib) and κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]. Then E[ΔR_ip] = −η E[ē ∇_i]·θ_p, and to first order
+E[ΔS_ij] = −η (E[ē ∇_i]·w_j + i ↔ j); D_ij is the product of two such vectors.
+
+*Second order.* second_ij = E[e² ∇_i·∇_j], which contains |x|². With F = ē² σ'_i σ'_j, integrating by parts gives
+E[F |x|²] = E[x·(F x)] = d E F + E[x·∂F], and x·∂ acts on a function of v·x as z d/dz. So no direction but the v occurs,
+and every factor depends on one projection:
+
+.. math:: \frac{\mathrm{second}_{ij}}{\rho_i\rho_j} = E\big[(\bar e^2 + \tau^2)\{G_{ij}\alpha_i\alpha_j +
+   \beta_i\sigma'_j + \sigma'_i\beta_j + d\,\sigma'_i\sigma'_j\}\big] + 2\,E[\bar e\,\epsilon\,\sigma'_i\sigma'_j],
+   \qquad \beta = z\alpha + z\sigma'', \quad \epsilon = \sum_a w_a z_a\sigma'(z_a).
+
+In mean derivatives ĉ_k = E σ^(k) = √k! c_k the factors are series with
+
+    σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
+
+*Four series.* ē² and ēε are double sums over vectors, so each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i)
+ψ(z_j)] over a and b, and that is a sum over the diagrams of `hermite.moments`. For given numbers of edges it is
+
+.. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s,
+
+times a polynomial in G_ij: (m+P)² operations per pair where both r and s are positive, nothing but an inner product
+elsewhere, and none for e = 0, where the form is a product of two sums. For h_4 that leaves three matrix products of
+(m+P) × (m+P) by (m+P) × m²/2. Nothing is estimated. The price is rounding relative to the largest diagram, which grows
+with the degree K about as E h_K⁴ does, like 9^K.
+
+*Parts.* second = base + d · slope, slope_ij = ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]; the equation of the limit d → ∞ at
+η = c/d has slope alone, which needs a quarter of the diagrams.
+
+Knows Hermite coefficients and compiled kernels; not the problem, nor what uses the moments.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from dynamics.compiler.compilation import load, read_piece
+from dynamics.equations.finite_step.step_moment_tables import MomentTables, moment_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.compiler.compilation import Piece
+
+    Array = NDArray[np.float64]
+
+__all__ = ["MomentParts", "StepMoments"]
+
+KERNELS = Path(__file__).with_name("step_moments_kernels.py")
+ENTRY = Path(__file__).with_name("step_moments_entry_kernels.py")
+
+
+class MomentParts(NamedTuple):
+    """Moments of one step with one sample; dimensionless.
+
+    Parameters
+    ----------
+    teacher_first : ndarray, shape (m, P)
+        E[ΔR]/η.
+    student_first : ndarray, shape (m, m)
+        Part of E[ΔS] of first order, divided by η.
+    drift_gram : ndarray, shape (m, m)
+        D_ij, product of the mean gradients.
+    base, slope : ndarray, shape (m, m)
+        Part of second order divided by η²: base + d · slope.
+    """
+
+    teacher_first: Array
+    student_first: Array
+    drift_gram: Array
+    base: Array
+    slope: Array
+
+
+class StepMoments:
+    """Tables and scratch of the moments for one link and one size; an object serves one thread at a time.
+
+    Parameters
+    ----------
+    coefficients : ndarray, shape (K + 1,)
+        Hermite coefficients c_k of a polynomial link.
+    width, num_directions : int
+        m and P.
+    slope_only : bool, default False
+        Leave `base` out (it is then 0): what the limit d → ∞ needs.
+
+    Attributes
+    ----------
+    pieces : tuple of Piece
+        Kernels, among them `step_moments`, to be compiled with those of a system that calls it.
+    tables : MomentTables
+        `numbers`, `layout` and `work_size` that `step_moments` takes.
+
+    Raises
+    ------
+    ValueError
+        If the link has too many diagrams.
+    """
+
+    def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
+        self.pieces: tuple[Piece, ...] = (read_piece(KERNELS),)
+        self.tables: MomentTables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
+        self._shape = (width, num_directions)
+        self._work = np.zeros(self.tables.work_size)
+
+    def __call__(
+        self,
+        teacher_overlap: Array,
+        student_overlap: Array,
+        teacher_coefficients: Array,
+        teacher_gram: Array,
+        label_noise: float = 0.0,
+    ) -> MomentParts:
+        """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m), for a teacher a (P,), T (P, P) and noise τ.
+
+        Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked.
+        """
+        m, P = self._shape
+        parts = MomentParts(np.empty((m, P)), *(np.empty((m, m)) for _ in range(4)))
+        teacher = (teacher_coefficients, teacher_gram, label_noise)
+        tables = (self.tables.numbers, self.tables.layout, self._work)
+        _evaluator()(teacher_overlap, student_overlap, *teacher, *tables, *parts)
+        return parts
+
+
+@lru_cache(maxsize=1)
+def _evaluator() -> Callable[..., None]:
+    namespace = load([read_piece(KERNELS), read_piece(ENTRY)]).namespace
+    return cast("Callable[..., None]", namespace.evaluate_step_moments)

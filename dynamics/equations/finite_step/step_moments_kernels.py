@@ -1,0 +1,231 @@
+"""Compiled kernels of the exact one-step moments; derivation and tables are in `dynamics.equations`.
+
+Vectors v_a are the m neurons and then the P directions, M = m + P in number, Q their Gram matrix, w = (n, −a) their
+weights in the error. A row of U, X or Y holds one number per vector a:
+
+    U_r(i) = w Q_i^r,   X_rs(i, j) = w Q_i^r Q_j^s (r s > 0),   Y_e,r = Q^(∘e) U_r,   Y_e,rs = Q^(∘e) X_rs.
+
+All of them lie in `work`; a term is the product of two rows, whose places are affine in i, j and m − i. X and the Y
+made of it hold the rows j = i … m − 1 of one i at a time. What the tables `numbers` and `layout` hold, and in which
+place of `layout` each size or offset stands, is said in `dynamics.equations.finite_step.step_moment_tables`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import kernel
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+
+@kernel
+def matrix_at(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
+    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
+    return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+@kernel
+def write_powers(
+    R: FloatMatrix,
+    S: FloatMatrix,
+    a: FloatVector,
+    T: FloatMatrix,
+    layout: IntVector,
+    work: FloatVector,
+    w: FloatVector,
+    rho: FloatVector,
+) -> None:
+    """Weights w = (S_ii, −a), lengths ρ = √S_ii, and elementwise powers 0 … top of the Gram matrix of all vectors."""
+    m, P, top = layout[0], layout[1], layout[2]
+    M = m + P
+    power = layout[9]
+    for i in range(m):
+        w[i] = S[i, i]
+        rho[i] = np.sqrt(S[i, i])
+    for p in range(P):
+        w[m + p] = -a[p]
+    ones, Q = matrix_at(work, power, M, M), matrix_at(work, power + M * M, M, M)
+    ones[:, :] = 1.0
+    for i in range(m):
+        for j in range(i):
+            Q[i, j] = Q[j, i] = S[i, j] / (rho[i] * rho[j])
+        Q[i, i] = 1.0
+        for p in range(P):
+            Q[i, m + p] = Q[m + p, i] = R[i, p] / rho[i]
+    for p in range(P):
+        for q in range(P):
+            Q[m + p, m + q] = T[p, q]
+    for e in range(2, top + 1):
+        for x in range(M * M):
+            work[power + e * M * M + x] = work[power + (e - 1) * M * M + x] * work[power + M * M + x]
+
+
+@kernel
+def write_drift(
+    numbers: FloatVector,
+    layout: IntVector,
+    work: FloatVector,
+    w: FloatVector,
+    rho: FloatVector,
+    teacher_first: FloatMatrix,
+    student_first: FloatMatrix,
+    drift_gram: FloatMatrix,
+) -> None:
+    """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N = w g'(Q), κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib), and its products."""
+    m, P, degree = layout[0], layout[1], layout[3]
+    M = m + P
+    power, place = layout[9], layout[10]
+    Q = matrix_at(work, power + M * M, M, M)
+    N, F = matrix_at(work, place, m, M), matrix_at(work, place + m * M, m, M)
+    kappa = work[place + 2 * m * M : place + 2 * m * M + m]
+    for i in range(m):
+        kappa[i] = 0.0
+        for b in range(M):
+            q = Q[i, b]
+            value = slope = 0.0
+            for j in range(degree, 0, -1):
+                value = value * q + numbers[j]
+                slope = slope * q + j * numbers[j]
+            value = value * q + numbers[0]
+            N[i, b] = w[b] * slope
+            kappa[i] += 2.0 * w[b] * value - w[b] * slope * q
+    np.dot(N, Q, F)
+    for i in range(m):
+        for b in range(M):
+            F[i, b] = rho[i] * (F[i, b] + kappa[i] * Q[i, b])
+    np.dot(F, N.T, drift_gram)
+    for i in range(m):
+        for p in range(P):
+            teacher_first[i, p] = -F[i, m + p]
+        for j in range(i + 1):
+            product = rho[j] * (drift_gram[i, j] + kappa[j] * F[i, j])
+            drift_gram[i, j] = drift_gram[j, i] = product
+            student_first[i, j] = student_first[j, i] = -(rho[j] * F[i, j] + rho[i] * F[j, i])
+
+
+@kernel
+def contract(e: int, X: FloatMatrix, Q: FloatMatrix, Y: FloatMatrix) -> None:
+    """Y = X Q^(∘e); for e = 0 that is the sum of each row, repeated."""
+    if e > 0:
+        np.dot(X, Q, Y)
+        return
+    for x in range(X.shape[0]):
+        total = 0.0
+        for b in range(X.shape[1]):
+            total += X[x, b]
+        for b in range(X.shape[1]):
+            Y[x, b] = total
+
+
+@kernel
+def write_singles(layout: IntVector, work: FloatVector, w: FloatVector) -> None:
+    """U_r(i) for every power, and Y_e,r(i) for the pairs (e, r) that terms use."""
+    m, top, count = layout[0], layout[2], layout[4]
+    M = m + layout[1]
+    power, U, Y = layout[9], layout[11], layout[12]
+    for r in range(top + 1):
+        for i in range(m):
+            row, source = U + (r * m + i) * M, power + (r * M + i) * M
+            for b in range(M):
+                work[row + b] = w[b] * work[source + b]
+    place = layout[15]
+    for x in range(count):
+        e, r = layout[place + 2 * x], layout[place + 2 * x + 1]
+        rows, Q = matrix_at(work, U + r * m * M, m, M), matrix_at(work, power + e * M * M, M, M)
+        contract(e, rows, Q, matrix_at(work, Y + x * m * M, m, M))
+
+
+@kernel
+def write_mixed(i: int, layout: IntVector, work: FloatVector) -> None:
+    """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
+    m, segments, mixed = layout[0], layout[5], layout[6]
+    M = m + layout[1]
+    power, U, X, Y = layout[9], layout[11], layout[13], layout[14]
+    count = m - i
+    place = layout[17]
+    for x in range(mixed):
+        first = U + (layout[place + 2 * x] * m + i) * M
+        second = power + layout[place + 2 * x + 1] * M * M
+        for j in range(i, m):
+            row, other = X + (x * count + j - i) * M, second + j * M
+            for b in range(M):
+                work[row + b] = work[first + b] * work[other + b]
+    place = layout[16]
+    for x in range(segments):
+        e, source, rows = layout[place + 4 * x], layout[place + 4 * x + 1], layout[place + 4 * x + 2] * count
+        target = layout[place + 4 * x + 3]
+        left = matrix_at(work, X + source * count * M, rows, M)
+        Q = matrix_at(work, power + e * M * M, M, M)
+        contract(e, left, Q, matrix_at(work, Y + target * count * M, rows, M))
+
+
+@kernel
+def pair_moments(
+    i: int, j: int, noise: float, numbers: FloatVector, layout: IntVector, work: FloatVector, s: float
+) -> tuple[float, float]:
+    """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
+    m, groups = layout[0], layout[7]
+    M = m + layout[1]
+    degree = layout[3]
+    place, powers, terms = layout[18], layout[19], layout[20]
+    coefficients, weights = layout[21], layout[22]
+    spans = layout[23]
+    for t in range(1, degree + 3):
+        work[spans + t] = work[spans + t - 1] * s
+    base = slope = 0.0
+    for x in range(groups):
+        hb = hs = 0.0
+        for c in range(layout[place + 2 * x + 1], layout[place + 2 * x + 3]):
+            power = work[spans + layout[powers + c]]
+            hb += numbers[coefficients + 2 * c] * power
+            hs += numbers[coefficients + 2 * c + 1] * power
+        alike = mixed = 0.0
+        for y in range(layout[place + 2 * x], layout[place + 2 * x + 2]):
+            t = terms + 8 * y
+            left = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
+            right = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
+            product = 0.0
+            for b in range(M):
+                product += work[left + b] * work[right + b]
+            alike += numbers[weights + 2 * y] * product
+            mixed += numbers[weights + 2 * y + 1] * product
+        if x == 0:
+            alike += noise * noise
+        base += alike * hb + mixed * hs
+        slope += alike * hs
+    return base, slope
+
+
+@kernel
+def step_moments(
+    R: FloatMatrix,
+    S: FloatMatrix,
+    a: FloatVector,
+    T: FloatMatrix,
+    noise: float,
+    numbers: FloatVector,
+    layout: IntVector,
+    work: FloatVector,
+    teacher_first: FloatMatrix,
+    student_first: FloatMatrix,
+    drift_gram: FloatMatrix,
+    base: FloatMatrix,
+    slope: FloatMatrix,
+) -> None:
+    """Write E[ΔR]/η, the parts of E[ΔS] of first order, D, and second = base + d · slope, for one sample."""
+    m, M = layout[0], layout[0] + layout[1]
+    w, rho = work[:M], work[M : M + m]
+    write_powers(R, S, a, T, layout, work, w, rho)
+    write_drift(numbers, layout, work, w, rho, teacher_first, student_first, drift_gram)
+    write_singles(layout, work, w)
+    work[layout[23]] = 1.0
+    Q = matrix_at(work, layout[9] + M * M, M, M)
+    for i in range(m):
+        write_mixed(i, layout, work)
+        for j in range(i, m):
+            first, second = pair_moments(i, j, noise, numbers, layout, work, Q[i, j])
+            size = rho[i] * rho[j]
+            base[i, j] = base[j, i] = size * first
+            slope[i, j] = slope[j, i] = size * second

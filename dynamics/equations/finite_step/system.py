@@ -1,0 +1,127 @@
+r"""The overlaps under online SGD of a finite learning rate, closed by the exact mean change of one step.
+
+With R = WΘᵀ, S = WWᵀ and the moments of `dynamics.equations.finite_step.step_moments`, in the time η · step,
+
+.. math::
+   R' = \mathrm{teacher\_first}, \qquad
+   S' = \mathrm{student\_first} + \eta \begin{cases}
+      D + (\mathrm{base} + d\,\mathrm{slope} - D)/B & \text{"finite-d"} \\
+      d\,\mathrm{slope}/B & \text{"infinite-d"} \end{cases}
+
+for minibatches of B samples.  In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, with H the
+relative part of second order, (S' − student_first)/(ρρᵀ),
+
+.. math::
+   C' = C'_{\mathrm{flow}} - \tfrac12 C_{ip} H_{ii}, \qquad
+   G' = G'_{\mathrm{flow}} + H_{ij} - \tfrac12 G_{ij} (H_{ii} + H_{jj}), \qquad
+   (\ln n_i)' = (\ln n_i)'_{\mathrm{flow}} + H_{ii},
+
+so that G_ii = 1 is kept, and the flow is recovered term by term as η → 0.  H is made of Gram matrices of gradients, so
+it is positive semidefinite, and overlaps of vectors stay overlaps of vectors.
+
+"infinite-d" is the limit d → ∞ at fixed η d (Saad & Solla 1995), in which the overlaps of a single run concentrate.
+"finite-d" keeps every term of the mean step; what it leaves out is the scatter of single runs about the mean, which
+changes means by O(η) too, a part 1/d of the terms with d.  Dimensionless throughout.
+
+Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a
+counts as infinite, and the run ends there.
+
+Knows the flow and the moments; not the integrators, nor datasets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import read_piece
+from dynamics.equations.finite_step.step_moments import StepMoments
+from dynamics.equations.overlaps.system import OverlapSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.compiler.compilation import Piece
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FiniteStepSystem"]
+
+KERNELS = Path(__file__).with_name("finite_step_kernels.py")
+
+
+class FiniteStepSystem:
+    """Layout, kernels and observables of the finite-step equation; state and observables are those of the flow.
+
+    Parameters
+    ----------
+    problem : Problem
+        Polynomial link; any teacher and label noise.
+    learning_rate : float
+        η > 0, dimensionless.
+    step_theory : {"finite-d", "infinite-d"}
+        Every term of the mean step, or those that remain as d → ∞ with η d fixed.
+    batch_size : int
+        Number B ≥ 1 of samples per step.
+
+    Raises
+    ------
+    ValueError
+        If the link is not a polynomial or has too many diagrams.
+    """
+
+    name = "finite-step"
+
+    def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
+        link, teacher = problem.activation, problem.teacher
+        m, P = problem.width, problem.num_directions
+        if not link.is_polynomial or link.truncation_error > 0.0:
+            msg = (
+                f"Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
+                f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
+            )
+            raise ValueError(msg)
+        whole = step_theory == "finite-d"
+        moments = StepMoments(link.coefficients, m, P, slope_only=not whole)
+        tables = moments.tables
+        share = learning_rate / batch_size
+        weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
+        flow = OverlapSystem(problem)
+        self._flow = flow
+        self.problem = problem
+        self.pieces: tuple[Piece, ...] = (*flow.pieces, *moments.pieces, read_piece(KERNELS))
+        self.initial_state = flow.initial_state
+        self.parameters: Array = np.concatenate(
+            [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]
+        )
+        self.sizes: NDArray[np.int64] = np.concatenate([flow.sizes, tables.layout])
+        of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
+        self.work_size = max(flow.work_size, self.initial_state.size + of_noise)
+        self.num_events = flow.num_events
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` per component, as the flow has it."""
+        return self._flow.absolute_tolerance(atol)
+
+    def stiffness(self) -> float:
+        """Return the fastest rate of the flow: at a stable learning rate the noise slows relaxation."""
+        return self._flow.stiffness()
+
+    def unpack(self, state: Array) -> tuple[Array, ...]:
+        """Return views (C, G) of a state, and n."""
+        return self._flow.unpack(state)
+
+    def observer(
+        self, keep: str, monitored: Callable[[], bool] = lambda: True
+    ) -> Callable[[Array], dict[str, Array | float]]:
+        """Return what observes a state of the flow."""
+        return self._flow.observer(keep, monitored)
+
+    def loss(self, C: Array, G: Array, n: Array) -> float:
+        """Return E(f − f*)² without label noise."""
+        return self._flow.loss(C, G, n)

@@ -1,0 +1,1 @@
+"""The infinite-width limit, carried by particles on the axes that the teacher spans."""

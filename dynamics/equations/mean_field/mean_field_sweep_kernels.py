@@ -1,0 +1,101 @@
+"""Compiled steps of blocks of particles whose field is given; executed after particles' kernels and sums of stages.
+
+Blocks of one step of the pair of order 8(5,3) depend on each other through the field at its stages alone. Where that is
+known, a block takes all stages while it stays in the fastest cache, and memory is read once per step, not once per
+stage. On the way it adds up the sums that the field at the stages is made of.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import entry
+
+if TYPE_CHECKING:
+    from dynamics.equations.mean_field.mean_field_axis_kernels import (
+        LANES,
+        block_normalise,
+        block_rates,
+        block_sums,
+        moments_from_sums,
+    )
+    from dynamics.equations.mean_field.mean_field_kernels import scalars_start, write_slopes
+    from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+# Particles whose stages stay in the fastest caches; scratch is made for LANES of them.
+SWEPT = 512
+# Stages whose field is needed, and rows of sums: these and the end of the step.
+STAGES, POINTS = 12, 13
+# Rows of DOP853_WEIGHTS with the two error estimates.
+ERRORS = 16
+
+
+@entry(
+    "void(i8, i8, f8, f8[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8, f8[::1], i8[::1], "
+    "f8[::1])"
+)
+def sweep(
+    begin: int,
+    end: int,
+    h: float,
+    y: FloatVector,
+    new: FloatVector,
+    slopes: FloatMatrix,
+    sums: FloatMatrix,
+    kept: FloatMatrix,
+    errors: FloatVector,
+    atol: FloatVector,
+    rtol: float,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Take the particles from `begin` to `end` through one step h from y to `new`, at the given slopes (STAGES, M).
+
+    Adds to the sums (POINTS, M), raises both errors, in units of the tolerance, and keeps the stages where there is
+    room for them.
+    """
+    r = sizes[4]
+    weights = parameters[scalars_start(sizes) + 2 :]
+    block = min(LANES, SWEPT)
+    stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
+    for first in range(begin, end, block):
+        count = min(block, end - first)
+        size, place = count * r, first * r
+        start, end_of, masses = y[place:], new[place:], weights[first:]
+        block_sums(start, masses, count, parameters, sizes, sums[0], work)
+        block_rates(start, stages[0], count, slopes[0], parameters, sizes, work)
+        for s in range(1, STAGES):
+            add_stages(start, stages, s, h, size, trial)
+            block_sums(trial, masses, count, parameters, sizes, sums[s], work)
+            block_rates(trial, stages[s], count, slopes[s], parameters, sizes, work)
+        add_stages(start, stages, STAGES, h, size, end_of)
+        block_normalise(end_of, count, sizes)
+        block_sums(end_of, masses, count, parameters, sizes, sums[STAGES], work)
+        for e in range(2):
+            add_stages(none, stages, ERRORS + e, h, size, trial)
+            errors[e] = max(errors[e], largest_ratio(trial, start, end_of, atol[place:], rtol, size))
+        if kept.shape[1] > 0:
+            for s in range(STAGES):
+                for i in range(size):
+                    kept[s, place + i] = stages[s, i]
+
+
+@entry("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], i8[::1], f8[::1])")
+def fields(
+    sums: FloatMatrix,
+    moments: FloatMatrix,
+    slopes: FloatMatrix,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Write moments, and the slopes that follow from them, of every row of sums."""
+    for s in range(sums.shape[0]):
+        moments_from_sums(sums[s], moments[s], parameters, sizes)
+        write_slopes(moments[s], slopes[s], parameters, sizes, work)

@@ -1,0 +1,1 @@
+"""The coupled overlap flow of the 2-homogeneous student."""

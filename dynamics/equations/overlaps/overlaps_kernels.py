@@ -1,0 +1,242 @@
+"""Compiled kernels of the coupled overlap flow; executed after the rendered link kernels g0 = g, g1 = g', g2 = g''.
+
+State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal], sizes = [m, P,
+orthonormal, sign_matters]. The equations are those of `dynamics.equations.overlaps.system`. One right-hand side costs
+4 m² P + 2 m³ operations in BLAS products (2 m P² more for a general teacher Gram matrix) and one pass over C and G; a
+product with its Jacobian costs twice the m² P and m³ operations.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.link_kernels import g0, g1, g2
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+
+@kernel
+def pair_forces(
+    C: FloatMatrix,
+    G: FloatMatrix,
+    y: FloatVector,
+    a: FloatVector,
+    A: FloatMatrix,
+    B: FloatMatrix,
+    n: FloatVector,
+    r: FloatVector,
+    force: FloatVector,
+) -> None:
+    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii: one pass over C and G."""
+    m, P = C.shape
+    for i in range(m):
+        n[i] = np.exp(y[y.size - m + i])
+    for i in range(m):
+        total = radial = 0.0
+        for p in range(P):
+            slope = a[p] * g1(C[i, p])
+            A[i, p] = slope
+            total += a[p] * g0(C[i, p])
+            radial += slope * C[i, p]
+        for j in range(m):
+            slope = n[j] * g1(G[i, j])
+            B[i, j] = slope
+            total -= n[j] * g0(G[i, j])
+            radial -= slope * G[i, j]
+        force[i] = total
+        r[i] = radial
+
+
+@kernel
+def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
+    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
+    return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+@kernel
+def rhs(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G = block(y, 0, m, P), block(y, mP, m, m)
+    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
+    A, BC = block(work, 0, m, P), block(work, mP, m, P)
+    o = 2 * mP
+    B, X, BG = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
+    n, r = work[o + 3 * mm :], work[o + 3 * mm + m :]
+    pair_forces(C, G, y, parameters, A, B, n, r, dl)
+    np.dot(A, C.T, X)
+    np.dot(B, G, BG)
+    np.dot(B, C, BC)
+    AT = A
+    if sizes[2] == 0:
+        AT = dC
+        np.dot(A, block(parameters, P, P, P), dC)
+    for i in range(m):
+        dl[i] *= 4.0
+        for p in range(P):
+            dC[i, p] = AT[i, p] - BC[i, p] - r[i] * C[i, p]
+        dG[i, i] = 0.0
+        for j in range(i):
+            rate = X[i, j] + X[j, i] - BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]
+            dG[i, j] = rate
+            dG[j, i] = rate
+
+
+@kernel
+def jacobian_diagonal(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G = block(y, 0, m, P), block(y, mP, m, m)
+    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
+    A, B = block(work, 0, m, P), block(work, mP, m, m)
+    n, r = work[mP + mm :], work[mP + mm + m :]
+    pair_forces(C, G, y, parameters, A, B, n, r, dl)
+    for i in range(m):
+        own = B[i, i] + r[i]
+        for p in range(P):
+            bend = parameters[p] * g2(C[i, p])
+            dC[i, p] = bend - own - C[i, p] * (bend * C[i, p] + A[i, p])
+        dG[i, i] = 0.0
+        for j in range(i):
+            s = G[i, j]
+            mass = n[i] + n[j]
+            rate = -own - B[j, j] - r[j] - mass * g2(s) + s * mass * (g2(s) * s + g1(s))
+            dG[i, j] = rate
+            dG[j, i] = rate
+        dl[i] = -4.0 * n[i] * g0(1.0)
+
+
+@kernel
+def pair_forces_along(
+    C: FloatMatrix,
+    G: FloatMatrix,
+    dC: FloatMatrix,
+    dG: FloatMatrix,
+    y: FloatVector,
+    v: FloatVector,
+    a: FloatVector,
+    A: FloatMatrix,
+    dA: FloatMatrix,
+    B: FloatMatrix,
+    dB: FloatMatrix,
+    n: FloatVector,
+    r: FloatVector,
+    dr: FloatVector,
+    dforce: FloatVector,
+) -> None:
+    """Write A, B, n, r of `pair_forces` and the derivatives of A, B, r, force along v = [dC | dG | d ln n]."""
+    m, P = C.shape
+    first = y.size - m
+    for i in range(m):
+        n[i] = np.exp(y[first + i])
+    for i in range(m):
+        total = radial = turn = 0.0
+        for p in range(P):
+            slope, bend = a[p] * g1(C[i, p]), a[p] * g2(C[i, p]) * dC[i, p]
+            A[i, p] = slope
+            dA[i, p] = bend
+            total += slope * dC[i, p]
+            radial += slope * C[i, p]
+            turn += bend * C[i, p] + slope * dC[i, p]
+        for j in range(m):
+            slope = n[j] * g1(G[i, j])
+            bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + j]
+            B[i, j] = slope
+            dB[i, j] = bend
+            total -= slope * dG[i, j] + n[j] * g0(G[i, j]) * v[first + j]
+            radial -= slope * G[i, j]
+            turn -= bend * G[i, j] + slope * dG[i, j]
+        dforce[i] = total
+        r[i] = radial
+        dr[i] = turn
+
+
+@kernel
+def jacobian_product(
+    t: float,
+    y: FloatVector,
+    v: FloatVector,
+    out: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Write the derivative of `rhs` along v = [dC | dG | d ln n] with dG symmetric.
+
+    dC' = dA T − dB C − B dC − dr C − r dC and dG' = dX + dXᵀ − (dr_i + dr_j) G − (r_i + r_j) dG, where
+    dX = dA Cᵀ + A dCᵀ − dB G − B dG.
+    """
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G, dC, dG = block(y, 0, m, P), block(y, mP, m, m), block(v, 0, m, P), block(v, mP, m, m)
+    oC, oG, ol = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
+    A, dA, BdC, dBC = block(work, 0, m, P), block(work, mP, m, P), block(work, 2 * mP, m, P), block(work, 3 * mP, m, P)
+    o = 4 * mP
+    B, dB, dAC = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
+    AdC, dBG, BdG = block(work, o + 3 * mm, m, m), block(work, o + 4 * mm, m, m), block(work, o + 5 * mm, m, m)
+    o += 6 * mm
+    n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
+    pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
+    np.dot(dA, C.T, dAC)
+    np.dot(A, dC.T, AdC)
+    np.dot(dB, G, dBG)
+    np.dot(B, dG, BdG)
+    np.dot(dB, C, dBC)
+    np.dot(B, dC, BdC)
+    dAT = dA
+    if sizes[2] == 0:
+        dAT = oC
+        np.dot(dA, block(parameters, P, P, P), oC)
+    for i in range(m):
+        ol[i] *= 4.0
+        for p in range(P):
+            oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
+        for j in range(m):
+            dAC[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
+    for i in range(m):
+        oG[i, i] = 0.0
+        for j in range(i):
+            rate = dAC[i, j] + dAC[j, i] - (dr[i] + dr[j]) * G[i, j] - (r[i] + r[j]) * dG[i, j]
+            oG[i, j] = rate
+            oG[j, i] = rate
+
+
+@kernel
+def event_values(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    m, P = sizes[0], sizes[1]
+    C = block(y, 0, m, P)
+    first = m * P + m * m
+    for p in range(P):
+        out[p] = -0.5
+        out[P + p] = -0.5 * parameters[p]
+    for i in range(m):
+        share = np.exp(y[first + i]) / g0(1.0)
+        for p in range(P):
+            c = C[i, p]
+            if c > 0.0 or sizes[3] == 0:
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * g0(c)
+
+
+@kernel
+def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """|u_i| = 1: rounding aside G_ii is conserved, so it is simply kept at 1."""
+    m = sizes[0]
+    first = m * sizes[1]
+    for i in range(m):
+        y[first + i * m + i] = 1.0

@@ -1,0 +1,159 @@
+r"""The exact coupled overlap flow of the 2-homogeneous student, for any Hermite kernel and any teacher Gram matrix.
+
+.. math::
+   A_{ip} &= a_p\, g'(C_{ip}), \qquad B_{ij} = n_j\, g'(G_{ij}), \qquad X = A C^T - B G, \qquad r_i = X_{ii} \\
+   C' &= A T - B C - \mathrm{diag}(r) C, \qquad G' = X + X^T - \mathrm{diag}(r) G - G\,\mathrm{diag}(r) \\
+   (\ln n_i)' &= 4 \Big[ \sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij}) \Big]
+
+with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ. It is the gradient flow of ½ E(f − f*)² on Gaussian
+data, exact for every d ≥ P; d enters through the start alone. ln n is integrated, not n: with an absolute tolerance n
+could cross zero, after which the loss is unbounded below.
+
+Knows the problem and its kernels; not the integrators, nor datasets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import read_piece
+from dynamics.equations.pairs.link_kernels import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from hermite import HermiteExpansion
+
+#: Number of neurons up to which realisability is monitored.
+MARGIN_ROWS = 256
+KERNELS = Path(__file__).with_name("overlaps_kernels.py")
+
+
+class OverlapSystem:
+    """State layout, kernels and observables of the coupled flow for one problem."""
+
+    name = "overlaps"
+
+    def __init__(self, problem: Problem) -> None:
+        m, P = problem.width, problem.num_directions
+        teacher = problem.teacher
+        start = problem.start()
+        self.problem = problem
+        self.pieces = (
+            render(problem.activation.coefficients),
+            read_piece(KERNELS),
+        )
+        self.initial_state: NDArray[np.float64] = np.concatenate(
+            [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
+        )
+        gram = np.empty(0) if teacher.is_orthonormal else teacher.gram().ravel()
+        self.parameters: NDArray[np.float64] = np.concatenate([teacher.coefficients, gram])
+        sign_matters = problem.information_exponent % 2
+        self.sizes: NDArray[np.int64] = np.array([m, P, teacher.is_orthonormal, sign_matters], dtype=np.int64)
+        self.work_size = 4 * m * P + 6 * m * m + 3 * m
+        self.num_events = 2 * P
+        self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
+        self._teacher_term = teacher_term(problem)
+        self._value = float(problem.activation.kernel(1.0))
+
+    def absolute_tolerance(self, atol: float) -> NDArray[np.float64]:
+        """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
+        tolerance = np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
+        tolerance[-self.problem.width :] = atol
+        return tolerance
+
+    def stiffness(self) -> float:
+        """Return the fastest relaxation rate of a learned direction, max_p a_p · max(2 g'(1), 4 g(1))."""
+        link = self.problem.activation
+        slope, value = float(link.kernel_derivative(1.0)), float(link.kernel(1.0))
+        return float(self.problem.teacher.coefficients.max()) * max(2.0 * slope, 4.0 * value)
+
+    def unpack(self, state: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """Return views (C, G) of a state, and n."""
+        m, P = self.problem.width, self.problem.num_directions
+        split = m * P
+        overlap = state[:split].reshape(m, P)
+        student_overlap = state[split : split + m * m].reshape(m, m)
+        return overlap, student_overlap, np.exp(state[split + m * m :])
+
+    def observer(
+        self, keep: str, monitored: Callable[[], bool] = lambda: True
+    ) -> Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64] | float]]:
+        """Return what observes a state: everything for "full", the reduced observables for "summary".
+
+        `monitored` says, state by state, whether to compute the realisability margin: not where vectors are carried.
+        """
+        observe = self.observe if keep == "full" else self.summarise
+        return lambda state: observe(state) | {"gram_margin": self.gram_margin(state) if monitored() else np.nan}
+
+    def observe(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
+        """Return the full observables of one state: overlaps, squared norms, loss."""
+        C, G, n = self.unpack(state)
+        return {
+            "teacher_overlap": C.copy(),
+            "student_overlap": G.copy(),
+            "squared_norm": n,
+            "loss": self.loss(C, G, n),
+        }
+
+    def summarise(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
+        """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
+        C, G, n = self.unpack(state)
+        link, a = self.problem.activation, self.problem.teacher.coefficients
+        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
+        # g(C), of which both mass and loss are made, once.
+        mass = n @ link.kernel(C)
+        return {
+            "max_overlap": size.max(axis=0),
+            "learned_mass": mass / self._value,
+            "squared_norm": n,
+            "loss": float(self._teacher_term - 2.0 * mass @ a + n @ (link.kernel(G) @ n)),
+        }
+
+    def loss(self, C: NDArray[np.float64], G: NDArray[np.float64], n: NDArray[np.float64]) -> float:
+        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
+        return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
+
+    def gram_margin(self, state: NDArray[np.float64]) -> float:
+        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
+
+        NaN above `MARGIN_ROWS` neurons, where it would cost more than the flow between two saved times.
+        """
+        C, G, _ = self.unpack(state)
+        if C.shape[0] > MARGIN_ROWS:
+            return float("nan")
+        projected = C @ C.T if self._inverse_gram is None else C @ self._inverse_gram @ C.T
+        return float(np.linalg.eigvalsh(G - projected)[0])
+
+
+def teacher_term(problem: Problem) -> float:
+    """Return E f*² = Σ_pq a_p a_q g(T_pq) without ever forming T for an orthonormal teacher."""
+    a, link = problem.teacher.coefficients, problem.activation
+    if problem.teacher.is_orthonormal:
+        squares = float(np.sum(a**2))
+        return float(link.kernel(1.0)) * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
+    return float(a @ link.kernel(problem.teacher.gram()) @ a)
+
+
+def population_loss(
+    link: HermiteExpansion,
+    constant: float,
+    a: NDArray[np.float64],
+    C: NDArray[np.float64],
+    G: NDArray[np.float64],
+    n: NDArray[np.float64],
+) -> float:
+    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij)."""
+    return float(constant - 2.0 * n @ (link.kernel(C) @ a) + n @ (link.kernel(G) @ n))
+
+
+def learned_mass(link: HermiteExpansion, C: NDArray[np.float64], n: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Σ_i n_i g(C_ip)/g(1) per direction; direction p is learned when it reaches a_p/2."""
+    mass: NDArray[np.float64] = n @ link.kernel(C) / float(link.kernel(1.0))
+    return mass

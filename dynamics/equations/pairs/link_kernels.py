@@ -1,0 +1,73 @@
+"""The link's kernel g(s) = Σ_j c_j² s^j with its first two derivatives, as generated source with the numbers inside.
+
+The functions are declared here for readers and type checkers; `render` writes the text that defines them for
+one link. Constants in the text let the compiler unroll and vectorise the polynomial.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dynamics.compiler.compilation import Piece
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LONGEST_PRODUCT = 8
+
+
+def g0(s: float) -> float:
+    """g(s) = E[σ(u·x) σ(v·x)] at u·v = s."""
+    raise NotImplementedError
+
+
+def g1(s: float) -> float:
+    """g'(s)."""
+    raise NotImplementedError
+
+
+def g2(s: float) -> float:
+    """g''(s)."""
+    raise NotImplementedError
+
+
+def render(coefficients: NDArray[np.float64]) -> Piece:
+    """Return the source of g0, g1, g2 for c_0 … c_N.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> render(np.array([0.0, 0.0, 1.0])).text.splitlines()[5]
+    '    return (1.0) * s * s'
+    """
+    weights = [float(c) ** 2 for c in coefficients]
+    lines = ["from dynamics.compiler.compilation import kernel", ""]
+    for order in range(3):
+        lines += [
+            "",
+            "@kernel",
+            f"def g{order}(s):",
+            *_polynomial_body(weights),
+            "",
+        ]
+        weights = [j * w for j, w in enumerate(weights)][1:] or [0.0]
+    return Piece("link kernel", "\n".join(lines) + "\n")
+
+
+def _polynomial_body(weights: list[float]) -> list[str]:
+    """Horner in s, or in s² when all powers have the parity of the lowest one, times that lowest power."""
+    powers = [j for j, w in enumerate(weights) if w != 0.0]
+    if not powers:
+        return ["    return 0.0 * s"]
+    lowest = powers[0]
+    stride = 2 if all((j - lowest) % 2 == 0 for j in powers) else 1
+    chain = weights[lowest : powers[-1] + 1 : stride]
+    lines = ["    q = s * s"] if stride == 2 and len(chain) > 1 else []
+    text = repr(chain[-1])
+    if len(chain) > 1:
+        lines.append(f"    v = {text}")
+        lines += [f"    v = {w!r} + {'q' if stride == 2 else 's'} * v" for w in reversed(chain[:-1])]
+        text = "v"
+    factor = " * s" * lowest if lowest <= LONGEST_PRODUCT else f" * s ** {lowest}"
+    return [*lines, f"    return ({text}){factor}"]

@@ -1,0 +1,58 @@
+"""Unit vectors as coordinates of the coupled flow: half the state of the overlaps, and always realisable.
+
+Responsible for the passage from a problem to rows u_i in R^D with ln n_i, D = min(d, r + m), and back to the state
+[C | G | ln n] of `dynamics.equations.overlaps.system`.  Must not know who integrates them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import qr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["overlap_state", "teacher_rows", "unit_vectors"]
+
+
+def unit_vectors(problem: Problem) -> tuple[Array, Array]:
+    """Return the start as unit vectors, shape (m, D), and ln n, shape (m,).
+
+    The first r columns are the teacher's axes.  More than m further columns are rotated into m of them, which changes
+    no overlap.
+    """
+    weights = problem.reduced_weights()
+    span, m = problem.teacher.span, problem.width
+    if weights.shape[1] > span + m:
+        (factor,) = qr(weights[:, span:].T, mode="r")
+        weights = np.hstack([weights[:, :span], factor[:m].T])
+    squared_norm = np.sum(weights**2, axis=1)
+    return np.ascontiguousarray(weights / np.sqrt(squared_norm)[:, None]), np.log(squared_norm)
+
+
+def teacher_rows(problem: Problem, columns: int) -> Array:
+    """Return the directions θ_p as rows, shape (P, columns); no row if they are the first P axes themselves."""
+    directions = problem.teacher.directions
+    if directions is None:
+        return np.empty((0, columns))
+    rows = np.zeros((problem.num_directions, columns))
+    rows[:, : directions.shape[1]] = directions
+    return rows
+
+
+def overlap_state(U: Array, log_norm: Array, teacher: Array, num_directions: int, out: Array | None = None) -> Array:
+    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,)."""
+    m, P = U.shape[0], num_directions
+    state = np.empty(m * P + m * m + m) if out is None else out
+    C, G = state[: m * P].reshape(m, P), state[m * P : m * P + m * m].reshape(m, m)
+    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[:, :P]
+    np.matmul(U, U.T, out=G)
+    np.fill_diagonal(G, 1.0)
+    state[m * P + m * m :] = log_norm
+    return state

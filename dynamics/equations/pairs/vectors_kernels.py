@@ -1,0 +1,248 @@
+"""Compiled kernels of the coupled flow on unit vectors; executed after the link kernels g0 = g, g1 = g', g2 = g''.
+
+State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters], parameters = [a (P) | θ (P, D) | θ² (P, D)]
+or, with no row of θ, [a (P)]: the teacher's directions are the first P axes. The equations are those of
+`dynamics.equations.pairs.vectors`. One right-hand side costs 4 m² D operations in BLAS products, a product with its
+Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D to the other.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.link_kernels import g0, g1, g2
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+
+@kernel
+def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
+    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
+    return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+@kernel
+def multiply(left: FloatMatrix, right: FloatMatrix, out: FloatMatrix) -> None:
+    """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
+    np.dot(left, right, out)
+
+
+@kernel
+def pair_products(left: FloatMatrix, right: FloatMatrix, out: FloatMatrix) -> None:
+    """Write left · rightᵀ."""
+    np.dot(left, right.T, out)
+
+
+@kernel
+def project(U: FloatMatrix, teacher: FloatMatrix, C: FloatMatrix) -> None:
+    """Write C = U θᵀ, or the first columns of U."""
+    if teacher.shape[0] > 0:
+        pair_products(U, teacher, C)
+    else:
+        for i in range(U.shape[0]):
+            for p in range(C.shape[1]):
+                C[i, p] = U[i, p]
+
+
+@kernel
+def add_pull(A: FloatMatrix, teacher: FloatMatrix, F: FloatMatrix) -> None:
+    """Add A θ to F, or A to its first columns."""
+    for i in range(F.shape[0]):
+        if teacher.shape[0] == 0:
+            for p in range(A.shape[1]):
+                F[i, p] += A[i, p]
+        for p in range(teacher.shape[0]):
+            for k in range(F.shape[1]):
+                F[i, k] += A[i, p] * teacher[p, k]
+
+
+@kernel
+def forces(
+    y: FloatVector,
+    U: FloatMatrix,
+    a: FloatVector,
+    teacher: FloatMatrix,
+    A: FloatMatrix,
+    B: FloatMatrix,
+    n: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+) -> None:
+    """Write A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal, F = A θ + B U, Σ_p a g(C) − Σ_j n_j g(G)."""
+    m, P = A.shape
+    for i in range(m):
+        n[i] = np.exp(y[y.size - m + i])
+    pair_products(U, U, B)
+    project(U, teacher, A)
+    for i in range(m):
+        # The force of a neuron on itself is radial, and its own part of the growth that of a unit vector.
+        total = n[i] * (g0(B[i, i]) - g0(1.0))
+        for j in range(m):
+            s = B[i, j]
+            total -= n[j] * g0(s)
+            B[i, j] = -n[j] * g1(s)
+        B[i, i] = 0.0
+        for p in range(P):
+            s = A[i, p]
+            total += a[p] * g0(s)
+            A[i, p] = a[p] * g1(s)
+        growth[i] = total
+    multiply(B, U, F)
+    add_pull(A, teacher, F)
+
+
+@kernel
+def rhs(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    U, F, growth = block(y, 0, m, D), block(out, 0, m, D), out[m * D :]
+    A, B, n = block(work, 0, m, P), block(work, m * P, m, m), work[m * P + m * m :]
+    forces(y, U, parameters, block(parameters, P, sizes[3], D), A, B, n, F, growth)
+    for i in range(m):
+        growth[i] *= 4.0
+        radial = 0.0
+        for k in range(D):
+            radial += F[i, k] * U[i, k]
+        for k in range(D):
+            F[i, k] -= radial * U[i, k]
+
+
+@kernel
+def jacobian_diagonal(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Diagonal of the Jacobian, H u_k ≈ H_kk u_k: (1 − u_k²) H_kk − u_k F_k − F·u with H = ∂F/∂u.
+
+    H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². What it leaves out matters where a neuron is in motion.
+    """
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    a, teacher = parameters, block(parameters, P, sizes[3], D)
+    U, bend, growth = block(y, 0, m, D), block(out, 0, m, D), out[m * D :]
+    o, q = m * P, m * P + m * m + m
+    A, B, n = block(work, 0, m, P), block(work, o, m, m), work[o + m * m :]
+    F, squares = block(work, q, m, D), block(work, q + m * D, m, D)
+    forces(y, U, a, teacher, A, B, n, F, growth)
+    pair_products(U, U, B)
+    for i in range(m):
+        for j in range(m):
+            B[i, j] = -n[j] * g2(B[i, j])
+        B[i, i] = 0.0
+        for k in range(D):
+            squares[i, k] = U[i, k] * U[i, k]
+    multiply(B, squares, bend)
+    project(U, teacher, A)
+    for i in range(m):
+        for p in range(P):
+            A[i, p] = a[p] * g2(A[i, p])
+    add_pull(A, block(parameters, P + sizes[3] * D, sizes[3], D), bend)
+    for i in range(m):
+        radial = 0.0
+        for k in range(D):
+            radial += F[i, k] * U[i, k]
+        for k in range(D):
+            bend[i, k] = (1.0 - squares[i, k]) * bend[i, k] - U[i, k] * F[i, k] - radial
+        growth[i] = -4.0 * n[i] * g0(1.0)
+
+
+@kernel
+def jacobian_product(
+    t: float,
+    y: FloatVector,
+    v: FloatVector,
+    out: FloatVector,
+    parameters: FloatVector,
+    sizes: IntVector,
+    work: FloatVector,
+) -> None:
+    """Write the derivative of `rhs` along v = [dU | d ln n].
+
+    dF = dA θ + dB U + B dU with dA = a g''(C) dC, dB_ij = −n_j (g''(G) dG + g'(G) d ln n_j), dG = dU Uᵀ + U dUᵀ. No
+    difference of nearly equal forces is taken, so that products stay accurate however slow v is.
+    """
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    a, teacher, lead = parameters, block(parameters, P, sizes[3], D), m * D
+    U, V, dF, rate = block(y, 0, m, D), block(v, 0, m, D), block(out, 0, m, D), out[lead:]
+    o, q = m * P, m * P + m * m + m
+    A, B, n = block(work, 0, m, P), block(work, o, m, m), work[o + m * m :]
+    F, BdU, r = block(work, q, m, D), block(work, q + m * D, m, D), q + 2 * m * D
+    dB, dA = block(work, r, m, m), block(work, r + m * m, m, P)
+    pair_products(U, U, B)
+    pair_products(V, U, dB)
+    project(U, teacher, A)
+    project(V, teacher, dA)
+    for i in range(m):
+        n[i] = np.exp(y[lead + i])
+        for j in range(i):
+            dB[i, j] += dB[j, i]
+            dB[j, i] = dB[i, j]
+        dB[i, i] = 0.0
+    for i in range(m):
+        total = n[i] * (g0(B[i, i]) - g0(1.0)) * v[lead + i]
+        for j in range(m):
+            s, turn, mass = B[i, j], dB[i, j], v[lead + j]
+            slope = g1(s)
+            total -= n[j] * (slope * turn + g0(s) * mass)
+            B[i, j] = -n[j] * slope
+            dB[i, j] = -n[j] * (g2(s) * turn + slope * mass)
+        B[i, i] = dB[i, i] = 0.0
+        for p in range(P):
+            s, turn = A[i, p], dA[i, p]
+            A[i, p] = a[p] * g1(s)
+            dA[i, p] = a[p] * g2(s) * turn
+            total += A[i, p] * turn
+        rate[i] = 4.0 * total
+    multiply(B, U, F)
+    multiply(dB, U, dF)
+    multiply(B, V, BdU)
+    add_pull(A, teacher, F)
+    add_pull(dA, teacher, dF)
+    for i in range(m):
+        radial = change = 0.0
+        for k in range(D):
+            dF[i, k] += BdU[i, k]
+            radial += F[i, k] * U[i, k]
+            change += dF[i, k] * U[i, k] + F[i, k] * V[i, k]
+        for k in range(D):
+            dF[i, k] -= change * U[i, k] + radial * V[i, k]
+
+
+@kernel
+def event_values(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    C = block(work, 0, m, P)
+    project(block(y, 0, m, D), block(parameters, P, sizes[3], D), C)
+    for p in range(P):
+        out[p] = -0.5
+        out[P + p] = -0.5 * parameters[p]
+    for i in range(m):
+        share = np.exp(y[m * D + i]) / g0(1.0)
+        for p in range(P):
+            c = C[i, p]
+            if c > 0.0 or sizes[4] == 0:
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * g0(c)
+
+
+@kernel
+def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """Scale every u_i to length 1."""
+    m, D = sizes[0], sizes[2]
+    U = block(y, 0, m, D)
+    for i in range(m):
+        total = 0.0
+        for k in range(D):
+            total += U[i, k] * U[i, k]
+        scale = 1.0 / np.sqrt(total)
+        for k in range(D):
+            U[i, k] *= scale

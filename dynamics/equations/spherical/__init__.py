@@ -1,0 +1,1 @@
+"""The spherical network of finite width, and its linearised distance from the mean field."""

@@ -1,0 +1,132 @@
+"""Compiled kernels of the finite spherical network; executed after the link kernels g0 = g, g1 = g', g2 = g''.
+
+State y = W (m, D), rows of length 1; sizes = [m, P, D, r, J, n, sign_matters] for m neurons, P directions in the first
+r of D axes, J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j and n levels of the loss; parameters =
+[a (P) | θ (P, r) | c c* (J) | levels (n) | E f*²]. The Gram matrix is made in strips of `STRIP` rows, which stay in the
+cache; one right-hand side costs 4 m² D operations in BLAS products and m² values of g'.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.link_kernels import g0, g1
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+# Rows of the Gram matrix treated at a time; the same number stands in `spherical`.
+STRIP = 32
+
+
+@kernel
+def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
+    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
+    return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+@kernel
+def strip_of_gram(y: FloatVector, first: int, count: int, sizes: IntVector, work: FloatVector) -> FloatMatrix:
+    """Write w_i·w_j of `count` neurons from `first` on with all."""
+    m, D = sizes[0], sizes[2]
+    products = block(work, 0, count, m)
+    np.dot(block(y, first * D, count, D), block(y, 0, m, D).T, products)
+    return products
+
+
+@kernel
+def overlap(y: FloatVector, i: int, p: int, parameters: FloatVector, sizes: IntVector) -> float:
+    """w_i·θ_p."""
+    P, D, r = sizes[1], sizes[2], sizes[3]
+    total = 0.0
+    for k in range(r):
+        total += y[i * D + k] * parameters[P + p * r + k]
+    return total
+
+
+@kernel
+def pull(s: float, first: int, parameters: FloatVector, sizes: IntVector) -> tuple[float, float]:
+    """Return g*(s) and g*'(s), by Horner's rule; the coefficients start at `first`."""
+    value = slope = 0.0
+    for j in range(sizes[4] - 1, -1, -1):
+        slope = slope * s + value
+        value = value * s + parameters[first + j]
+    return value, slope
+
+
+@kernel
+def rhs(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
+    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    W = block(y, 0, m, D)
+    for first in range(0, m, STRIP):
+        count = min(STRIP, m - first)
+        forces = strip_of_gram(y, first, count, sizes, work)
+        for i in range(count):
+            for j in range(m):
+                forces[i, j] = g1(forces[i, j]) * (-1.0 / m)
+            # The force of a neuron on itself is radial.
+            forces[i, first + i] = 0.0
+        np.dot(forces, W, block(out, first * D, count, D))
+    link = P + P * r
+    for i in range(m):
+        for p in range(P):
+            _, slope = pull(overlap(y, i, p, parameters, sizes), link, parameters, sizes)
+            for k in range(r):
+                out[i * D + k] += parameters[p] * slope * parameters[P + p * r + k]
+        radial = 0.0
+        for k in range(D):
+            radial += out[i * D + k] * y[i * D + k]
+        for k in range(D):
+            out[i * D + k] -= radial * y[i * D + k]
+
+
+@kernel
+def event_values(
+    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
+) -> None:
+    """Level − loss, one per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g(C_ip)/(m g(1)) − a_p/2."""
+    m, P, J, levels = sizes[0], sizes[1], sizes[4], sizes[5]
+    link = P + P * sizes[3]
+    loss = 0.0
+    for first in range(0, m, STRIP):
+        count = min(STRIP, m - first)
+        products = strip_of_gram(y, first, count, sizes, work)
+        for i in range(count):
+            for j in range(m):
+                loss += g0(products[i, j])
+    loss = loss / m / m + parameters[link + J + levels]
+    for p in range(P):
+        largest = mass = attraction = 0.0
+        for i in range(m):
+            c = overlap(y, i, p, parameters, sizes)
+            value, _ = pull(c, link, parameters, sizes)
+            attraction += value
+            mass += g0(c)
+            if c > 0.0 or sizes[6] == 0:
+                largest = max(largest, c * c)
+        loss -= 2.0 * parameters[p] * attraction / m
+        out[levels + p] = largest - 0.5
+        out[levels + P + p] = mass / m / g0(1.0) - 0.5 * parameters[p]
+    for n in range(levels):
+        out[n] = parameters[link + J + n] - loss
+
+
+@kernel
+def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+    """Scale every w_i to length 1."""
+    m, D = sizes[0], sizes[2]
+    for i in range(m):
+        total = 0.0
+        for k in range(D):
+            total += y[i * D + k] * y[i * D + k]
+        scale = 1.0 / np.sqrt(total)
+        for k in range(D):
+            y[i * D + k] *= scale

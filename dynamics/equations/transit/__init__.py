@@ -1,0 +1,1 @@
+"""One neuron beside one direction: exact times, and all such pairs at once."""

@@ -1,0 +1,202 @@
+"""Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
+
+Responsible for: one linear solve.  Must not know the step it serves.  Executed after `system_calls` and before
+`nordsieck_kernels`.
+
+Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
+analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
+unless the step exceeds the fastest relaxation by a factor of 1e5 or more: what is slow is then lost in the rounding of
+what is fast, and the product of the system is taken instead, if it has one.
+
+References
+----------
+Y. Saad, Iterative Methods for Sparse Linear Systems, second edition, algorithm 9.5.
+P. N. Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equations, SIAM J. Sci. Stat. Comput. 11 (1990)
+450: length of the difference.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, jacobian_product, rhs
+
+# Rows of `vectors` used here: residual b, solution x, diagonal of J, error weights, weighted inverse of the
+# preconditioner, f(y), J z, z, and the Krylov basis.
+ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = (
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+)
+ROW_KRYLOV, MAX_KRYLOV = 11, 10
+# Row after the Krylov basis.
+ROW_STIFF = ROW_KRYLOV + MAX_KRYLOV + 1
+
+
+@kernel
+def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
+    """Return the largest weight_i |v_i|, infinity if any is not finite.
+
+    Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
+    """
+    a = b = c = d = total = 0.0
+    n = v.size - v.size % 4
+    for i in range(0, n, 4):
+        p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
+        r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
+        a, b, c, d = max(a, p), max(b, q), max(c, r), max(d, s)
+        total += (p + q) + (r + s)
+    for i in range(n, v.size):
+        a = max(a, abs(v[i]) * weight[i])
+        total += abs(v[i]) * weight[i]
+    return max(a, b, c, d) if total < np.inf else np.inf
+
+
+@kernel
+def set_filter(vectors: FloatMatrix, gamma: float) -> float:
+    """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
+
+    Growing components are left alone, so that the divisor is never below 1.
+    """
+    largest = 1.0
+    for i in range(vectors.shape[1]):
+        divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
+        largest = max(largest, divisor)
+        vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
+    return largest
+
+
+@kernel
+def multiply(
+    t: float, y: FloatVector, k: int, gamma: float, reach: float, vectors: FloatMatrix, system: System
+) -> None:
+    """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
+
+    J z is the difference of f over a vector along z whose weighted 2-norm is `reach`, or the system's product if
+    `reach` is 0.
+    """
+    n = vectors.shape[1]
+    direction, product, filtered = vectors[ROW_DIRECTION], vectors[ROW_PRODUCT], vectors[ROW_KRYLOV + k + 1]
+    weight, slope, source, factor = (
+        vectors[ROW_WEIGHT],
+        vectors[ROW_SLOPE],
+        vectors[ROW_KRYLOV + k],
+        vectors[ROW_FILTER],
+    )
+    total = 0.0
+    for i in range(n):
+        filtered[i] = factor[i] * source[i]
+    if reach == 0.0:
+        jacobian_product(t, y, filtered, product, system)
+        for i in range(n):
+            filtered[i] = weight[i] * (filtered[i] - gamma * product[i])
+        return
+    for i in range(n):
+        total += (weight[i] * filtered[i]) ** 2
+    sigma = reach / np.sqrt(total) if total > 0.0 else 1.0
+    for i in range(n):
+        direction[i] = y[i] + sigma * filtered[i]
+    rhs(t, direction, product, system)
+    ratio = gamma / sigma
+    for i in range(n):
+        filtered[i] = weight[i] * (filtered[i] - ratio * (product[i] - slope[i]))
+
+
+@kernel
+def orthogonalise(vectors: FloatMatrix, h: FloatMatrix, k: int) -> None:
+    """Make Krylov vector k + 1 orthonormal to the earlier ones; column k of `h` receives the coefficients."""
+    new = vectors[ROW_KRYLOV + k + 1]
+    for j in range(k + 1):
+        old = vectors[ROW_KRYLOV + j]
+        total = 0.0
+        for i in range(new.size):
+            total += new[i] * old[i]
+        h[j, k] = total
+        for i in range(new.size):
+            new[i] -= total * old[i]
+    total = 0.0
+    for i in range(new.size):
+        total += new[i] * new[i]
+    h[k + 1, k] = np.sqrt(total)
+    scale = 1.0 / h[k + 1, k] if total > 0.0 else 0.0
+    for i in range(new.size):
+        new[i] *= scale
+
+
+@kernel
+def rotate(h: FloatMatrix, k: int) -> float:
+    """Update the QR factors of the Hessenberg matrix by its column k; return the new residual norm.
+
+    Column MAX_KRYLOV of `h` holds the right-hand side, columns MAX_KRYLOV + 1 and + 2 the cosines and sines.
+    """
+    b, c, s = MAX_KRYLOV, MAX_KRYLOV + 1, MAX_KRYLOV + 2
+    for j in range(k):
+        upper, lower = h[j, k], h[j + 1, k]
+        h[j, k] = h[j, c] * upper + h[j, s] * lower
+        h[j + 1, k] = h[j, c] * lower - h[j, s] * upper
+    length = np.sqrt(h[k, k] ** 2 + h[k + 1, k] ** 2)
+    if length == 0.0:
+        return float(abs(h[k, b]))
+    h[k, c], h[k, s] = h[k, k] / length, h[k + 1, k] / length
+    h[k, k] = length
+    h[k + 1, b] = -h[k, s] * h[k, b]
+    h[k, b] *= h[k, c]
+    return float(abs(h[k + 1, b]))
+
+
+@kernel
+def solve_linear(
+    t: float,
+    y: FloatVector,
+    gamma: float,
+    tolerance: float,
+    reach: float,
+    vectors: FloatMatrix,
+    h: FloatMatrix,
+    system: System,
+) -> int:
+    """Solve (1 − γ J) x = b for ROW_SOLUTION and return the number of products with J.
+
+    The largest weighted component of b − (1 − γ J) x ends near or below `tolerance`: GMRES reduces the 2-norm by the
+    factor by which the largest component must shrink.  If MAX_KRYLOV products do not suffice, the nonlinear
+    iteration notices by itself.
+    """
+    n = vectors.shape[1]
+    solution, filter_row = vectors[ROW_SOLUTION], vectors[ROW_FILTER]
+    total = 0.0
+    for i in range(n):
+        solution[i] = vectors[ROW_WEIGHT, i] * vectors[ROW_RESIDUAL, i]
+        total += solution[i] ** 2
+    residual = np.sqrt(total)
+    largest = weighted_norm(vectors[ROW_RESIDUAL], vectors[ROW_WEIGHT])
+    goal = residual * min(1.0, tolerance / max(largest, 1e-300))
+    h[0, MAX_KRYLOV] = residual
+    count = 0
+    if residual > goal:
+        for i in range(n):
+            # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
+            vectors[ROW_KRYLOV, i] = solution[i] / residual
+            solution[i] = 0.0
+    while count < MAX_KRYLOV and residual > goal:
+        multiply(t, y, count, gamma, reach, vectors, system)
+        orthogonalise(vectors, h, count)
+        residual = rotate(h, count)
+        count += 1
+    for k in range(count - 1, -1, -1):
+        for j in range(k + 1, count):
+            h[k, MAX_KRYLOV] -= h[k, j] * h[j, MAX_KRYLOV]
+        h[k, MAX_KRYLOV] /= h[k, k]
+        basis = vectors[ROW_KRYLOV + k]
+        for i in range(n):
+            solution[i] += h[k, MAX_KRYLOV] * basis[i]
+    for i in range(n):
+        solution[i] *= filter_row[i]
+    return count

@@ -1,0 +1,178 @@
+"""History of the stiff stepper: coefficients of backward differentiation with variable step and order.
+
+Responsible for: the Nordsieck array z_j = h^j y^(j)/j!, its change of step and order, and the choice of both.  Must
+not know the system, nor how the equation of a step is solved.  Executed after `krylov_kernels`.
+
+The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
+of step needs no interpolation.
+
+References
+----------
+K. R. Jackson and R. Sacks-Davis, ACM Trans. Math. Software 6 (1980) 295.
+P. N. Brown, G. D. Byrne and A. C. Hindmarsh, VODE, SIAM J. Sci. Stat. Comput. 10 (1989) 1038: coefficients, error
+constants, and the choice of step and order.
+"""
+
+from typing import TYPE_CHECKING
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.integrators.bdf.krylov_kernels import ROW_STIFF, ROW_WEIGHT, weighted_norm
+    from dynamics.integrators.shared_kernels import ACCEPTED, ROW_TRIAL, STEP, copy_row
+    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, IntVector
+
+MAX_ORDER = 5
+# Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, what
+# rounding does to the solution of a step per unit of its length, and the Nordsieck array.
+ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = ROW_STIFF, ROW_STIFF + 1, ROW_STIFF + 2, ROW_STIFF + 3
+# Slots of `scalars` after the common ones: step length in the Nordsieck array, rate of convergence, error constant
+# of the saved correction, error constants (lower order, this order, higher order, saved correction), largest growth,
+# past step lengths, coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`,
+# and the Hessenberg matrix.
+SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = 6, 7, 8, 9, 10, 11, 12, 13
+PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
+# Slots of `counters` after the common ones.
+ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS = 6, 7, 8, 9, 10
+# UNRESOLVED counts accepted steps since the time last moved.
+FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = 11, 12, 13, 14, 15
+
+# Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
+BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
+
+
+@kernel
+def add_scaled(out: FloatVector, source: FloatVector, factor: float) -> None:
+    """Add a multiple of one row to another; written on rows, since the compiler vectorises no loop on a matrix."""
+    for i in range(out.size):
+        out[i] += factor * source[i]
+
+
+@kernel
+def shift(vectors: FloatMatrix, order: int, sign: float) -> None:
+    """Move the Nordsieck array one step ahead by Pascal's triangle (sign 1), or back (sign −1)."""
+    for k in range(1, order + 1):
+        for j in range(order, k - 1, -1):
+            add_scaled(vectors[ROW_NORDSIECK + j - 1], vectors[ROW_NORDSIECK + j], sign)
+
+
+@kernel
+def set_coefficients(scalars: FloatVector, h: float, order: int) -> None:
+    """Compute the correction polynomial Λ(x) = Σ l_j x^j and the error constants.
+
+    Λ(x) = Π_{i<q} (1 + x/ξ_i) (1 + x/ξ*_q) with ξ_i = (t_n − t_{n−i})/h, and ξ*_q from the fixed leading coefficient.
+    """
+    lam = scalars[POLYNOMIAL : POLYNOMIAL + MAX_ORDER + 2]
+    past = scalars[PAST_STEPS : PAST_STEPS + MAX_ORDER + 2]
+    for i in range(lam.size):
+        lam[i] = 1.0 if i < 2 else 0.0
+    alpha, alpha_hat, xi, xi_star, total = -1.0, -1.0, 1.0, 1.0, h
+    for j in range(2, order + 1):
+        total += past[j - 1]
+        xi = h / total
+        alpha -= 1.0 / j
+        factor = xi
+        if j == order:
+            factor = xi_star = -lam[1] - alpha
+            alpha_hat = -lam[1] - xi
+        for i in range(j, 0, -1):
+            lam[i] += lam[i - 1] * factor
+    a_1 = 1.0 - alpha_hat + alpha
+    a_2 = 1.0 + order * a_1
+    scalars[CONSTANT] = abs(a_1 / (alpha * a_2))
+    scalars[CONSTANT_SAVED] = abs(a_2 * xi_star / (lam[order] * xi))
+    scalars[CONSTANT_DOWN] = 1.0
+    if order > 1:
+        a_3, a_4 = alpha + 1.0 / order, alpha_hat + xi
+        scalars[CONSTANT_DOWN] = abs(xi_star / lam[order] * (1.0 - a_4 + a_3) / a_3)
+    xi = h / (total + past[order])
+    a_5, a_6 = alpha - 1.0 / (order + 1), alpha_hat - xi
+    scalars[CONSTANT_UP] = abs((1.0 - a_6 + a_5) / (a_2 * xi * (order + 2) * a_5))
+
+
+@kernel
+def change_order(vectors: FloatMatrix, scalars: FloatVector, order: int, new_order: int) -> None:
+    """Lower or raise the degree of the Nordsieck array by one, keeping its values at the past points."""
+    past = scalars[PAST_STEPS : PAST_STEPS + MAX_ORDER + 2]
+    lam = scalars[POLYNOMIAL : POLYNOMIAL + MAX_ORDER + 2]
+    for i in range(lam.size):
+        lam[i] = 1.0 if i == 2 else 0.0
+    raising = new_order > order
+    alpha_0, alpha_1, product, previous = -1.0, 1.0, 1.0, 1.0
+    total = scalars[SCALE] if raising else 0.0
+    for j in range(1, order if raising else order - 1):
+        total += past[j + 1] if raising else past[j]
+        xi = total / scalars[SCALE]
+        product *= xi
+        alpha_0 -= 1.0 / (j + 1)
+        alpha_1 += 1.0 / xi
+        for i in range(j + 2, 1, -1):
+            lam[i] = lam[i] * (previous if raising else xi) + lam[i - 1]
+        previous = xi
+    source = ROW_NORDSIECK + order
+    factor = -1.0
+    if raising:
+        source = ROW_NORDSIECK + new_order
+        factor = 1.0
+        for i in range(vectors.shape[1]):
+            vectors[source, i] = -(alpha_0 + alpha_1) / product * vectors[ROW_SAVED, i]
+    for j in range(2, order + 1 if raising else order):
+        add_scaled(vectors[ROW_NORDSIECK + j], vectors[source], factor * lam[j])
+
+
+@kernel
+def predict(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, h: float) -> None:
+    """Apply the chosen order and step length to the history, and move it to the end of the step."""
+    q = counters[ORDER]
+    if counters[NEXT_ORDER] != q:
+        change_order(vectors, scalars, q, counters[NEXT_ORDER])
+        q = counters[NEXT_ORDER]
+        counters[ORDER] = q
+        counters[WAIT] = q + 1
+    ratio = h / scalars[SCALE]
+    if ratio != 1.0:
+        power = 1.0
+        for j in range(1, q + 1):
+            power *= ratio
+            for i in range(vectors.shape[1]):
+                vectors[ROW_NORDSIECK + j, i] *= power
+    scalars[SCALE] = h
+    shift(vectors, q, 1.0)
+    set_coefficients(scalars, h, q)
+
+
+@kernel
+def choose_next(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, error: float) -> None:
+    """Choose order and growth of the next step from the error estimates of three orders."""
+    n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
+    if scalars[GROWTH] <= 1.0:
+        # The step before was rejected: try the same length once more.
+        counters[WAIT] = max(counters[WAIT], 2)
+    best, order = 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6), q
+    if counters[WAIT] <= 0 and counters[FIXED_ORDER] == 0:
+        counters[WAIT] = 2
+        if q > 1:
+            down = weighted_norm(vectors[ROW_NORDSIECK + q], weight) * scalars[CONSTANT_DOWN]
+            growth = 1.0 / ((BIAS_SAME * down) ** (1.0 / q) + 1e-6)
+            if growth > best:
+                best, order = growth, q - 1
+        if q < MAX_ORDER and counters[ACCEPTED] > q:
+            quotient = scalars[CONSTANT_SAVED] / scalars[SAVED_CONSTANT]
+            quotient *= (scalars[SCALE] / scalars[PAST_STEPS + 2]) ** (q + 1)
+            trial = vectors[ROW_TRIAL]
+            for i in range(n):
+                trial[i] = vectors[ROW_CORRECTION, i] - quotient * vectors[ROW_SAVED, i]
+            up = weighted_norm(trial, weight) * scalars[CONSTANT_UP]
+            growth = 1.0 / ((BIAS_UP * up) ** (1.0 / (q + 2)) + 1e-6)
+            if growth > best:
+                best, order = growth, q + 1
+    if best < SMALLEST_GROWTH:
+        best, order = 1.0, q
+    if counters[WAIT] <= 0 and q < counters[FIXED_ORDER]:
+        order = q + 1
+    if order > q or counters[WAIT] == 1:
+        copy_row(vectors[ROW_SAVED], vectors[ROW_CORRECTION])
+        scalars[SAVED_CONSTANT] = scalars[CONSTANT_SAVED]
+    counters[NEXT_ORDER] = order
+    scalars[STEP] = scalars[SCALE] * min(best, scalars[GROWTH])
+    scalars[GROWTH] = LARGEST_GROWTH

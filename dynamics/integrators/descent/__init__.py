@@ -1,0 +1,1 @@
+"""Gradient descent on the population loss with a fixed step."""

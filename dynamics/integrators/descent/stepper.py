@@ -1,0 +1,301 @@
+r"""Population gradient descent with a fixed step: the discrete dynamics of which the overlap flow is the limit η → 0.
+
+.. math:: w_i \leftarrow w_i - \eta\, \nabla_{w_i} \tfrac12 E(f - f^*)^2
+          = |w_i| \big[ u_i + \eta (F_i - (F_i \cdot u_i) u_i + 2\,\mathrm{growth}_i\, u_i) \big]
+
+with u_i = w_i/|w_i|, F and growth of `dynamics.equations.pairs.field_kernels`.  The weights themselves are carried, as
+unit vectors and squared norms in the D = min(d, r + m) coordinates that a gradient never leaves: the overlaps W Θᵀ and
+W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every step, because they are at hand.
+
+Responsible for the stepper; knows the overlap state, must not know datasets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel_pieces, load
+from dynamics.compiler.workers import Workers
+from dynamics.equations.overlaps.system import learned_mass
+from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.unit_field import UnitField
+from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import EVENT_PASSED, Status
+from dynamics.problem.checks import checked_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.compiler.compilation import CompiledModule
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["DescentStepper"]
+
+KERNELS = (
+    "dynamics.equations.pairs.array_kernels",
+    "dynamics.equations.pairs.field_kernels",
+    "dynamics.integrators.descent.descent_kernels",
+)
+#: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
+#: should not take longer, but its first one has 64 steps.
+OPERATIONS_PER_CALL = 3e9
+
+
+#: Arrays that a step changes; the next state is written to a slot that the last two do not use.
+CARRIED = ("step", "events")
+
+
+class DescentStepper:
+    """Take steps of population gradient descent, behind the protocol of a stepper.
+
+    Time is η · step.  Between two steps C, G and ln n are interpolated linearly, a choice of order η² that keeps them
+    realisable, since realisability is convex in (C, G).  Events are located on this interpolant.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any information exponent, any teacher.
+    learning_rate : float
+        η > 0, dimensionless.
+    threads : int, optional
+        Number of threads; by default one per core, and one alone for small problems.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the learning rate is not a positive number.
+
+    Notes
+    -----
+    One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread.  Memory is 4 m D + m P numbers.  A
+    step after which an n would exceed 1e150, or be zero, counts as not finite and is not taken.
+    """
+
+    def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
+        self._eta = checked_number(learning_rate, "learning_rate", positive=True)
+        self._passes = _compile_passes(problem)
+        self._kernels = self._passes.namespace
+        self._link = problem.activation
+        self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        self._sign_matters = problem.information_exponent % 2 == 1
+        U, log_norm = unit_vectors(problem)
+        m, D = U.shape
+        self._teacher = teacher_rows(problem, D)
+        self._units, self._norms = np.zeros((3, m, D)), np.zeros((3, m))
+        self._units[0], self._norms[0] = U, np.exp(log_norm)
+        self._step = np.zeros(1, dtype=np.int64)
+        self._F, self._growth = np.empty((m, D)), np.empty(m)
+        self._C = np.empty((m, self._a.size))
+        self._workers = Workers(m, D, threads)
+        self._unit_field = UnitField(self._kernels, self._workers, self._a, self._teacher, m)
+        self._work = np.empty(self._unit_field.work_size)
+        self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
+        self._events = np.full((3, 2 * self._a.size), np.nan)
+        # What a single step changes of `state`, as it was before, while the step is taken or if it was given up.
+        self._before: dict[str, NDArray[np.generic]] = {}
+        self._kernels.watch(
+            self._units[0], self._norms[0], self._a, self._teacher, self._sign_matters, self._events, self._C
+        )
+        times, now, _ = self._events
+        record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall-clock seconds spent compiling or loading the kernels."""
+        return self._passes.compile_seconds
+
+    @property
+    def time(self) -> float:
+        """Flow time η · step of the last step, dimensionless."""
+        return float(self._eta * self._step[0])
+
+    @property
+    def start(self) -> float:
+        """Flow time before the last step, dimensionless."""
+        return float(self._eta * max(self._step[0] - 1, 0))
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
+        return np.array(self._events[0])
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were taken, or one would not be finite.
+
+        With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
+        """
+        if max_steps == 1:
+            self._before = {name: self._arrays()[name].copy() for name in CARRIED}
+        status = self._advance(target, max_steps)
+        self._before = {}
+        return status
+
+    def _advance(self, target: float, max_steps: int) -> Status:
+        wanted = self._first_step_at(target)
+        if self._workers.count > 1:
+            max_steps = min(max_steps, self._most_steps)
+        last = min(wanted, int(self._step[0]) + max_steps)
+        while self._step[0] < last:
+            status = self._descend(last - int(self._step[0]))
+            if status == Status.NOT_FINITE:
+                return Status.NOT_FINITE
+            if status == EVENT_PASSED:
+                self._record_events()
+        return Status.REACHED if last >= wanted else Status.MAX_STEPS
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
+
+        Raises
+        ------
+        ValueError
+            If `t` is outside the last step.
+        """
+        if not self.start <= t <= self.time:
+            msg = f"Argument `t` must be within the last step [{self.start}, {self.time}], but is {t}."
+            raise ValueError(msg)
+        if t in (self.start, self.time):
+            return self._overlaps(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
+        out = self._overlaps(int(self._step[0]), out)
+        # In this order the diagonal of G stays exactly 1.
+        back = self._overlaps(int(self._step[0]) - 1)
+        back -= out
+        back *= 1.0 - self._share(t)
+        out += back
+        return out
+
+    def derivative(self, t: float) -> Array:
+        """Return the slope of the interpolant: the change of [C | G | ln n] over the last step, divided by η.
+
+        Before any step has been taken it is that of the first.
+        """
+        self.interpolate(t)
+        step = int(self._step[0])
+        if step == 0:
+            self._field()
+            self._kernels.move_rows(0, self._eta, self._units, self._norms, self._F, self._growth)
+            step = 1
+        change: Array = self._overlaps(step) - self._overlaps(step - 1)
+        return change / self._eta
+
+    def statistics(self) -> dict[str, int]:
+        """Return the number of steps, each with one gradient."""
+        return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before = self._before
+        return {name: array.copy() for name, array in self._arrays().items()} | before
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned.
+
+        Parameters
+        ----------
+        state : mapping
+            Arrays of a stepper of the same problem and learning rate.
+
+        Raises
+        ------
+        ValueError
+            If an array is missing or has another shape, or the learning rate is another.
+        """
+        for name, array in self._arrays().items():
+            shape = np.shape(state[name]) if name in state else None
+            if shape != array.shape:
+                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {shape}."
+                raise ValueError(msg)
+        if state["learning_rate"] != self._eta:
+            msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
+            raise ValueError(msg)
+        for name, array in self._arrays().items():
+            array[...] = state[name]
+
+    def _arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            "unit_vectors": self._units,
+            "squared_norms": self._norms,
+            "step": self._step,
+            "events": self._events,
+            "learning_rate": np.array(self._eta),
+        }
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _first_step_at(self, target: float) -> int:
+        """Return the first step whose time, as computed, is at least `target`."""
+        step = max(math.ceil(target / self._eta), 0)
+        while step > 0 and self._eta * (step - 1) >= target:
+            step -= 1
+        while self._eta * step < target:
+            step += 1
+        return step
+
+    def _descend(self, count: int) -> int:
+        """Take steps until one blows up or passes an event, `count` at most."""
+        move = (
+            self._eta, self._units, self._norms, self._F, self._growth, self._a, self._teacher, self._sign_matters,
+            self._events, self._C,
+        )  # fmt: skip
+        if self._workers.count == 1:
+            return int(self._kernels.descend(count, self._step, *move, self._unit_field.pairs, self._work))
+        for _ in range(count):
+            self._field()
+            status = int(self._kernels.finish_step(int(self._step[0]), *move))
+            if status == Status.NOT_FINITE:
+                return status
+            self._step[0] += 1
+            if status == EVENT_PASSED:
+                return status
+        return 0
+
+    def _field(self) -> None:
+        U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]
+        self._unit_field.write(U, n, self._F, self._growth)
+
+    # --- between steps --------------------------------------------------------------------------------------
+
+    def _share(self, t: float) -> float:
+        return min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
+
+    def _overlaps(self, step: int, out: Array | None = None) -> Array:
+        slot = step % 3
+        return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size, out)
+
+    def _record_events(self) -> None:
+        """Locate the events that the last step passed, on the interpolated columns of their directions alone."""
+        times, now, before = self._events
+        P = self._a.size
+        passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
+        directions = np.unique(passed % P)
+        slots = [(int(self._step[0]) - 1) % 3, int(self._step[0]) % 3]
+        columns = [self._columns(self._units[slot], directions) for slot in slots]
+        logs = [np.log(self._norms[slot]) for slot in slots]
+
+        def values_at(t: float) -> Array:
+            share = self._share(t)
+            C = (1.0 - share) * columns[0] + share * columns[1]
+            n = np.exp((1.0 - share) * logs[0] + share * logs[1])
+            values = np.full(2 * P, np.nan)
+            size = np.maximum(C, 0.0) if self._sign_matters else C
+            values[directions] = np.max(size**2, axis=0) - 0.5
+            values[P + directions] = learned_mass(self._link, C, n) - 0.5 * self._a[directions]
+            return values
+
+        record_crossings(times, before, now, (self.start, self.time), values_at)
+
+    def _columns(self, U: Array, directions: NDArray[np.intp]) -> Array:
+        columns: Array = U @ self._teacher[directions].T if self._teacher.shape[0] > 0 else U[:, directions]
+        return columns
+
+
+def _compile_passes(problem: Problem) -> CompiledModule:
+    return load((render(problem.activation.coefficients), *kernel_pieces(*KERNELS)))

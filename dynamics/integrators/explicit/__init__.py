@@ -1,0 +1,1 @@
+"""The explicit Runge-Kutta method of order 8 (DOP853)."""

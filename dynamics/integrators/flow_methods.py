@@ -1,0 +1,261 @@
+"""Which method integrates an equation of the overlaps, and the stepper it becomes.
+
+Responsible for the menu of the coupled flow, the choice behind "auto", and what `rtol` means for each method.  Knows
+what the systems in overlaps have in common, and the steppers; neither the run loop nor datasets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dynamics.integrators import METHODS, load_method, make_stepper
+from dynamics.integrators.vector_flow import VectorStepper
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.compiler.compilation import Piece
+    from dynamics.integrators import Stepper
+    from dynamics.integrators.large_flow import LargeFlowStepper
+    from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FLOW_METHODS", "FlowMethod", "FlowSystem", "choose_method"]
+
+FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
+#: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
+EXPLICIT_STEP_LIMIT = 3000.0
+#: Tolerance per step of the methods of low order, in units of the tolerance asked for: their errors add up over many
+#: steps. The error of "bdf" on 196 random problems at rtol 1e-6 was 0.2 rtol κ in the median, 1.3 in 99 %, 14 at most.
+LOCAL_TOLERANCE = {"bdf": 0.01, "sundials": 0.03}
+SMALLEST_LOCAL_RTOL = 1e-14
+#: Largest step of the explicit pair times the fastest rate. At its limit of stability, 6.1, the error estimate misses
+#: stiff modes: up to 2000 rtol in losses of random problems, 0.2 rtol with this bound for a sixth more steps.
+EXPLICIT_REACH = 5.0
+#: Number of such steps above which the step is not bounded: a search that long is over before anything is stiff, or the
+#: explicit pair is the wrong choice.
+EXPLICIT_BOUNDED_STEPS = 1e5
+#: Smallest rtol of the method "stiff". Its clusters and its lagged rest are of order 4, and errors of many steps of a
+#: light neuron at rest add up: its overlap was wrong by 6 rtol at 1e-9 and by 70 rtol at 1e-10.
+SMALLEST_STIFF_RTOL = 1e-9
+#: Why the method "stiff" is not for a system of another name than that of the flow.
+FLOW_ALONE = "its slowed clusters are derived for the gradient flow, not for finite steps"
+
+
+class FlowSystem(Protocol):
+    """What the systems with the state [C | G | ln n] have in common; the rest is in `dynamics.equations.interface`."""
+
+    @property
+    def name(self) -> str:
+        """Return the name; that of the flow is `overlaps`."""
+        ...
+
+    @property
+    def problem(self) -> Problem:
+        """Return what is asked."""
+        ...
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the kernels."""
+        ...
+
+    @property
+    def initial_state(self) -> Array:
+        """Return the start, [C | G | ln n]."""
+        ...
+
+    @property
+    def parameters(self) -> Array:
+        """Return the numbers that the kernels read."""
+        ...
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the integers that the kernels read."""
+        ...
+
+    @property
+    def work_size(self) -> int:
+        """Return the size of their scratch."""
+        ...
+
+    @property
+    def num_events(self) -> int:
+        """Return the number of events: P emergences, P learned masses."""
+        ...
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return atol per component of the state."""
+        ...
+
+    def stiffness(self) -> float:
+        """Return the fastest relaxation rate of a learned direction."""
+        ...
+
+    def unpack(self, state: Array) -> tuple[Array, ...]:
+        """Return C, G and n of a state."""
+        ...
+
+    def observer(self, keep: str, monitored: Callable[[], bool] = ...) -> Callable[[Array], dict[str, Any]]:
+        """Return the function that gives the named observables of one state; whether realisability is among them."""
+        ...
+
+    def loss(self, C: Array, G: Array, n: Array) -> float:
+        """Return E(f − f*)²."""
+        ...
+
+
+def choose_method(system: FlowSystem, last_time: float) -> str:
+    """Return "explicit" or "stiff" by the number of steps that stability alone would force on the explicit pair.
+
+    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate; below ~3000 such steps it is fast
+    as the stiff method, and its kernels compile in a third of the time.
+    """
+    stability_steps = system.stiffness() * last_time / 6.0
+    return "explicit" if stability_steps < EXPLICIT_STEP_LIMIT else "stiff"
+
+
+@dataclass
+class FlowMethod:
+    """A method chosen for a system: makes its steppers, and says what it did.
+
+    Parameters
+    ----------
+    system : FlowSystem
+    name : str
+        One of `FLOW_METHODS` except "auto"; "stiff" becomes "bdf" where it does not apply, as `note` says.
+    atol : float
+        As in `OverlapSystem.absolute_tolerance`.
+    learning_rate : float, optional
+        Step of "gradient-descent".
+    device : str, optional
+        Where torch carries the method "stiff"; by default compiled passes do on the processor.
+    last_time : float
+        End of the run.
+    rtol : float
+        Tolerance of the run; "stiff" becomes "bdf" where it is below `SMALLEST_STIFF_RTOL`.
+
+    Attributes
+    ----------
+    seconds_of_code : dict
+        Seconds spent compiling or loading, by method: two if one took over from the other.
+    """
+
+    system: FlowSystem
+    name: str
+    atol: float
+    learning_rate: float | None = None
+    device: str | None = None
+    last_time: float = np.inf
+    rtol: float = SMALLEST_STIFF_RTOL
+    seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
+    field_precision: str = field(default="double", init=False)
+    note: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            if self.name != "stiff":
+                msg = (
+                    f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
+                )
+                raise ValueError(msg)
+            from dynamics.integrators.large_flow.device.device import load_torch
+
+            load_torch(self.device)
+        if self.name == "stiff":
+            from dynamics.integrators.large_flow import reason_against
+
+            self.note = reason_against(self.system.problem) if self.system.name == "overlaps" else FLOW_ALONE
+            if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
+                self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
+            if self.note is not None and self.device is not None:
+                msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
+                raise ValueError(msg)
+            if self.note is not None:
+                self.name = "bdf"
+
+    def stepper(self, rtol: float) -> Stepper:
+        """Return a stepper at the start of the system."""
+        if self.learning_rate is not None:
+            from dynamics.integrators.descent.stepper import DescentStepper
+
+            descent = DescentStepper(self.system.problem, self.learning_rate)
+            self._took(self.name, descent.compile_seconds)
+            return descent
+        if self.name != "stiff":
+            return self._generic(self.name, rtol)
+        from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
+
+        first: LargeFlowStepper | TorchFlowStepper
+        if self.device is None:
+            first = LargeFlowStepper(self.system.problem, rtol=rtol, atol=self.atol)
+            self._took(self.name, first.compile_seconds)
+            self.field_precision = "single" if first.rows.single else "double"
+        else:
+            from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+
+            first = TorchFlowStepper(self.system.problem, rtol=rtol, atol=self.atol, device=self.device)
+        return FallingBack(first, lambda vectors, time: self._generic("bdf", rtol, vectors, time), self.last_time)
+
+    def carries_vectors(self, stepper: Stepper) -> bool:
+        """Return whether vectors are what is integrated, so that they exist by construction."""
+        return self.name in ("stiff", "gradient-descent") or isinstance(stepper, VectorStepper)
+
+    def attributes(self, stepper: Stepper) -> dict[str, Any]:
+        """Return what a dataset says about the method that ran."""
+        reason, time = getattr(stepper, "fallback_reason", None), getattr(stepper, "fallback_time", None)
+        fallback = None
+        if self.note is not None:
+            fallback = f"'bdf' instead of 'stiff': {self.note}"
+        elif reason is not None:
+            fallback = f"'bdf' instead of 'stiff' from t = {time:.6g} on: {reason}"
+        return {
+            "method": self.name,
+            "device": self.device,
+            "fallback": fallback,
+            "field_precision": self.field_precision,
+            "compile_seconds": sum(self.seconds_of_code.values()),
+        }
+
+    def _took(self, method: str, seconds: float) -> None:
+        # A second stepper of a method finds it in memory.
+        self.seconds_of_code[method] = max(seconds, self.seconds_of_code.get(method, 0.0))
+
+    def _largest_step(self) -> float:
+        reach = EXPLICIT_REACH / self.system.stiffness()
+        return reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf
+
+    def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
+        """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
+        # Imported here because a menu needs no linear algebra.
+        from dynamics.equations.pairs.vectors import VectorSystem
+
+        vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.name == "overlaps" else None
+        system = self.system if vectors is None else vectors
+        state = system.initial_state if vectors is None or start is None else vectors.pack(*start)
+        factor = LOCAL_TOLERANCE.get(name, 1.0)
+        compiled = load_method(name, system.pieces)
+        self._took(name, compiled.compile_seconds)
+        stepper = make_stepper(
+            name,
+            compiled,
+            state,
+            system.parameters,
+            system.sizes,
+            np.empty(system.work_size),
+            rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),
+            atol=factor * system.absolute_tolerance(self.atol),
+            num_events=system.num_events,
+            t0=time,
+            largest_step=self._largest_step() if name == "explicit" else np.inf,
+        )
+        return stepper if vectors is None else VectorStepper(stepper, vectors)

@@ -1,0 +1,124 @@
+"""Dense output of a step of the large-flow solver, and what its events need of it.
+
+Responsible for the polynomial of order 7 inside the last step.  Where its coefficients were not computed
+with the step, the rows go once more through the stages when it is asked for: at events the deciding ones alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.large_flow.rows import Rows, Step
+
+    Array = NDArray[np.float64]
+
+__all__ = ["DenseOutput"]
+
+#: Squared overlap above which a neuron can decide when a direction emerges or is learned.
+DECIDES = 0.1
+
+
+class DenseOutput:
+    """The polynomial inside one step.
+
+    Parameters
+    ----------
+    rows : Rows
+    step : Step
+    ready : bool
+        Whether the coefficients were computed with the step.
+    """
+
+    def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
+        self._rows = rows
+        self._step = step
+        #: Blocks whose coefficients have been written.
+        self._ready = np.full(step.division.cuts.size - 1, ready)
+
+    def at(self, t: float) -> tuple[Array, Array]:
+        """Return unit vectors and ln n at a time within the step."""
+        step, passes = self._step, self._rows
+        if t == step.time:
+            return step.begin.U, step.begin.log_norm
+        self._prepare(np.arange(self._ready.size))
+        U, log_norm = np.empty_like(step.begin.U), np.empty_like(step.begin.log_norm)
+        x = (t - step.time) / step.h
+
+        def part(begin: int, end: int) -> None:
+            passes.kernels.interpolate_rows(
+                begin, end, x, step.begin.U, step.begin.log_norm, step.end.U, step.end.log_norm,
+                *passes.dense, U, log_norm,
+            )  # fmt: skip
+
+        passes.workers.over_rows(part)
+        return U, log_norm
+
+    def events_at(self, passed: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
+        """Return the function t -> values of all events, of which those in `passed` are meant.
+
+        Only neurons near a direction decide when it emerges or is learned: their polynomials and a cubic through the
+        small share of all others are enough.
+        """
+        passes, step = self._rows, self._step
+        directions = np.unique(passed % passes.a.size)
+        near = (step.end.U[:, directions] ** 2 > DECIDES).any(axis=1)
+        deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
+        self._prepare(np.unique(self._block_of(deciding)))
+        shares = {int(p): self._share(others, int(p)) for p in directions}
+        values = before.copy()
+
+        def values_at(t: float) -> Array:
+            x = (t - step.time) / step.h
+            for p in directions.tolist():
+                emergence, mass = self._deciding_events(deciding, p, x)
+                values[p] = emergence
+                values[passes.a.size + p] = mass + shares[p](x)
+            return values
+
+        return values_at
+
+    def _block_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the block in which each row is visited."""
+        division = self._step.division
+        order: NDArray[np.int64] = division.plan[0]
+        place = np.empty(order.size, dtype=np.int64)
+        place[order] = np.arange(order.size)
+        return np.searchsorted(division.cuts, place[rows], side="right") - 1
+
+    def _prepare(self, blocks: NDArray[np.int64]) -> None:
+        """Write the coefficients of some blocks, and of the sources, on which all depend."""
+        if self._step.division.sources.size > 0:
+            blocks = np.union1d(blocks, 0)
+        missing = blocks[~self._ready[blocks]]
+        self._rows.write_dense(self._step, missing)
+        self._ready[missing] = True
+
+    def _deciding_events(self, rows: NDArray[np.int64], p: int, x: float) -> tuple[float, float]:
+        """Return the two events of direction p as some rows alone make them."""
+        step, passes = self._step, self._rows
+        out = np.empty(2)
+        passes.kernels.events_inside(
+            rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
+            step.end.U, step.end.log_norm, *passes.dense, out,
+        )  # fmt: skip
+        return float(out[0]) - 0.5, float(out[1]) - 0.5 * float(passes.a[p])
+
+    def _share(self, rows: NDArray[np.int64], p: int) -> Callable[[float], float]:
+        """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
+        step = self._step
+        ends = []
+        for state in (step.begin, step.end):
+            out = np.empty(2)
+            self._rows.kernels.mass_of_rest(rows, p, state.U, state.log_norm, state.F, state.growth, out)
+            ends.append(out)
+        (first, rate_0), (last, rate_1) = ends
+        rise = last - first
+        left, right = step.h * rate_0 - rise, rise - step.h * rate_1
+        return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))

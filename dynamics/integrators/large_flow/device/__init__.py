@@ -1,0 +1,1 @@
+"""The method "stiff" carried by torch, on a GPU or the CPU."""

@@ -1,0 +1,264 @@
+"""Who is fast, who sits in a slowed cluster, and who is slow: the division of neurons from which a step is made.
+
+Responsible for the tests a cluster must pass and for the order in which rows are visited.  Must not know how a step is
+taken.
+
+Neurons with C_ip² > 0.9 form the group of direction p.  It is accepted as a slowed cluster when it has learned the
+direction: mass within 5 % of a_p, ‖Σ n σ(u·) − a σ(e·)‖² below 1e-3 a², and the mean velocity of its two stiff modes as
+far from the drift of the last step as a displacement of `STILL` would make it, which says that they follow their slow
+manifold.  Its rates are then a_p g'(1) for the direction and 4 a_p g(1) for the norm.  An accepted cluster is left when
+it fails the tests by wide factors.
+
+Neurons near a direction without a cluster are fast sources: their force on everybody is computed at every stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.compiler.workers import Workers
+
+    Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+__all__ = ["Divider", "Division", "State"]
+
+#: Squared overlap with a direction above which a neuron belongs to its group.
+GROUP = 0.9
+#: Squared overlap with an unlearned direction above which a neuron is fast; half of it once it is.
+FAST = 0.15
+#: Squared overlap with an unlearned direction above which its error counts for itself.
+LEADS = 0.01
+#: Tests of a cluster: relative mass, relative squared distance, displacement from the slow manifold.
+MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
+#: Relaxations per step below which a mode is not slowed at all; its force on others is then smooth enough to be
+#: extrapolated, with an error of fourth order, while it still moves. At 0 the standard problem has a third more
+#: sources; at 2.5 the most ill-conditioned time of 128 directions was twice as wrong, at 4 steps were a twentieth more.
+SLOW = 1.5
+#: Factors by which an accepted cluster may fail the last two before it is left.
+LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
+#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. OpenBLAS
+#: multiplies up to 10^6 pairs of numbers without copying its factors first, which for few rows takes as long as the
+#: product: blocks are half as long too where that keeps it there.
+BLOCK, MANY_COLUMNS, UNPACKED, LONGEST_BLOCK = 8, 2000, 1_000_000, 64
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Unit vectors and ln n, with their field and growth where known."""
+
+    U: Array
+    log_norm: Array
+    F: Array
+    growth: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A division of m neurons; `plan` is what compiled passes read (see `partial_kernels`).
+
+    Parameters
+    ----------
+    fast : ndarray of bool, shape (m,)
+    cluster : ndarray of int, shape (m,)
+        Direction of the cluster of each neuron, −1 for none.
+    sources : ndarray of int
+        Rows of the fast neurons.
+    plan : tuple of arrays
+    cuts : ndarray of int
+        Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
+    rates : ndarray, shape (clusters, 2)
+        Rates of the direction and of the norm.
+    """
+
+    fast: NDArray[np.bool_]
+    cluster: Integers
+    sources: Integers
+    plan: tuple[Any, ...]
+    cuts: Integers
+    rates: Array
+
+    @property
+    def directions(self) -> Integers:
+        """Directions that have a cluster, in the order of the plan."""
+        directions: Integers = self.plan[4]
+        return directions
+
+    @property
+    def active(self) -> Array:
+        """Coefficients of the directions without a cluster, 0 for the others."""
+        coefficients: Array = self.plan[6]
+        return coefficients
+
+    @property
+    def sign(self) -> Array:
+        """Pole of its direction at which each neuron of a cluster sits, +1 or −1."""
+        signs: Array = self.plan[5]
+        return signs
+
+
+class Divider:
+    """Divide neurons, step after step, with hysteresis.
+
+    Parameters
+    ----------
+    kernels : namespace
+        Namespace of the compiled passes.
+    workers : Workers
+        Threads that share them.
+    a : ndarray, shape (P,)
+        Teacher coefficients.
+    value, slope : float
+        g(1) and g'(1).
+    columns : int
+        D.
+    both_poles : bool
+        Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
+    """
+
+    def __init__(
+        self, kernels: Any, workers: Workers, a: Array, value: float, slope: float, columns: int, *, both_poles: bool
+    ) -> None:
+        self._kernels, self._workers = kernels, workers
+        self._a = a
+        self._value = value
+        #: Rates of direction and norm, per teacher coefficient.
+        self._rates = np.array([slope, 4.0 * value])
+        self._columns = columns
+        self._both_poles = both_poles
+        #: Of the last division: direction without a cluster that each neuron may be about to learn, −1 for none.
+        self.leading: Integers = np.empty(0, dtype=np.int64)
+
+    def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:
+        """Return the division at a state, and the drift of its clusters over the last step, shape (clusters, D + 1).
+
+        Parameters
+        ----------
+        state, before : State
+            Now, and one step earlier; the same at the start.
+        h : float
+            Length of that step.
+        last : Division or None
+            Division of that step.
+        """
+        m = state.U.shape[0]
+        active = self._a if last is None else last.active
+        nearest, overlap = self._nearest(state, active)
+        members, directions, first = self._groups(nearest[0], overlap[0])
+        sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
+        drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
+
+        def weigh(begin: int, end: int) -> None:
+            self._kernels.weigh_groups(
+                begin, end, h, members, first, directions, self._a, sign, before.U, before.log_norm,
+                state.U, state.log_norm, state.F, state.growth, drift, result,
+            )  # fmt: skip
+
+        self._workers.over_parts(directions.size, weigh)
+        passed = self._passes(directions, result, active[directions] == 0.0, h)
+        if last is None or not np.array_equal(directions[passed], last.directions):
+            active = self._a.copy()
+            active[directions[passed]] = 0.0
+            nearest, overlap = self._nearest(state, active)
+        square = overlap[1] ** 2
+        self.leading = np.where(square > LEADS, nearest[1], -1)
+        cluster = np.full(m, -1, dtype=np.int64)
+        inside = members[np.repeat(passed, np.diff(first))]
+        cluster[inside] = nearest[0][inside]
+        fast = square > FAST
+        if last is not None:
+            fast |= last.fast & (square > 0.5 * FAST)
+        fast &= cluster < 0
+        kept = np.ascontiguousarray(drift[passed])
+        if last is not None and np.array_equal(fast, last.fast) and np.array_equal(cluster, last.cluster):
+            return last, kept
+        # A mean velocity over a step is one of the members it had then.
+        moved = np.ones(m, dtype=bool) if last is None else cluster != last.cluster
+        touched = cluster[moved] if last is None else np.concatenate([cluster[moved], last.cluster[moved]])
+        kept[np.isin(directions[passed], touched)] = 0.0
+        return self.assemble(fast, cluster, sign), kept
+
+    def assemble(self, fast: NDArray[np.bool_], cluster: Integers, sign: Array) -> Division:
+        """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""
+        m = fast.size
+        sources = np.flatnonzero(fast)
+        inside = np.flatnonzero(cluster >= 0)
+        inside = inside[np.argsort(cluster[inside], kind="stable")]
+        directions, first = np.unique(cluster[inside], return_index=True)
+        first = sources.size + np.append(first, inside.size).astype(np.int64)
+        order = np.concatenate([sources, inside, np.flatnonzero(~fast & (cluster < 0))])
+        number, source = np.full(m, -1, dtype=np.int64), np.full(m, -1, dtype=np.int64)
+        number[inside] = np.searchsorted(directions, cluster[inside])
+        source[sources] = np.arange(sources.size)
+        active = self._a.copy()
+        active[directions] = 0.0
+        a = self._a[directions]
+        plan = (order, number, source, first, directions, sign, active, a)
+        return Division(
+            fast=fast,
+            cluster=cluster,
+            sources=sources,
+            plan=plan,
+            cuts=_cuts(sources.size, first, m, _block_length(sources.size, self._columns)),
+            rates=a[:, None] * self._rates,
+        )
+
+    def _nearest(self, state: State, active: Array) -> tuple[list[Integers], list[Array]]:
+        """Return the nearest direction of each neuron with the overlap, and the same among the active directions."""
+        m = state.U.shape[0]
+        nearest, overlap = [np.empty(m, dtype=np.int64) for _ in range(2)], [np.empty(m) for _ in range(2)]
+        self._kernels.nearest_directions(
+            state.U, self._both_poles, active, nearest[0], overlap[0], nearest[1], overlap[1]
+        )
+        return nearest, overlap
+
+    def _groups(self, nearest: Integers, overlap: Array) -> tuple[Integers, Integers, Integers]:
+        """Return the neurons near a direction, direction by direction, the directions, and where each begins."""
+        members, directions, first = (
+            np.empty(size, dtype=np.int64) for size in (nearest.size, self._a.size, self._a.size + 1)
+        )
+        count = self._kernels.group_rows(nearest, overlap, GROUP, members, directions, first)
+        return members[: first[count]], directions[:count], first[: count + 1]
+
+    def _passes(
+        self, directions: Integers, result: Array, was_accepted: NDArray[np.bool_], h: float
+    ) -> NDArray[np.bool_]:
+        a = self._a[directions]
+        rates = a[:, None] * self._rates
+        patience = STILL * np.where(was_accepted, LEAVE_STILL, 1.0)[:, None] * rates
+        slow = np.maximum(1.0, SLOW / (h * rates)) ** 2
+        still = result[:, 2:] <= patience * slow**2
+        reach = DISTANCE * self._value * np.where(was_accepted, LEAVE_DISTANCE, 1.0)
+        passed: NDArray[np.bool_] = (
+            (np.abs(result[:, 0] - a) <= MASS * a) & (result[:, 1] <= reach * a**2) & still[:, 0] & still[:, 1]
+        )
+        return passed
+
+
+def _block_length(sources: int, columns: int) -> int:
+    """Return how many rows a block should have."""
+    for length in (BLOCK, BLOCK // 2):
+        if length * sources * columns <= UNPACKED and (columns < MANY_COLUMNS or length < BLOCK):
+            return length
+    return LONGEST_BLOCK
+
+
+def _cuts(sources: int, first: Integers, m: int, block: int) -> Integers:
+    """Return where blocks begin: all sources, then clusters that are never cut, then slow rows."""
+    cuts = [0] + ([sources] if sources else [])
+    for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if end - cuts[-1] > block and begin > cuts[-1]:
+            cuts.append(begin)
+    inner = int(first[-1])
+    if inner > cuts[-1]:
+        cuts.append(inner)
+    cuts += range(inner + block, m, block)
+    if cuts[-1] < m:
+        cuts.append(m)
+    return np.array(cuts, dtype=np.int64)

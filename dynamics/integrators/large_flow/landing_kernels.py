@@ -1,0 +1,192 @@
+"""Compiled end of a step for slowed clusters: where their stiff means belong once the full field there is known.
+
+Responsible for: the shift of every cluster, what it would do to other rows, and moving the members.  Must not know when
+a shift matters.  Executed after the link kernels and `partial_kernels`.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import entry, kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector
+    from dynamics.equations.pairs.link_kernels import g2
+    from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, rest_number
+
+
+@kernel
+def miss_of_row(
+    i: int,
+    u: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatVector,
+    now: int,
+    miss: FloatVector,
+) -> float:
+    """Write by how much the rest of row i was extrapolated wrongly, its tangential part; return the same of (ln n)'.
+
+    Slot `now` holds the partial field at the end of the step; the extrapolated rest is Σ_q weights_q rest[slots_q].
+    """
+    D = u.size
+    for k in range(D):
+        miss[k] = 0.0
+    add_rest(i, weights, slots, rest, miss)
+    along = length = 0.0
+    for k in range(D):
+        miss[k] = F[i, k] - rest[now, i, k] - miss[k]
+        along += miss[k] * u[k]
+        length += u[k] * u[k]
+    along /= length
+    for k in range(D):
+        miss[k] -= along * u[k]
+    off: float = 4.0 * (growth[i] - rest_growth[now, i] - rest_number(i, weights, slots, rest_growth))
+    return off
+
+
+@entry("void(f8[:,::1], i8[::1], f8[::1])")
+def largest_overlaps(U: FloatMatrix, cluster: IntVector, out: FloatVector) -> None:
+    """Write max_i |C_ip| of every direction over the rows that are not in its cluster."""
+    for p in range(out.size):
+        out[p] = 0.0
+    for i in range(U.shape[0]):
+        own = cluster[i]
+        for p in range(out.size):
+            if p != own:
+                out[p] = max(out[p], abs(U[i, p]))
+
+
+@entry(
+    "void(i8, i8, f8, f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
+    " f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1],"
+    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+)
+def weigh_shifts(
+    begin: int,
+    end: int,
+    h: float,
+    ratio: float,
+    rates: FloatMatrix,
+    follows: FloatMatrix,
+    shares: FloatMatrix,
+    log_begin: FloatVector,
+    U_begin: FloatMatrix,
+    log_n: FloatVector,
+    U: FloatMatrix,
+    growth: FloatVector,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatVector,
+    now: int,
+    F: FloatMatrix,
+    overlaps: FloatVector,
+    shift: FloatCube,
+    size: FloatMatrix,
+    plan: Plan,
+) -> None:
+    """Write the shift of clusters begin … end − 1 at the end of a step of length h.
+
+    `shift` (2, c, D + 1) holds the drift of the last step in its first matrix, and on return the shift b of the mean
+    direction and β of mean ln n there; in the second the mean error of the extrapolated rest.  `size` (c, 3) is |b|,
+    |β| and the largest change of another row's velocity by them, a |g''(C)| max(|b|, |β|).
+
+    The mean x relaxes as x' = λ (M − x), so its velocity v at the end says how far M is. With Δ its move in this step,
+    w its velocity over the last and ρ = h/(h + h_last), the quadratic through three ends of steps moves by
+    (1 + ρ) Δ/h − ρ w there, and v − λ b = (1 + ρ)(Δ + b)/h − ρ w gives b: BDF of order 2 for this mode. To the share
+    1 − `follows` the mode has been followed by the stages themselves, and gets `shares` times the error of the rest.
+    """
+    first, direction, sign, coefficient = plan[3], plan[4], plan[5], plan[7]
+    D = U.shape[1]
+    velocity, miss = np.empty(D + 1), np.empty(D)
+    for c in range(begin, end):
+        moved, off = shift[0, c], shift[1, c]
+        rho = 0.0
+        for k in range(D + 1):
+            # The drift of a cluster whose members have just changed is unknown, and 0.
+            if moved[k] != 0.0:
+                rho = ratio
+        for k in range(D + 1):
+            moved[k] *= -rho
+            off[k] = velocity[k] = 0.0
+        forward = (1.0 + rho) / h
+        total = 0.0
+        for x in range(first[c], first[c + 1]):
+            total += np.exp(log_n[plan[0][x]])
+        for x in range(first[c], first[c + 1]):
+            i = plan[0][x]
+            share = np.exp(log_n[i]) / total
+            w = share * sign[i]
+            off[D] += share * miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, miss)
+            velocity[D] += share * 4.0 * growth[i]
+            moved[D] += share * forward * (log_n[i] - log_begin[i])
+            radial = length = 0.0
+            for k in range(D):
+                radial += F[i, k] * U[i, k]
+                length += U[i, k] * U[i, k]
+            radial /= length
+            for k in range(D):
+                off[k] += w * miss[k]
+                velocity[k] += w * (F[i, k] - radial * U[i, k])
+                moved[k] += w * forward * (U[i, k] - U_begin[i, k])
+        square = 0.0
+        for k in range(D + 1):
+            mode = 0 if k < D else 1
+            followed = follows[c, mode] * (velocity[k] - moved[k]) / (rates[c, mode] + forward)
+            moved[k] = followed + (1.0 - follows[c, mode]) * shares[c, mode] * off[k]
+            if k < D:
+                square += moved[k] * moved[k]
+        size[c, 0], size[c, 1] = np.sqrt(square), abs(moved[D])
+        size[c, 2] = coefficient[c] * abs(g2(overlaps[direction[c]])) * max(size[c, 0], size[c, 1])
+
+
+@entry(
+    "void(i8, i8, f8, f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8,"
+    " f8[:,:,::1], f8[::1], f8[:,::1],"
+    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+)
+def shift_clusters(
+    begin: int,
+    end: int,
+    share: float,
+    log_n: FloatVector,
+    U: FloatMatrix,
+    growth: FloatVector,
+    F: FloatMatrix,
+    rest: FloatCube,
+    rest_growth: FloatMatrix,
+    slots: IntVector,
+    weights: FloatVector,
+    now: int,
+    shift: FloatCube,
+    log_end: FloatVector,
+    U_end: FloatMatrix,
+    plan: Plan,
+) -> None:
+    """Move the members of clusters begin … end − 1 in both states: all by the shift, each by its own lag besides.
+
+    `shift` is what `weigh_shifts` wrote; the rest of a member differs from that of the mean like a row's outside
+    clusters, which moves by `share` times its error.
+    """
+    first, sign = plan[3], plan[5]
+    D = U.shape[1]
+    miss = np.empty(D)
+    for c in range(begin, end):
+        b, off = shift[0, c], shift[1, c]
+        for x in range(first[c], first[c + 1]):
+            i = plan[0][x]
+            s = sign[i]
+            own = miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, miss)
+            along = 0.0
+            for k in range(D):
+                along += b[k] * U[i, k]
+            for k in range(D):
+                U[i, k] += share * (miss[k] - s * off[k]) + s * (b[k] - along * U[i, k])
+                U_end[i, k] = U[i, k]
+            log_n[i] += share * (own - off[D]) + b[D]
+            log_end[i] = log_n[i]

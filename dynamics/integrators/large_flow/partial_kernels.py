@@ -1,0 +1,212 @@
+"""Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
+
+Responsible for: the partial field (fast sources, active teachers, own clusters) and the lagged rest.  Must not know how
+rows are divided.  Executed after the rendered link kernels, `array_kernels`, `rounding_kernels` and a line that sets
+ROUNDS, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second less.
+
+A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
+F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
+growth_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij).  A neuron's force on itself is radial and therefore never computed.
+
+Integers and numbers that a pass needs travel in `plan`, a tuple of arrays:
+
+    order     (m,)    rows, in the order in which they are visited
+    cluster   (m,)    cluster of each row, −1 for none
+    source    (m,)    place of each row among the fast sources, −1 for none
+    first     (c + 1,) place in `order` at which each cluster begins
+    direction (c,)    direction of each cluster
+    sign      (m,)    +1 or −1: the pole of its direction at which a row of a cluster sits
+    active    (P,)    a_p of the directions without a cluster, 0 for the others
+    coefficient (c,)  a_p of each cluster
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
+    from dynamics.equations.pairs.link_kernels import g0, g1
+    from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
+
+    ROUNDS = False
+
+# Integers, then numbers, as listed above.
+Plan = tuple[
+    "IntVector", "IntVector", "IntVector", "IntVector", "IntVector", "FloatVector", "FloatVector", "FloatVector"
+]
+
+
+@kernel
+def add_cluster(
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+    c: int,
+    begin: int,
+    plan: Plan,
+) -> None:
+    """Add the forces inside a cluster, whose rows are consecutive from `begin` in the block: teacher and members."""
+    first, direction, coefficient = plan[3], plan[4], plan[7]
+    p, a = direction[c], coefficient[c]
+    count = first[c + 1] - first[c]
+    D = u.shape[1]
+    for x in range(begin, begin + count):
+        F[x, p] += a * g1(u[x, p])
+        growth[x] += a * g0(u[x, p])
+        for z in range(begin, begin + count):
+            if z != x:
+                s = 0.0
+                for k in range(D):
+                    s += u[x, k] * u[z, k]
+                n = np.exp(log_n[z])
+                growth[x] -= n * g0(s)
+                w = n * g1(s)
+                for k in range(D):
+                    F[x, k] -= w * u[z, k]
+
+
+@kernel
+def add_sources(
+    rows: IntVector,
+    u: FloatMatrix,
+    sources: FloatMatrix,
+    mass: FloatVector,
+    overlap: FloatMatrix,
+    F: FloatMatrix,
+    growth: FloatVector,
+    source: IntVector,
+) -> None:
+    """Write the force of the fast sources and add their growth; a source exerts none on itself."""
+    np.dot(u, sources.T, overlap)
+    for x in range(rows.size):
+        skipped = source[rows[x]]
+        total = 0.0
+        for j in range(mass.size):
+            s = overlap[x, j]
+            total += mass[j] * g0(s)
+            overlap[x, j] = -mass[j] * g1(s)
+        if skipped >= 0:
+            s = 0.0
+            for k in range(u.shape[1]):
+                s += u[x, k] * sources[skipped, k]
+            total -= mass[skipped] * g0(s)
+            overlap[x, skipped] = 0.0
+        growth[x] -= total
+    np.dot(overlap, sources, F)
+
+
+@kernel
+def add_rounded_sources(
+    u: FloatMatrix,
+    sources: FloatMatrix,
+    rounded: SingleMatrix,
+    mass: FloatVector,
+    F: FloatMatrix,
+    growth: FloatVector,
+) -> None:
+    """Do the same for rows that are no sources, in single precision but for sources near them.
+
+    What slow rows wait for are the stages of the sources: half as many bytes take half the time.
+    """
+    (R, D), S = u.shape, mass.size
+    vectors, force = np.empty((R, D), dtype=np.float32), np.empty((R, D), dtype=np.float32)
+    overlap = np.empty((R, S), dtype=np.float32)
+    for x in range(R):
+        for k in range(D):
+            vectors[x, k] = rounded_coordinate(u[x, k])
+            F[x, k] = 0.0
+    np.dot(vectors, rounded.T, overlap)
+    for x in range(R):
+        total = 0.0
+        for j in range(S):
+            s = float(overlap[x, j])
+            near = abs(s) > NEAR
+            if near:
+                s = 0.0
+                for k in range(D):
+                    s += u[x, k] * sources[j, k]
+            total += mass[j] * g0(s)
+            w = mass[j] * g1(s)
+            if near:
+                for k in range(D):
+                    F[x, k] -= w * sources[j, k]
+            overlap[x, j] = 0.0 if near or abs(w) < SMALLEST_WEIGHT else -w
+        growth[x] -= total
+    np.dot(overlap, rounded, force)
+    for x in range(R):
+        for k in range(D):
+            F[x, k] += force[x, k]
+
+
+@kernel
+def partial_field(
+    rows: IntVector,
+    u: FloatMatrix,
+    log_n: FloatVector,
+    sources: FloatMatrix,
+    rounded: SingleMatrix,
+    mass: FloatVector,
+    overlap: FloatMatrix,
+    F: FloatMatrix,
+    growth: FloatVector,
+    plan: Plan,
+) -> None:
+    """Write the field that fast sources, active teachers and the own cluster exert on a block of rows.
+
+    With rows in `rounded`, which are the sources again, their force is computed in single precision.
+    `growth` is Σ a g − Σ n g without the factor 4; a row's own −n_i g(1) is in it.
+    """
+    cluster, source, first, active = plan[1], plan[2], plan[3], plan[6]
+    R, P, S = rows.size, active.size, mass.size
+    own = g0(1.0)
+    for x in range(R):
+        growth[x] = -np.exp(log_n[x]) * own
+    in_single = False
+    if ROUNDS:
+        in_single = rounded.shape[0] > 0
+        if in_single:
+            add_rounded_sources(u, sources, rounded, mass, F, growth)
+    if S > 0 and not in_single:
+        add_sources(rows, u, sources, mass, overlap, F, growth, source)
+    elif S == 0:
+        for x in range(R):
+            for k in range(u.shape[1]):
+                F[x, k] = 0.0
+    for x in range(R):
+        total = 0.0
+        for p in range(P):
+            s = u[x, p]
+            F[x, p] += active[p] * g1(s)
+            total += active[p] * g0(s)
+        growth[x] += total
+    x = min(0, R)  # 0, but no literal, for which a second copy of `add_cluster` would be compiled
+    while x < R:
+        c = cluster[rows[x]]
+        if c >= 0:
+            add_cluster(rows, u, log_n, F, growth, c, x, plan)
+            x += first[c + 1] - first[c]
+        else:
+            x += 1
+
+
+@kernel
+def add_rest(i: int, weights: FloatVector, slots: IntVector, rest: FloatCube, out: FloatVector) -> None:
+    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
+    for q in range(slots.size):
+        w, slot = weights[q], slots[q]
+        for k in range(out.size):
+            out[k] += w * rest[slot, i, k]
+
+
+@kernel
+def rest_number(i: int, weights: FloatVector, slots: IntVector, rest_growth: FloatMatrix) -> float:
+    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
+    total = 0.0
+    for q in range(slots.size):
+        total += weights[q] * rest_growth[slots[q], i]
+    return total

@@ -1,0 +1,220 @@
+"""The rows of a large flow: what is known of the problem, and the compiled passes over all neurons.
+
+Responsible for arrays that depend on the division of neurons, and for sharing every pass among threads.  Must not know
+when a step is good enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.workers import Workers
+from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
+from dynamics.equations.pairs.unit_vectors import teacher_rows
+from dynamics.integrators.large_flow.passes import compile_passes, compile_single
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.large_flow.division import Division, State
+    from dynamics.integrators.large_flow.rests import Extrapolation
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+__all__ = ["Rows", "Step"]
+
+#: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
+#: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.
+SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
+#: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
+LARGEST_CROWD = 8
+#: Fast sources from which on other rows read them in single precision too, if the field is computed in it.
+FEWEST_ROUNDED = 12
+_LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step and everything it was made with.
+
+    Parameters
+    ----------
+    time, h : float
+        Start and length.
+    begin, end : State
+        Unit vectors, ln n, field and growth at both ends.
+    division : Division
+    pace : ndarray, shape (clusters, 2)
+        θ of direction and norm.
+    drift : ndarray, shape (clusters, D + 1)
+        Mean velocities over the last step.
+    rests : Extrapolation
+    leading : ndarray of int, shape (m,)
+        Direction whose overlap counts for itself in the error of each row, −1 for none.
+    """
+
+    time: float
+    h: float
+    begin: State
+    end: State
+    division: Division
+    pace: Array
+    drift: Array
+    rests: Extrapolation
+    leading: Integers
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of what `LargeFlowStepper.restore` needs to put the step together again."""
+        return {
+            "begin_U": self.begin.U.copy(),
+            "begin_log_norm": self.begin.log_norm.copy(),
+            "last": np.array([self.time, self.h]),
+            "last_slots": self.rests.slots.copy(),
+            "fast": self.division.fast.copy(),
+            "cluster": self.division.cluster.copy(),
+            "sign": self.division.sign.copy(),
+            "pace": self.pace.copy(),
+            "drift": self.drift.copy(),
+            "leading": self.leading.copy(),
+        }
+
+
+class Rows:
+    """Passes over the neurons of one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    columns : int
+        D.
+    tolerance : ndarray, shape (3,)
+        Absolute and relative tolerance of coordinates, absolute tolerance of ln n.
+    lag_tolerance : ndarray, shape (2,)
+        Absolute tolerance of corrections at the end of a step: of coordinates, and of ln n.
+    threads : int, optional
+    """
+
+    def __init__(
+        self, problem: Problem, columns: int, tolerance: Array, lag_tolerance: Array, threads: int | None
+    ) -> None:
+        m = problem.width
+        self.link = problem.activation
+        self.value, self.slope = float(self.link.kernel(1.0)), float(self.link.kernel_derivative(1.0))
+        self.a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        self.teacher = teacher_rows(problem, columns)
+        self.sign_matters = problem.information_exponent % 2 == 1
+        self.tolerance, self.lag_tolerance = tolerance, lag_tolerance
+        #: Whether products of neurons that are not near each other are rounded to single precision.
+        large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
+        self.single = large and loose and m <= LARGEST_CROWD * self.a.size
+        passes = compile_passes(problem, rounds=self.single)
+        self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
+        self.workers = Workers(m, columns, threads)
+        self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
+        if self.single:
+            single = compile_single(problem)
+            self.compile_seconds += single.compile_seconds
+            self._round_rows = single.namespace.round_rows
+            self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
+        #: Error of each row in the last attempted step, in units of the tolerance.
+        self.error = np.empty(m)
+        #: Error of the dense output of each row, where it was computed, in units of rtol.
+        self.error_within = np.empty(m)
+        #: Error of the extrapolated rest of each row at the end of a step: largest component, and that of the growth.
+        self.miss = np.empty((m, 2))
+        #: Coefficients of the dense output; pages of memory that are never written cost nothing.
+        self.dense = np.empty((7, m, columns)), np.empty((7, m))
+        self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
+
+    def fit(self, division: Division) -> None:
+        """Allocate what depends on the division: stages of the sources, work space of each thread."""
+        D, sources = self.dense[0].shape[2], division.sources.size
+        self._division = division
+        self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
+        rounds = self.single and sources >= FEWEST_ROUNDED
+        self._rounded = np.empty((16, sources if rounds else 0, D), dtype=np.float32)
+        self._unrounded = np.empty((16, 0, D), dtype=np.float32)
+        sizes = np.diff(division.cuts)
+        shared = sizes[1:] if sources and sizes.size > 1 else sizes
+        rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
+        self._work = [np.empty(6 * D + R * (18 * D + sources + 18)) for R in rows]
+
+    def run_stages(self, step: Step, *, sources_only: bool, dense: bool) -> None:
+        """Run the fast sources, or all other rows, through the stages of a step."""
+        blocks = 1 if step.division.sources.size > 0 else 0
+
+        def part(first: int, last: int, thread: int) -> None:
+            self._run(step, first, last, thread, sources_only=sources_only, dense=dense, again=False)
+
+        if sources_only:
+            part(0, blocks, 0)
+            self._round_sources()
+        else:
+            self.workers.over_blocks(step.division.cuts, blocks, part)
+            self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
+
+    def write_dense(self, step: Step, blocks: Integers) -> None:
+        """Write the dense output of an accepted step for some blocks, ascending: the sources must come first."""
+        sources = 1 if step.division.sources.size > 0 else 0
+        for b in blocks[blocks < sources].tolist():
+            self._run(step, b, b + 1, 0, sources_only=True, dense=True, again=True)
+            self._round_sources()
+        others = blocks[blocks >= sources]
+        if others.size == step.division.cuts.size - 1 - sources:
+
+            def part(first: int, last: int, thread: int) -> None:
+                self._run(step, first, last, thread, sources_only=False, dense=True, again=True)
+
+            self.workers.over_blocks(step.division.cuts, sources, part)
+        else:
+            for b in others.tolist():
+                self._run(step, b, b + 1, 0, sources_only=False, dense=True, again=True)
+
+    def _round_sources(self) -> None:
+        """Write what all other rows read of the sources' stages."""
+        if self._rounded.size > 0:
+            count, D = self.stage_sources[:, :, 0].size, self._rounded.shape[2]
+            self._round_rows(0, count, self.stage_sources.reshape(count, D), self._rounded.reshape(count, D))
+
+    def _run(
+        self, step: Step, first: int, last: int, thread: int, *, sources_only: bool, dense: bool, again: bool
+    ) -> None:
+        self.kernels.step_rows(
+            first, last, step.division.cuts, _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE, sources_only, again,
+            step.h, step.begin.U, step.begin.log_norm, *step.rests,
+            self.stage_sources, self._unrounded if sources_only else self._rounded, self.stage_mass,
+            step.pace, step.drift,
+            step.end.U, step.end.log_norm, self.error, self.error_within, self.tolerance, step.leading, *self.dense,
+            self._work[thread], step.division.plan,
+        )  # fmt: skip
+
+    def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
+        """Write the full field and growth of a state."""
+        self.counts["rhs_evaluations"] += 1
+        self._field.write(U, np.exp(log_norm), F, growth)
+
+    def partial(self, state: State, F: Array, growth: Array) -> None:
+        """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last."""
+        division = self._division
+        sources = np.ascontiguousarray(state.U[division.sources])
+        mass = np.exp(state.log_norm[division.sources])
+        self.counts["partial_evaluations"] += 1
+
+        def part(first: int, last: int, thread: int) -> None:
+            self.kernels.partial_rows(
+                first, last, division.cuts, state.U, state.log_norm, sources, mass, F, growth,
+                self._work[thread], division.plan,
+            )  # fmt: skip
+
+        self.workers.over_blocks(division.cuts, 0, part)
+
+    def event_values(self, U: Array, log_norm: Array) -> Array:
+        """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+        values = np.empty(2 * self.a.size)
+        self.kernels.events_of_rows(U, log_norm, self.a, self.sign_matters, values)
+        return values

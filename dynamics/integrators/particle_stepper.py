@@ -1,0 +1,234 @@
+"""The explicit stepper for so many particles that memory, not arithmetic, is what a step costs.
+
+Particles know each other through the moments of their law alone. So one step of the pair of order 8(5,3) is found by
+sweeps: guess the moments at its stages from the steps before, take every block of particles through all stages while it
+stays in the fastest cache, and repeat with the moments that come out until they agree. The stages are explicit, so that
+each sweep settles at least one more of them; two or three sweeps are enough in practice. The result is the step that
+`ExplicitStepper` takes, whose control of the step it shares, to a fraction of the tolerance. Threads share the blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel_pieces, load
+from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.explicit.dop853_tableau import DOP853_C
+from dynamics.integrators.explicit.stepper import ExplicitStepper
+from dynamics.integrators.stepper import RHS, Layout, Status, Tolerances
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.equations.mean_field.system import MeanFieldSystem
+    from dynamics.integrators.methods import CompiledMethod
+
+    Array = NDArray[np.float64]
+
+__all__ = ["ParticleStepper", "wants_sweeps"]
+
+#: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
+AGREEMENT = 0.01
+#: Ends of steps from which the field is extrapolated.
+REMEMBERED = 4
+KERNELS = (
+    "dynamics.integrators.explicit.dop853_tableau",
+    "dynamics.integrators.explicit.stage_sum_kernels",
+    "dynamics.equations.mean_field.mean_field_sweep_kernels",
+)
+#: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
+PARTS = 16
+STAGES, POINTS = 12, 13
+_LAYOUT = Layout(
+    rows=28,
+    scalars=8,
+    counters=8,
+    carried=(0, 1, 16),
+    kept=(0, 1, *range(4, 17), *range(20, 27)),
+    statistics={"steps_accepted": 2, "steps_rejected": 3, "rhs_evaluations": 4, "sweeps": 6},
+)
+# Slots of `scalars` and `counters`, and rows of `vectors` and `events`, as in `shared_kernels`.
+_TIME, _TIME_START, _STEP, _RTOL = 0, 1, 2, 3
+_READY, _DENSE_READY, _ACCEPTED, _REJECTED, _EVALUATIONS, _FAILURES, _SWEEPS = 0, 1, 2, 3, 4, 5, 6
+_STATE, _START, _NEW = 0, 1, 3
+_STAGES, _END = slice(4, 16), 16
+
+
+def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
+    """Return whether a state of particles of constant mass is so large that it leaves the caches."""
+    return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
+
+
+class ParticleStepper(ExplicitStepper):
+    """Steps of order 8 by sweeps over blocks of particles.
+
+    Parameters
+    ----------
+    system : MeanFieldSystem
+    compiled : CompiledMethod
+        The method "explicit" and the system.
+    rtol : float
+        Relative tolerance on each component.
+    atol : ndarray, shape (n,)
+        Absolute tolerance on each component.
+    """
+
+    def __init__(self, system: MeanFieldSystem, compiled: CompiledMethod, *, rtol: float, atol: Array) -> None:
+        self._kernels = load([*system.pieces, *kernel_pieces(*KERNELS)]).namespace
+        self._particles = system
+        self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
+        # Times and slopes at the ends of the last steps.
+        self._past: list[tuple[float, Array]] = []
+        # Slopes at the stages of the last step.
+        self._field = np.zeros((STAGES, system.coefficients.size))
+        self._fields_before = self._past, self._field
+        bound = (compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size))
+        super().__init__(
+            compiled.kernels.namespace,
+            _LAYOUT,
+            system.initial_state,
+            bound,
+            tolerances=Tolerances(rtol=rtol, atol=atol),
+            num_events=system.num_events,
+            t0=0.0,
+        )
+
+    def _keep(self) -> None:
+        super()._keep()
+        self._fields_before = self._past, self._field
+
+    def _advance(self, target: float, max_steps: int) -> Status:
+        if self._counters[_READY] == 0:
+            self._begin()
+        for _ in range(max_steps):
+            if self.time >= target:
+                break
+            status = self._try_step()
+            if status is not None:
+                return status
+        return Status.REACHED if self.time >= target else Status.MAX_STEPS
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        past, field = (self._past, self._field) if self._before is None else self._fields_before
+        return super().state() | {
+            "past_times": np.array([time for time, _ in past]),
+            "past_slopes": np.array([slopes for _, slopes in past]),
+            "field": field.copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned; raise ValueError if they are of another system."""
+        super().restore(state)
+        field = np.array(state["field"], dtype=np.float64)
+        if field.shape != self._field.shape:
+            msg = f"Argument `state` must hold `field` of shape {self._field.shape}, but has {field.shape}."
+            raise ValueError(msg)
+        self._field = field
+        self._past = list(zip(np.asarray(state["past_times"]).tolist(), np.array(state["past_slopes"]), strict=True))
+
+    def _begin(self) -> None:
+        """Choose the first step as the compiled method does: one that changes the state by a hundredth."""
+        y = self._vectors[_STATE]
+        self._vectors[_START] = y
+        moments, slopes, _ = self._sweep(0.0, np.zeros((STAGES, self._particles.coefficients.size)))
+        rates = np.empty_like(y)
+        self._namespace.evaluate(RHS, self.time, y, rates, self._system)
+        self._counters[_EVALUATIONS] += 1
+        scale = self._atol + self._scalars[_RTOL] * np.abs(y)
+        speed, size = np.max(np.abs(rates) / scale), np.max(np.abs(y) / scale)
+        self._scalars[_STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
+        self._counters[_READY] = 1
+        self._arrive(moments[STAGES], slopes[STAGES])
+
+    def _arrive(self, moments: Array, slopes: Array) -> None:
+        """Remember the field at the end of a step, and record the events that it passed."""
+        self._past = [*self._past[1 - REMEMBERED :], (self.time, slopes)]
+        times, now, before = self._events
+        before[:] = now
+        now[:] = self._particles.event_values(moments)
+        record_crossings(times, before, now, (self.start, self.time), self._event_values)
+
+    def _try_step(self) -> Status | None:
+        """Take one step, or none and shorten it; return why none can be taken."""
+        names, h = self._namespace, float(self._scalars[_STEP])
+        error, moments, slopes = self._settle(h)
+        factor = names.NOT_FINITE_FACTOR
+        if error < np.inf:
+            factor = min(names.LARGEST_FACTOR, max(names.SMALLEST_FACTOR, names.SAFETY * (error + 1e-300) ** -0.125))
+        if error <= 1.0:
+            self._vectors[_START] = self._vectors[_STATE]
+            self._vectors[_STATE] = self._vectors[_NEW]
+            self._scalars[_STEP] = h * (factor if self._counters[_FAILURES] == 0 else min(factor, 1.0))
+            self._scalars[_TIME_START], self._scalars[_TIME] = self.time, self.time + h
+            self._counters[_FAILURES] = self._counters[_DENSE_READY] = 0
+            self._counters[_ACCEPTED] += 1
+            self._arrive(moments, slopes)
+            return None
+        self._counters[_FAILURES] += 1
+        self._counters[_REJECTED] += 1
+        self._scalars[_STEP] = h * factor
+        if h * factor > names.SMALLEST_STEP * abs(self.time) + names.SMALLEST_STEP_AT_ZERO:
+            return None
+        return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
+
+    def _settle(self, h: float) -> tuple[float, Array, Array]:
+        """Sweep until the field agrees with itself; return the error of the step, and moments and slopes at its end."""
+        guess = self._extrapolated(h)
+        for _ in range(STAGES):
+            self._field = guess
+            moments, slopes, error = self._sweep(h, guess)
+            change = h * self._particles.steepness * float(np.abs(slopes[:STAGES] - guess).sum(axis=1).max())
+            guess = slopes[:STAGES]
+            if error > 1.0 or change <= AGREEMENT * self._scalars[_RTOL]:
+                break
+        return error, moments[STAGES], slopes[STAGES]
+
+    def _extrapolated(self, h: float) -> Array:
+        """Return slopes at the stages of a step h, (STAGES, M), on the polynomial through the past ones."""
+        known = (np.array([time for time, _ in self._past]) - self.time) / h
+        powers = np.vander(known, increasing=True), np.vander(DOP853_C[:STAGES], known.size, increasing=True)
+        weights = np.linalg.solve(powers[0].T, powers[1].T)
+        guess: Array = np.ascontiguousarray(weights.T @ np.array([slopes for _, slopes in self._past]))
+        return guess
+
+    def _sweep(self, h: float, slopes: Array, kept: Array | None = None) -> tuple[Array, Array, float]:
+        """Take all particles through a step; return moments and slopes (POINTS, M) that follow, and the error.
+
+        The stages are kept if there is an array (STAGES, n) for them. The error combines two estimates in the
+        largest-component norm, as in `explicit_kernels`.
+        """
+        start, new = self._vectors[_STATE if kept is None else _START], self._vectors[_NEW]
+        _, parameters, sizes, scratch = self._system
+        kept = np.empty((STAGES, 0)) if kept is None else kept
+        count, M = self._particles.weights.size, self._particles.coefficients.size
+        sums, errors = np.zeros((PARTS, POINTS, M)), np.zeros((PARTS, 2))
+        marks = GRAIN * np.linspace(0, -(-count // GRAIN), PARTS + 1).astype(int)
+        numbers = (self._atol, float(self._scalars[_RTOL]), parameters, sizes)
+
+        def parts(first: int, last: int) -> None:
+            work = np.empty_like(scratch)
+            for part in range(first, last):
+                begin, end = int(marks[part]), min(int(marks[part + 1]), count)
+                self._kernels.sweep(begin, end, h, start, new, slopes, sums[part], kept, errors[part], *numbers, work)
+
+        self._workers.over_parts(PARTS, parts)
+        self._counters[_SWEEPS] += 1
+        self._counters[_EVALUATIONS] += STAGES
+        moments, found = np.empty((2, POINTS, M))
+        self._kernels.fields(sums.sum(axis=0), moments, found, parameters, sizes, scratch)
+        five, three = self._namespace.CAUTION * errors.max(axis=0)
+        if five < 1e-100 or not five + three < np.inf:
+            return moments, found, float(five + three)
+        return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))
+
+    def _prepare(self) -> None:
+        """Recompute the stages of the last step, which sweeps do not keep, and from them the dense output."""
+        self._sweep(self.time - self.start, self._field, self._vectors[_STAGES])
+        self._namespace.evaluate(RHS, self.time, self._vectors[_STATE], self._vectors[_END], self._system)
+        super()._prepare()

@@ -1,0 +1,277 @@
+"""CVODE of SUNDIALS behind the protocol of a stepper: matrix-free backward differentiation of variable order.
+
+Responsible for: what CVODE's callbacks, one-step mode and dense output mean in the project's terms.  Must not know the
+system beyond its functions.  Needs the extra ``sundials``; nothing else imports it.
+
+A Newton step solves (1 − γ J) x = b by GMRES, preconditioned from the left by 1 − min(γ D, ½) with D = diag J, with
+compiled products J v where the system has them and CVODE's own differences of the right-hand side where not. For the
+overlap flow a product costs two evaluations and a difference one; both take the same steps and much the same time.
+
+References
+----------
+A. C. Hindmarsh et al., SUNDIALS: suite of nonlinear and differential/algebraic equation solvers, ACM Trans. Math.
+Softw. 31 (2005) 363; D. J. Gardner et al., Enabling new flexibility in the SUNDIALS suite, ibid. (2022),
+doi:10.1145/3539801.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status
+from dynamics.integrators.sundials.output import silence, warnings_off
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.stepper import BoundSystem, Tolerances
+
+    Vector = NDArray[np.float64]
+
+__all__ = ["SundialsStepper", "check_installed"]
+
+# Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
+KRYLOV_DIMENSION = 10
+# Number of functions of a system that has products with the Jacobian.
+FUNCTIONS_WITH_PRODUCT = 5
+
+
+def check_installed() -> None:
+    """Refuse to go on without the package that wraps CVODE.
+
+    Raises
+    ------
+    ImportError
+        If it cannot be imported.
+    """
+    try:
+        import sksundae.cvode  # noqa: F401
+    except ImportError as error:
+        msg = "Method 'sundials' needs an extra package: pip install \"feature-emergence[sundials]\"."
+        raise ImportError(msg) from error
+
+
+class SundialsStepper:
+    """Drive CVODE, one internal step at a time.
+
+    The tolerances bound the error of each component, as everywhere here; CVODE's own bound their root mean square only.
+    Inside the last step the state is CVODE's own polynomial, of the order of the step; both ends are returned exactly.
+    The length of the first step depends on the first target. The constraints of the state are not restored.
+
+    Parameters
+    ----------
+    namespace : module
+        Namespace in which `system_calls` and `sundials_kernels` were executed.
+    y0 : array of shape (n,)
+        Initial state, dimensionless.
+    system : tuple (functions, parameters, sizes, work)
+        Addresses of the system's functions, and the arrays passed on to them.
+    tolerances : Tolerances
+        Error control; a fixed step or order is refused.
+    num_events : int
+        Number of events of the system.
+    t0 : float
+        Initial time, dimensionless.
+
+    Raises
+    ------
+    ValueError
+        If a fixed step or a fixed order is asked for.
+    """
+
+    def __init__(
+        self,
+        namespace: ModuleType,
+        y0: Vector,
+        system: BoundSystem,
+        *,
+        tolerances: Tolerances,
+        num_events: int,
+        t0: float,
+    ) -> None:
+        from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
+
+        for option in ("fixed_step", "fixed_order"):
+            if getattr(tolerances, option) != 0:
+                msg = f"Argument `{option}` must be 0 for method 'sundials', but is {getattr(tolerances, option)}."
+                raise ValueError(msg)
+        self._namespace = namespace
+        self._system = system
+        self._start = self._time = float(t0)
+        self._start_state = self._state = y0.copy()
+        # CVODE lends read-only views of its vectors, which compiled functions do not take.
+        self._point, self._vector, self._result = np.empty((3, y0.size))
+        self._diagonal, self._inverse = np.empty((2, y0.size))
+        self._gamma = np.nan
+        self._counts = dict.fromkeys(
+            ("steps_accepted", "rhs_evaluations", "jacobian_products", "preconditioner_solves", "diagonal_evaluations"),
+            0,
+        )
+        self._last_finite = True
+        self._times, self._now = np.full(num_events, np.nan), np.full(num_events, np.nan)
+        with_product = len(system[0]) >= FUNCTIONS_WITH_PRODUCT
+        # CVODE holds the root mean square of the weighted errors below 1, every other method the largest of them.
+        share = 1.0 / np.sqrt(y0.size)
+        self._solver: Any = CVODE(
+            self._rhs,
+            method="BDF",
+            rtol=share * tolerances.rtol,
+            atol=share * tolerances.absolute(y0.size),
+            max_step=tolerances.largest_step if np.isfinite(tolerances.largest_step) else 0.0,
+            linsolver="gmres",
+            krylov_dim=KRYLOV_DIMENSION,
+            precond=CVODEPrecond(self._prepare, self._precondition),
+            jactimes=CVODEJacTimes(None, self._multiply) if with_product else None,
+        )
+        with warnings_off():
+            self._solver.init_step(self._time, y0)
+        self._record()
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return self._time
+
+    @property
+    def start(self) -> float:
+        """Start of the last accepted step, dimensionless."""
+        return self._start
+
+    @property
+    def event_times(self) -> Vector:
+        """Time at which each event was passed; not-a-number until then; the start if passed there."""
+        return self._times.copy()
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
+        with silence:
+            for _ in range(max_steps):
+                if self._time >= target:
+                    return Status.REACHED
+                if not self._step(float(target)):
+                    return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
+        return Status.REACHED if self._time >= target else Status.MAX_STEPS
+
+    def _step(self, target: float) -> bool:
+        """Take one step towards `target`; return whether it succeeded."""
+        if self._counts["steps_accepted"] == 0:
+            self._rhs(self._time, self._state, self._result)
+            if not self._last_finite:
+                return False
+        result = self._solver.step(target, "onestep")
+        if result.success and result.t == self._time:
+            # After an interpolation CVODE first returns to the end of its step.
+            result = self._solver.step(target, "onestep")
+        if not result.success or result.t == self._time:
+            return False
+        self._start, self._start_state = self._time, self._state
+        self._time, self._state = float(result.t), result.y
+        self._counts["steps_accepted"] += 1
+        self._record()
+        return True
+
+    def interpolate(self, t: float, out: Vector | None = None) -> Vector:
+        """Return the state at a time within the last step, both ends included.
+
+        Parameters
+        ----------
+        t : float
+            Time within the last step, dimensionless.
+        out : array of shape (n,), optional
+            Array to write to.
+
+        Returns
+        -------
+        array of shape (n,)
+            State on the polynomial of the step.
+
+        Raises
+        ------
+        ValueError
+            If `t` is outside the last step.
+        """
+        if not self._start <= t <= self._time:
+            msg = f"Argument `t` must be within the last step [{self._start}, {self._time}], but is {t}."
+            raise ValueError(msg)
+        out = np.empty(self._state.size) if out is None else out
+        if t == self._time:
+            out[:] = self._state
+        elif t == self._start:
+            out[:] = self._start_state
+        else:
+            # Looking back, CVODE evaluates its polynomial and takes no step.
+            out[:] = self._solver.step(float(t), "normal").y
+        return out
+
+    def derivative(self, t: float) -> Vector:
+        """Return y' at a time within the last step, shape (n,)."""
+        out = np.empty(self._state.size)
+        self._namespace.evaluate(RHS, float(t), self.interpolate(t), out, self._system)
+        return out
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations; evaluations include those of differences for J v."""
+        return dict(self._counts)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Refuse: the history inside CVODE is out of reach."""
+        msg = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
+        raise NotImplementedError(msg)
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Refuse: the history inside CVODE is out of reach."""
+        del state
+        self.state()
+
+    def _record(self) -> None:
+        before, self._now = self._now, self._event_values(self._time)
+        record_crossings(self._times, before, self._now, (self._start, self._time), self._event_values)
+
+    def _event_values(self, t: float) -> Vector:
+        values = np.empty(self._times.size)
+        self._namespace.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
+        return values
+
+    def _rhs(self, t: float, y: Vector, out: Vector) -> None:
+        self._point[:] = y
+        self._namespace.evaluate(RHS, t, self._point, out, self._system)
+        self._last_finite = bool(np.isfinite(out).all())
+        self._counts["rhs_evaluations"] += 1
+
+    def _multiply(self, t: float, y: Vector, slope: Vector, v: Vector, out: Vector) -> None:
+        del slope
+        self._point[:] = y
+        self._vector[:] = v
+        self._namespace.evaluate_product(t, self._point, self._vector, out, self._system)
+        self._counts["jacobian_products"] += 1
+
+    def _prepare(
+        self, t: float, y: Vector, slope: Vector, jacobian_is_good: int, renewed: list[int], gamma: float
+    ) -> None:
+        """Renew the diagonal unless CVODE finds the old one good enough."""
+        del slope
+        renewed[0] = 0 if jacobian_is_good else 1
+        if not jacobian_is_good:
+            self._point[:] = y
+            self._namespace.evaluate_diagonal(t, self._point, self._diagonal, self._system)
+            self._counts["diagonal_evaluations"] += 1
+        self._invert(gamma)
+
+    def _precondition(
+        self, t: float, y: Vector, slope: Vector, r: Vector, z: Vector, gamma: float, delta: float, side: int
+    ) -> None:
+        del t, y, slope, delta, side
+        if gamma != self._gamma:
+            self._invert(gamma)
+        np.multiply(r, self._inverse, out=z)
+        self._counts["preconditioner_solves"] += 1
+
+    def _invert(self, gamma: float) -> None:
+        self._gamma = gamma
+        self._namespace.invert_diagonal(self._diagonal, gamma, self._inverse)

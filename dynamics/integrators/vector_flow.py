@@ -1,0 +1,76 @@
+"""A stepper that carries unit vectors, seen from outside as one of the overlaps.
+
+Responsible for the passage from the state [U | ln n] of `VectorSystem` to [C | G | ln n] of `OverlapSystem`.  Must not
+know which method takes the steps, nor how a run is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dynamics.equations.pairs.vectors import VectorSystem
+    from dynamics.integrators import Status, Stepper
+
+    Array = NDArray[np.float64]
+
+__all__ = ["VectorStepper"]
+
+
+class VectorStepper:
+    """Answer for the overlaps of the vectors that another stepper carries.
+
+    Parameters
+    ----------
+    stepper : Stepper
+        Of the state [U | ln n].
+    system : VectorSystem
+        Its equations.
+    """
+
+    def __init__(self, stepper: Stepper, system: VectorSystem) -> None:
+        self._stepper = stepper
+        self._system = system
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return self._stepper.time
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
+        return self._stepper.event_times
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        return self._stepper.advance(target, max_steps)
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the state [C | G | ln n] at a time within the last step, both ends included."""
+        return self._system.overlaps(self._stepper.interpolate(t), out)
+
+    def vectors(self, t: float) -> tuple[Array, Array]:
+        """Return the unit vectors and ln n at a time within the last step, both ends included."""
+        return self._system.unpack(self._stepper.interpolate(t))
+
+    def derivative(self, t: float) -> Array:
+        """Return the rates of [C | G | ln n] at a time within the last step."""
+        return self._system.overlap_rates(self._stepper.interpolate(t), self._stepper.derivative(t))
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations."""
+        return self._stepper.statistics()
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        return self._stepper.state()
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned."""
+        self._stepper.restore(state)

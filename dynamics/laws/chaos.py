@@ -1,0 +1,266 @@
+r"""Propagation of chaos measured: how far networks of finite width stray from the mean field that they approximate.
+
+Neuron i of a spherical network and a neuron that follows the mean field from the same start, w̄_i, part by
+Δ_i = w_i − w̄_i. The theory (Glasgow, Wu, Bruna, arXiv:2504.13110) has |Δ_i| ~ 1/√m and E(f_m − f_∞)² ~ 1/m, over
+times in which the networks learn. `propagation_of_chaos` measures both, the second without sampling of x:
+
+.. math:: E(f_m - f_\infty)^2 = \frac{1}{m^2}\sum_{ij} g(w_i\cdot w_j)
+   - \frac2m \sum_i \sum_k c_k \mu_k F_k(\Theta w_i) + \sum_k c_k \mu_k^2,
+
+with the moments μ_k of the mean field and their features F_k (`equations.mean_field.system`), exact at every d.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.equations.mean_field.checks import checked_particles
+from dynamics.problem import check_problem
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.dataset import make_dataset
+from dynamics.runs.trackers import StopReason
+from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
+from dynamics.solve.spherical import coupled_problem, solve_spherical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.equations.mean_field.system import MeanFieldSystem
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["coupled_tracers", "function_gap", "propagation_of_chaos", "width_exponents"]
+
+#: Saved times by default, over the span of the default schedule of the mean field.
+DEFAULT_TIMES = 40
+#: Particles of the mean field by default, for one axis and for more. Random ones add an error of order m/particles to
+#: m E(f_m − f_∞)².
+PARTICLES, RANDOM_PARTICLES = 8192, 1 << 17
+#: Resamplings of the seeds, and their own seed.
+RESAMPLINGS, RESAMPLING_SEED = 1000, 0
+
+
+def propagation_of_chaos(
+    problem: Problem,
+    *,
+    widths: Sequence[int],
+    seeds: int | Sequence[int] = 8,
+    save_at: SaveAt | None = None,
+    particles: int | None = None,
+    rtol: float = 1e-6,
+    atol: float = 1e-8,
+    progress: bool = False,
+) -> xr.Dataset:
+    r"""Measure the distance of networks of finite width from the mean field, in function space and neuron by neuron.
+
+    For every seed one Gaussian matrix starts the networks of all widths, from its first rows; the mean field is
+    integrated once, and the neurons of all starts follow it without being part of it.
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="spherical"`` and a teacher in at most eight axes, fewer than d; width, seed and start are
+        replaced.
+    widths : sequence of int
+        Two or more increasing widths m.
+    seeds : int or sequence of int
+        Two or more seeds of the starts, or their number, from 0 on.
+    save_at : SaveAt, optional
+        Saved times. Default: 40 geometric times over the default schedule of `solve_mean_field`.
+    particles : int, optional
+        Number N of particles of the mean field. Default: 8192 for one axis, 131072 for more; the latter are random and
+        add an error of order m/N to the scaled function gap.
+    rtol, atol : float
+        Wanted accuracy of both flows, as for these.
+    progress : bool, default False
+        Whether to say on stderr which seed and width are integrated.
+
+    Returns
+    -------
+    Dataset
+        Per (width, seed, time) the `function_gap` m E(f_m − f_∞)², the `coupling_error` √(Σ_i |Δ_i|²), which is √m
+        times the root mean square, `largest_coupling_error`, √m max_i |Δ_i|, and the `loss` of the networks;
+        `mean_field_loss(time)` and its `loss_level_time(loss_level)`. `function_gap_exponent(time)` is the slope of
+        ln ⟨E(f_m − f_∞)²⟩ in ln m, ⟨·⟩ the mean over seeds, and `coupling_exponent(time)` that of ln ⟨mean_i |Δ_i|²⟩;
+        theory says −1 for both. Their standard errors, `…_error`, are from a bootstrap over the seeds, which all widths
+        share. NaN where a distance is 0, as |Δ| is at t = 0. `attrs["stop_reason"]` is "reached_end", or "interrupted"
+        after Ctrl-C; then the seeds are those that were finished. Dimensionless.
+
+    Raises
+    ------
+    SolveError
+        If an integration fails.
+    KeyboardInterrupt
+        If Ctrl-C was pressed before two seeds were finished.
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Warns
+    -----
+    UserWarning
+        If Σ a_p is not 1.
+
+    Notes
+    -----
+    The cost is that of `solve_spherical` at each width and seed.
+
+    References
+    ----------
+    Glasgow, Wu and Bruna, arXiv:2504.13110.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> chaos = propagation_of_chaos(problem, widths=(16, 32, 64), seeds=4, save_at=SaveAt.at([0.0, 1.0]))
+    >>> chaos.function_gap.shape, bool(abs(chaos.function_gap_exponent[1] + 1) < 0.5)
+    ((3, 4, 2), True)
+    """
+    # === check
+    check_problem(problem, "spherical")
+    counts = checked_increasing(widths, "widths", minimum=1)
+    numbers = _checked_seeds(seeds)
+    rtol, atol = checked_tolerances(rtol, atol)
+    check_switch("progress", progress)
+    schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    axes = problem.teacher.span
+    if particles is None:
+        particles = PARTICLES if axes == 1 else RANDOM_PARTICLES
+    checked_particles(problem, particles, "random")
+    asked = replace(problem, initial_weights=None, initial_overlaps=None)
+
+    # === run
+    from dynamics.equations.spherical.coupling import make_particle_system
+
+    solver: dict[str, Any] = {"save_at": schedule, "rtol": rtol, "atol": atol, "progress": False}
+    tracers = coupled_tracers(asked, counts[-1], numbers)
+    law = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
+    followers = law["tracer_projection"].values.reshape(len(schedule), len(numbers), counts[-1], axes)
+    law_system = make_particle_system(asked, np.zeros((1, axes)))
+    finished: list[dict[str, Array]] = []
+    reason = StopReason.REACHED_END
+    try:
+        for s, seed in enumerate(numbers):
+            rows: list[dict[str, Array]] = []
+            for width in counts:
+                if progress:
+                    sys.stderr.write(f"seed {seed} ({s + 1} of {len(numbers)}), width {width}\n")
+                flow = solve_spherical(coupled_problem(asked, width, seed), **solver)
+                rows.append(_distances(flow, followers[:, s, :width], law["law_moment"].values, law_system))
+            finished.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
+    except KeyboardInterrupt:
+        if len(finished) < 2:
+            raise
+        reason = StopReason.INTERRUPTED
+    values = {name: np.stack([one[name] for one in finished], axis=1) for name in finished[0]}
+
+    # === return
+    gap_exponent = width_exponents(values["function_gap"], np.array(counts))
+    coupling_exponent = width_exponents(values["coupling_error"] ** 2, np.array(counts))
+    found = {
+        **values,
+        "mean_field_loss": law["loss"].values,
+        "loss_level_time": law["loss_level_time"].values,
+        "function_gap_exponent": gap_exponent[0],
+        "function_gap_exponent_error": gap_exponent[1],
+        "coupling_exponent": coupling_exponent[0],
+        "coupling_exponent_error": coupling_exponent[1],
+    }
+    settings = {"particles": particles, "rtol": rtol, "atol": atol}
+    return make_dataset(
+        found,
+        problem=asked,
+        title="Distance of spherical networks from their mean field",
+        coords={
+            "time": schedule.times,
+            "width": np.array(counts),
+            "seed": np.array(numbers[: len(finished)]),
+            "loss_level": law["loss_level"].values,
+        },
+        solver={"answer": "chaos", "widths": counts, "seeds": numbers, **settings},
+        attributes={
+            "answer": "chaos",
+            "teacher_loss": law.attrs["teacher_loss"],
+            "stop_reason": str(reason),
+            **settings,
+        },
+        leading=("width", "seed"),
+        with_leading=("loss",),
+    )
+
+
+def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
+    """Return the scaled distances (T,) of one network from the mean field, by name, and its loss."""
+    from dynamics.equations.spherical.coupling import followers_in_space
+
+    vectors = flow["neuron_vector"].values
+    width = vectors.shape[1]
+    distance = np.linalg.norm(vectors - followers_in_space(vectors[0], followers), axis=2)
+    return {
+        "function_gap": width * function_gap(vectors, moments, system),
+        "coupling_error": np.sqrt(np.sum(distance**2, axis=1)),
+        "largest_coupling_error": np.sqrt(width) * distance.max(axis=1),
+        "loss": flow["loss"].values,
+    }
+
+
+def coupled_tracers(problem: Problem, width: int, seeds: Sequence[int]) -> Array:
+    """Return the projections (len(seeds)·m, r) of the neurons of `coupled_problem`, seed after seed, as tracers."""
+    starts = [coupled_problem(problem, width, seed).reduced_weights() for seed in seeds]
+    return np.concatenate([start[:, : problem.teacher.span] for start in starts])
+
+
+def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others: Array | None = None) -> Array:
+    """Return E(f_m − f_∞)² at every time, from neurons (T, m, D) and the moments of the mean field (T, M).
+
+    With the neurons of a second network of the same width it is E(f_m − f_∞)(f'_m − f_∞).
+    """
+    from dynamics.equations.spherical.system import mean_of_pairs
+
+    problem, c = system.problem, system.coefficients
+    axes, kernel = problem.teacher.span, problem.activation.kernel
+    gap = np.empty(len(vectors))
+    for t, (neurons, mu) in enumerate(zip(vectors, moments, strict=True)):
+        second = neurons if others is None else others[t]
+        features = sum(system.features(np.ascontiguousarray(w[:, :axes])).mean(axis=1) for w in (neurons, second))
+        gap[t] = mean_of_pairs(neurons, kernel, second) - (c * mu) @ features + (c * mu) @ mu
+    return gap
+
+
+def width_exponents(scaled: Array, widths: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Return the exponent in m of the mean over seeds of scaled/m, (width, seed, time) -> (time,), and its error."""
+    x = np.log(widths)
+    x = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
+
+    def slopes(chosen: NDArray[np.intp]) -> Array:
+        mean = scaled[:, chosen].mean(axis=1)
+        positive = (mean > 0.0).all(axis=0)
+        exponent: Array = np.where(positive, x @ np.log(np.where(positive, mean, 1.0)) - 1.0, np.nan)
+        return exponent
+
+    count = scaled.shape[1]
+    rng = np.random.default_rng(RESAMPLING_SEED)
+    resampled = np.array([slopes(chosen) for chosen in rng.integers(count, size=(RESAMPLINGS, count))])
+    # The variance of a resampled mean is that of the mean times (S − 1)/S.
+    return slopes(np.arange(count)), resampled.std(axis=0) * np.sqrt(count / (count - 1))
+
+
+def default_chaos_schedule(problem: Problem) -> SaveAt:
+    """Return the schedule used when none is given, over the span of that of the mean field."""
+    times = default_mean_field_schedule(problem).times
+    return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
+
+
+def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+    if isinstance(seeds, (int, np.integer)):
+        return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
+    return checked_increasing(seeds, "seeds", minimum=0)

@@ -1,0 +1,278 @@
+r"""Scaling laws read off answers to one problem: of the loss in time and samples, and of emergence times in direction.
+
+Every law is fitted three times over the same points: as measured, as the sum formula has it at this size and start,
+and as the asymptotic exponent says.  Responsible for which points a law is made of and over which window it is fitted.
+Knows datasets of answers; must not know how they were computed.  Laws of families are in `scaling_families`.
+
+Windows, in words: in time, that of `dynamics.theory.fits.default_window` (from the first learned direction to the one
+of rank N^0.75); in direction and in width, from P^0.25 to P^0.75, because the first few directions are a staircase and
+the sum over the last ones is far from its limit; in compute, while the best width is neither the smallest, nor the
+largest, nor above P^0.75.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.problem.checks import checked_number
+from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_below, fit_runs
+from dynamics.theory.tuned_steps import target_losses, tuned_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = [
+    "ScalingLaw",
+    "fitted_law",
+    "loss_against_samples",
+    "loss_against_time",
+    "loss_against_tuned_samples",
+    "middle_ranks",
+    "sum_formula_of",
+    "times_against_direction",
+]
+
+#: Power of the number of directions at which windows in direction and width begin.
+FIRST_POWER = 0.25
+TUNED_TARGETS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScalingLaw:
+    """Hold one law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically.
+
+    Parameters
+    ----------
+    name : str
+        Such as "loss-time".
+    x : ndarray, shape (N,)
+        Increasing, dimensionless.
+    measured, predicted : ndarray, shape (R, N)
+        y of each run, and of the sum formula for the same start; NaN where unknown.
+    fit, finite_size : PowerLawFit
+        Of both, over the same window; their errors are those of `dynamics.theory.fits.fit_runs`.
+    asymptotic : float
+        Exponent for P, d → ∞; NaN where there is no law.
+    ranks : tuple (low, high)
+        How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
+    """
+
+    name: str
+    x: Array
+    measured: Array
+    predicted: Array
+    fit: PowerLawFit
+    finite_size: PowerLawFit
+    asymptotic: float
+    ranks: tuple[float, float]
+
+
+def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit L ∝ t^s, by one dataset per start, all at the same times.
+
+    Parameters
+    ----------
+    datasets : sequence of Dataset
+        Answers with `loss(time)`; `predicted_loss` is compared where there is one.
+
+    Returns
+    -------
+    ScalingLaw
+        "loss-time".  The window goes from the geometric mean of the starts' first ends to that of the last.
+
+    Raises
+    ------
+    ValueError
+        If the datasets have different times.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> teacher = dynamics.Teacher.power_law(256, beta=1.0)
+    >>> problem = dynamics.Problem(activation="he4", teacher=teacher, width=768, dimension=4096)
+    >>> law = loss_against_time([dynamics.solve_decoupled(problem)])
+    >>> law.asymptotic, round(law.finite_size.exponent, 1)
+    (-1.0, -1.1)
+    """
+    time = _common_time(datasets)
+    windows = np.array([found for one in datasets if (found := default_window(one)) is not None])
+    window = (np.nan, np.nan) if windows.size == 0 else tuple(np.exp(np.log(windows).mean(axis=0)).tolist())
+    positive = time > 0.0
+    loss = np.stack([one["loss"].values for one in datasets])[:, positive]
+    predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
+    ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
+    law = stored_exponents(datasets[0]).loss_time
+    return fitted_law("loss-time", time[positive], loss, predicted, window, law, ranks=ranks)
+
+
+def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
+    """Fit L ∝ n^s at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    law = loss_against_time(datasets)
+    return replace(
+        law,
+        name="loss-samples",
+        x=law.x / rate,
+        fit=_stretched(law.fit, 1.0 / rate),
+        finite_size=_stretched(law.finite_size, 1.0 / rate),
+    )
+
+
+def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
+    r"""Fit L ∝ n^s at a step size tuned to the last wanted direction p̄.
+
+    .. math:: \eta_{\bar p} = c\, a_{\bar p}\, d^{-k/2}, \qquad n_{\bar p} = t_{\bar p}/\eta_{\bar p}
+
+    with t_p̄ the first time at which the loss is that of p̄ learned directions, the last by half.
+
+    Parameters
+    ----------
+    datasets : sequence of Dataset
+        Answers with `loss(time)`, one per start.
+    rate : float
+        c > 0, small: the times are those of the flow, without the delay by noise that c brings.
+
+    Returns
+    -------
+    ScalingLaw
+        "loss-samples-tuned"; x holds the geometric mean over starts of n.  Twenty p̄ from P^0.25 to P^0.75 of a teacher
+        with falling coefficients.  ln n is fitted against ln L, which is exact, and the slope inverted.
+    """
+    checked_number(rate, "rate", positive=True)
+    problem = Problem.from_dataset(datasets[0])
+    first, last = middle_ranks(problem.num_directions)
+    targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
+    levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
+
+    def samples(loss_of: Callable[[xr.Dataset], Array]) -> Array:
+        needed = [[first_below(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
+        return np.array(needed) / rates
+
+    found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
+    x = _log_mean(found)
+    return ScalingLaw(
+        name="loss-samples-tuned",
+        x=x,
+        measured=levels[None, :],
+        predicted=_resampled(x, _log_mean(predicted), levels)[None, :],
+        fit=_inverse(levels, found, x),
+        finite_size=_inverse(levels, predicted, x),
+        asymptotic=stored_exponents(datasets[0]).loss_samples,
+        ranks=(float(targets[0]), float(targets[-1])),
+    )
+
+
+def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit T_p ∝ p^s by one dataset per start; directions that do not emerge at every start enter no fit.
+
+    Parameters
+    ----------
+    datasets : sequence of Dataset
+        Answers with `emergence_time` and `predicted_emergence_time`.
+
+    Returns
+    -------
+    ScalingLaw
+        "time-direction", over directions from P^0.25 to P^0.75.
+    """
+    measured = np.stack([one["emergence_time"].values for one in datasets])
+    predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
+    p = datasets[0]["direction"].values.astype(np.float64)
+    return fitted_law(
+        "time-direction",
+        p,
+        measured,
+        predicted,
+        middle_ranks(p.size),
+        stored_exponents(datasets[0]).emergence_time_direction,
+    )
+
+
+def fitted_law(
+    name: str,
+    x: Array,
+    measured: Array,
+    predicted: Array,
+    window: tuple[float, ...],
+    asymptotic: float,
+    *,
+    ranks: tuple[float, float] = (np.nan, np.nan),
+) -> ScalingLaw:
+    """Return the law of points (N,) and of curves (R, N), both fitted over one window (low, high)."""
+    low, high = window
+    return ScalingLaw(
+        name=name,
+        x=x,
+        measured=measured,
+        predicted=predicted,
+        fit=fit_runs(x, measured, window=(low, high)),
+        finite_size=fit_runs(x, predicted, window=(low, high)),
+        asymptotic=asymptotic,
+        ranks=ranks,
+    )
+
+
+def middle_ranks(count: int) -> tuple[float, float]:
+    """Return the window of ranks among so many directions."""
+    return float(np.floor(count**FIRST_POWER)), float(np.ceil(count**WINDOW_POWER))
+
+
+def sum_formula_of(dataset: xr.Dataset) -> Array:
+    """Return the sum formula's loss: of a prediction that is the loss itself."""
+    name = "predicted_loss" if "predicted_loss" in dataset else "loss"
+    loss: Array = dataset[name].values
+    return loss
+
+
+def _common_time(datasets: Sequence[xr.Dataset]) -> Array:
+    time: Array = datasets[0]["time"].values
+    if any(not np.array_equal(one["time"].values, time) for one in datasets):
+        msg = "Argument `datasets` must hold answers at the same times, but their times differ."
+        raise ValueError(msg)
+    return time
+
+
+def _log_mean(values: Array) -> Array:
+    """Return the geometric mean over runs; NaN where a run is unknown."""
+    mean: Array = np.exp(np.log(values).mean(axis=0))
+    return mean
+
+
+def _inverse(levels: Array, samples: Array, shown: Array) -> PowerLawFit:
+    """Return the law of L against n from a fit of n against L, whose window is that of n."""
+    fit = fit_runs(levels[::-1], samples[:, ::-1])
+    known = shown[np.isfinite(shown)]
+    exponent = 1.0 / fit.exponent
+    return PowerLawFit(
+        exponent=exponent,
+        standard_error=fit.standard_error * exponent**2,
+        prefactor=fit.prefactor**-exponent,
+        window=(float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan),
+        count=fit.count,
+    )
+
+
+def _resampled(x: Array, from_x: Array, y: Array) -> Array:
+    """Return y at x, interpolated in log–log, NaN outside."""
+    known = np.isfinite(from_x)
+    if not known.any():
+        return np.full_like(x, np.nan)
+    at = np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan)
+    resampled: Array = np.exp(at)
+    return resampled
+
+
+def _stretched(fit: PowerLawFit, factor: float) -> PowerLawFit:
+    """Return the same law of factor · x."""
+    low, high = fit.window
+    return replace(fit, prefactor=fit.prefactor * factor**-fit.exponent, window=(factor * low, factor * high))

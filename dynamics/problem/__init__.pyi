@@ -1,0 +1,13 @@
+from .checks import MOST_RUNS as MOST_RUNS
+from .checks import check_switch as check_switch
+from .checks import checked_increasing as checked_increasing
+from .checks import checked_integer as checked_integer
+from .checks import checked_number as checked_number
+from .checks import checked_real as checked_real
+from .checks import float_array as float_array
+from .memory import check_memory as check_memory
+from .problem import OverlapStart as OverlapStart
+from .problem import Problem as Problem
+from .problem import check_problem as check_problem
+from .schedule import SaveAt as SaveAt
+from .teacher import Teacher as Teacher

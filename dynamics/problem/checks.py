@@ -1,0 +1,126 @@
+"""Checks of single arguments that every question shares: numbers, lists of them, choices and switches.
+
+Knows numpy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "LARGEST_INTEGER",
+    "MOST_RUNS",
+    "SMALLEST_RTOL",
+    "check_choice",
+    "check_switch",
+    "checked_increasing",
+    "checked_integer",
+    "checked_list",
+    "checked_number",
+    "checked_real",
+    "checked_tolerances",
+    "float_array",
+]
+
+#: Largest integer that arrays and files hold.
+LARGEST_INTEGER = 2**63 - 1
+#: More runs of one kind than a study could ever end.
+MOST_RUNS = 10**6
+#: Relative tolerance below which rounding of float64 shows.
+SMALLEST_RTOL = 1e-14
+
+
+def checked_real(value: object, name: str) -> float:
+    """Return a real number as a float, infinite where it is beyond the largest one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        msg = f"Argument `{name}` must be a real number, but is {shown(value)}."
+        raise TypeError(msg)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def checked_number(value: object, name: str, *, positive: bool) -> float:
+    """Return `value` as a finite float, positive or at least 0."""
+    need = "positive" if positive else "at least 0"
+    number = checked_real(value, name)
+    if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        given = shown(value) if isinstance(value, int) else number
+        msg = f"Argument `{name}` must be finite and {need}, but is {given}."
+        raise ValueError(msg)
+    return number
+
+
+def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:
+    """Return the tolerances of a solver as floats that float64 can honour."""
+    relative, absolute = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
+    if not SMALLEST_RTOL <= relative < 1:
+        msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {relative}."
+        raise ValueError(msg)
+    return relative, absolute
+
+
+def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
+    """Return `value` as an int within bounds; accept numpy integers, refuse bool and fractions."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        msg = f"Argument `{name}` must be an integer, but is {shown(value)}."
+        raise TypeError(msg)
+    number = int(value)
+    if not minimum <= number <= maximum:
+        bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
+        msg = f"Argument `{name}` must be {bound}, but is {shown(number)}."
+        raise ValueError(msg)
+    return number
+
+
+def checked_list(values: object, name: str) -> list[object]:
+    """Return a list, tuple, range or array as a list; refuse text, bytes and single values."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        msg = f"Argument `{name}` must be a list of numbers, but is {shown(values)}."
+        raise TypeError(msg)
+    return list(values)
+
+
+def checked_increasing(values: object, name: str, *, minimum: int, fewest: int = 2) -> list[int]:
+    """Return so many or more increasing integers."""
+    numbers = [checked_integer(value, name, minimum=minimum) for value in checked_list(values, name)]
+    if len(numbers) < fewest or any(b <= a for a, b in pairwise(numbers)):
+        many = f"at least {fewest} " if fewest > 1 else ""
+        msg = f"Argument `{name}` must hold {many}increasing integers, but is {shown(numbers)}."
+        raise ValueError(msg)
+    return numbers
+
+
+def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return `values` as a float64 array, or raise one sentence that names the argument."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
+        raise TypeError(msg) from None
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise one sentence with the menu unless `value` is on it."""
+    if not isinstance(value, str) or value not in choices:
+        msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {shown(value)}."
+        raise ValueError(msg)
+
+
+def check_switch(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise one sentence unless `value` is True or False, or None where this is allowed."""
+    if not (isinstance(value, (bool, np.bool_)) or (optional and value is None)):
+        menu = "True, False or None" if optional else "True or False"
+        msg = f"Argument `{name}` must be {menu}, but is {shown(value)}."
+        raise TypeError(msg)

@@ -1,0 +1,84 @@
+"""The teachers on which the mean field of spherical networks is studied, as problems in one table.
+
+Single index, misspecified link, a link that is no polynomial, and mixtures over orthogonal and skew directions and over
+a circle (Glasgow, Wu, Bruna, arXiv:2504.13110). Knows problems alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.problem.teacher import Teacher
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["SPHERICAL_TEACHERS", "spherical_problem"]
+
+
+class Entry(NamedTuple):
+    """One teacher: links of student and teacher, mixture weights and directions."""
+
+    title: str
+    activation: object
+    teacher_activation: object | None
+    coefficients: tuple[float, ...]
+    directions: Array | None
+
+
+def _circle(count: int) -> Array:
+    """Return directions at even angles over half a turn, (count, 2): for even links the other half is the same."""
+    angle = np.pi * np.arange(count) / count
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+#: Every teacher by its name.
+SPHERICAL_TEACHERS = {
+    "he3": Entry("single index, h₃", "he3", None, (1.0,), None),
+    "he4": Entry("single index, h₄", "he4", None, (1.0,), None),
+    "misspecified": Entry("0.6 h₄ + 0.3 h₆, student h₄ + h₆", {4: 1.0, 6: 1.0}, {4: 0.6, 6: 0.3}, (1.0,), None),
+    "gaussian": Entry("single index, x² exp(−x²) − mean", "x^2 exp(-x^2)", None, (1.0,), None),
+    "orthogonal": Entry("three orthogonal directions, h₄", "he4", None, (0.5, 0.3, 0.2), None),
+    "skew": Entry("two directions at 60°, h₃", "he3", None, (0.6, 0.4), np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])),
+    "circle": Entry("eight directions on a circle, h₄", "he4", None, (0.125,) * 8, _circle(8)),
+}
+
+
+def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 0) -> Problem:
+    """Return the problem of a teacher in the table, for the spherical student.
+
+    Parameters
+    ----------
+    name : str
+        A key of `SPHERICAL_TEACHERS`.
+    dimension, width, seed : int
+        As in `Problem`; the mean field does not use the width.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments.
+
+    Examples
+    --------
+    >>> spherical_problem("circle", dimension=16).num_directions
+    8
+    """
+    from dynamics.problem.checks import check_choice
+
+    check_choice("name", name, tuple(SPHERICAL_TEACHERS))
+    entry = SPHERICAL_TEACHERS[name]
+    return Problem(
+        activation=entry.activation,
+        teacher_activation=entry.teacher_activation,
+        teacher=Teacher(entry.coefficients, directions=entry.directions),
+        width=width,
+        dimension=dimension,
+        seed=seed,
+        student="spherical",
+    )

@@ -1,0 +1,344 @@
+"""What is asked: one frozen, picklable value that every solver, prediction and experiment reads.
+
+Physics only. Light to import: numpy and the Hermite expansion; no compiler, no dataset library, no solver.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.problem.checks import check_choice, checked_integer, checked_number, float_array
+from dynamics.problem.start import (
+    OverlapStart,
+    check_overlaps,
+    check_unit_lengths,
+    overlaps_from_weights,
+    random_weights,
+    weights_from_overlaps,
+)
+from dynamics.problem.stored_problem import stored_arguments, stored_link
+from dynamics.problem.teacher import Teacher, read_only
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from hermite import HermiteExpansion
+
+__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
+
+#: Students, each with the function that integrates its overlaps.
+STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    r"""Teacher, student, start and dimension of one learning problem.
+
+    .. math:: f(x) = \sum_{i=1}^m n_i\, \sigma(u_i \cdot x), \quad n_i = |w_i|^2, \; u_i = w_i/|w_i|,
+       \qquad f^*(x) = \sum_p a_p\, \sigma(\theta_p\cdot x), \quad x \sim N(0, I_d)
+
+    Parameters
+    ----------
+    activation : str, dict, sympy expression, callable or HermiteExpansion
+        Link σ, anything that `hermite.expand` takes.
+    teacher : Teacher
+        Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d.
+    width : int
+        Number of student neurons m ≥ 1.
+    dimension : int
+        Input dimension d, at least the number of axes that the teacher spans.
+    initial_norm : float, default 1e-2
+        σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless.
+    seed : int, default 0
+        Draws the start alone, never samples.
+    initial_weights : array_like, shape (m, d), optional
+        The start, given as weights w_i in R^d.
+    initial_overlaps : tuple (C, G, n), optional
+        The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
+        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. The spherical student
+        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1.
+    label_noise : float, default 0.0
+        Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
+    student : {"homogeneous", "committee", "spherical"}
+        "homogeneous" is the student above, with the second layer tied to |w_i|²; "committee" is
+        f(x) = Σ_i σ(w_i·x), second layer fixed to 1 and norms free, for `dynamics.solve_committee`; "spherical" is the
+        mean f(x) = (1/m) Σ_i σ(w_i·x) with |w_i| = 1, of which a_p are mixture weights, for
+        `dynamics.solve_mean_field`, which does not use `width`, and `dynamics.solve_spherical`, which does.
+    teacher_activation : optional
+        Link of the teacher, by default `activation`. The spherical student may learn another link than its own; the
+        other two require it to equal `activation`.
+    order : int, optional
+        Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> problem = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=3, dimension=16)
+    >>> problem.information_exponent
+    4
+    >>> problem.start().teacher_overlap.shape
+    (3, 2)
+    """
+
+    activation: HermiteExpansion
+    teacher: Teacher
+    width: int
+    dimension: int
+    initial_norm: float = 1e-2
+    seed: int = 0
+    initial_weights: NDArray[np.float64] | None = field(default=None, repr=False)
+    initial_overlaps: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = field(
+        default=None, repr=False
+    )
+    label_noise: float = 0.0
+    student: Literal["homogeneous", "committee", "spherical"] = "homogeneous"
+    teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
+    order: int | None = None
+
+    if TYPE_CHECKING:
+        # What callers may pass; the attributes above are what they find.
+        def __init__(
+            self,
+            *,
+            activation: object,
+            teacher: Teacher,
+            width: int,
+            dimension: int,
+            initial_norm: float = 1e-2,
+            seed: int = 0,
+            initial_weights: ArrayLike | None = None,
+            initial_overlaps: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+            label_noise: float = 0.0,
+            student: str = "homogeneous",
+            teacher_activation: object = None,
+            order: int | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        import hermite
+
+        def assign(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        teacher: object = self.teacher
+        if not isinstance(teacher, Teacher):
+            msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
+            raise TypeError(msg)
+        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
+        assign("seed", checked_integer(self.seed, "seed", minimum=0))
+        assign("initial_norm", checked_number(self.initial_norm, "initial_norm", positive=True))
+        if not 0 < self.initial_norm * self.initial_norm < np.inf:
+            msg = f"Argument `initial_norm` must have a square within float64, but is {self.initial_norm}."
+            raise ValueError(msg)
+        assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
+        if self.dimension < self.teacher.span:
+            msg = (
+                f"Argument `dimension` must be at least {self.teacher.span}, the number of axes that the teacher "
+                f"spans, but is {self.dimension}."
+            )
+            raise ValueError(msg)
+        check_choice("student", self.student, tuple(STUDENTS))
+        assign("activation", hermite.expand(self.activation, order=self.order))
+        self._check_teacher_activation()
+        assign("order", self.activation.order)
+        self._check_norm()
+        self._check_start()
+
+    def _check_teacher_activation(self) -> None:
+        import hermite
+
+        if self.teacher_activation is None:
+            return
+        is_free = self.student == "spherical"
+        if is_free and isinstance(self.teacher_activation, hermite.HermiteExpansion):
+            return
+        link = hermite.expand(self.teacher_activation, order=self.order)
+        if not is_free and not np.array_equal(link.coefficients, self.activation.coefficients):
+            msg = (
+                f"Argument `teacher_activation` must equal `activation` for the {self.student} student, "
+                f"but is {link.name} against {self.activation.name}."
+            )
+            raise ValueError(msg)
+        object.__setattr__(self, "teacher_activation", link)
+
+    def _check_norm(self) -> None:
+        if self.student != "spherical":
+            return
+        if self.initial_norm not in (_default("initial_norm"), 1.0):
+            msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {self.initial_norm}."
+            raise ValueError(msg)
+        object.__setattr__(self, "initial_norm", 1.0)
+
+    def _check_start(self) -> None:
+        given = [name for name in ("initial_weights", "initial_overlaps") if getattr(self, name) is not None]
+        if len(given) == 2:
+            msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
+            raise ValueError(msg)
+        if given:
+            unset = {"initial_norm": _default("initial_norm"), "seed": _default("seed")}
+            if self.student == "spherical":
+                unset["initial_norm"] = 1.0
+            for name, value in unset.items():
+                if getattr(self, name) != value:
+                    msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
+                    raise ValueError(msg)
+        if self.initial_weights is not None:
+            weights = read_only(float_array(self.initial_weights, "initial_weights"))
+            if weights.shape != (self.width, self.dimension):
+                msg = (
+                    f"Argument `initial_weights` must have shape (width, dimension) = ({self.width}, "
+                    f"{self.dimension}), but has shape {weights.shape}."
+                )
+                raise ValueError(msg)
+            lengths = np.sum(weights**2, axis=1)
+            if not (np.isfinite(lengths) & (lengths > 0)).all():
+                msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
+                raise ValueError(msg)
+            if self.student == "spherical":
+                check_unit_lengths("initial_weights", lengths)
+            object.__setattr__(self, "initial_weights", weights)
+        if self.initial_overlaps is not None:
+            checked = check_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
+            if self.student == "spherical":
+                check_unit_lengths("initial_overlaps", checked[2])
+            object.__setattr__(self, "initial_overlaps", checked)
+
+    # --- derived quantities -------------------------------------------------------------------------------
+
+    @property
+    def teacher_link(self) -> HermiteExpansion:
+        """Link of the teacher: `teacher_activation`, or `activation` where none is given."""
+        return self.activation if self.teacher_activation is None else self.teacher_activation
+
+    @property
+    def information_exponent(self) -> int:
+        """Information exponent k of the link: smallest j ≥ 1 with c_j ≠ 0."""
+        return self.activation.information_exponent
+
+    @property
+    def num_directions(self) -> int:
+        """Number of teacher directions P."""
+        return self.teacher.num_directions
+
+    @property
+    def start_is_random(self) -> bool:
+        """Whether the start is drawn from the seed rather than given."""
+        return self.initial_weights is None and self.initial_overlaps is None
+
+    def start(self) -> OverlapStart:
+        """Return the start in overlap space: C (m, P), G (m, m) and n (m,), dimensionless."""
+        if self.initial_overlaps is not None:
+            return OverlapStart(*self.initial_overlaps)
+        return overlaps_from_weights(self.reduced_weights(), self.teacher)
+
+    def reduced_weights(self) -> NDArray[np.float64]:
+        """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
+
+        Online SGD and the flow started from [these | 0] in R^d have the law of any rotation of them that keeps the
+        teacher fixed, so every engine starts from this one matrix.
+        """
+        if self.initial_weights is not None:
+            return self.initial_weights
+        if self.initial_overlaps is not None:
+            return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
+        rng = np.random.default_rng(self.seed)
+        return random_weights(rng, self.width, self.teacher.span, self.dimension, self.initial_norm)
+
+    # --- to and from a dataset ----------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
+        parameters = {
+            "activation": stored_link(self.activation),
+            "beta": self.teacher.beta,
+            "num_directions": self.num_directions,
+            "width": self.width,
+            "dimension": self.dimension,
+            "initial_norm": self.initial_norm,
+            "seed": self.seed,
+            "label_noise": self.label_noise,
+            "student": self.student,
+        }
+        if self.student == "spherical" and self.teacher_activation is not None:
+            parameters["teacher_activation"] = stored_link(self.teacher_activation)
+        return parameters
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
+        """Return the array-valued inputs as {variable name: (dims, values)}."""
+        found: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
+            "teacher_coefficient": (("direction",), self.teacher.coefficients)
+        }
+        if self.teacher.directions is not None:
+            found["teacher_direction"] = (("direction", "teacher_axis"), self.teacher.directions)
+        if self.initial_weights is not None:
+            found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
+        if self.initial_overlaps is not None:
+            C, G, n = self.initial_overlaps
+            found["initial_teacher_overlap"] = (("neuron", "direction"), C)
+            found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
+            found["initial_squared_norm"] = (("neuron",), n)
+        return found
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> Problem:
+        """Return the problem that a result answers.
+
+        A link given as an opaque callable comes back as its truncated Hermite series, the only part of it that a file
+        can hold.
+
+        Raises
+        ------
+        ValueError
+            If the dataset holds no problem of this program.
+        """
+        return cls(**stored_arguments(dataset))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
+        if not isinstance(other, Problem):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return (
+            self._identity() == other._identity()
+            and self.teacher == other.teacher
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(mine[name][1], theirs[name][1]) for name in mine)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._identity(), self.teacher))
+
+    def _identity(self) -> tuple[object, ...]:
+        links = ("activation", "teacher_activation")
+        scalars = {name: value for name, value in self.parameters().items() if name not in links}
+        return (
+            json.dumps(scalars, sort_keys=True),
+            *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
+        )
+
+
+def _default(name: str) -> object:
+    return next(f.default for f in fields(Problem) if f.name == name)
+
+
+def check_problem(problem: object, student: str = "homogeneous") -> None:
+    """Raise one sentence unless `problem` is a Problem with the student that a theory is about."""
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    if problem.student != student:
+        msg = (
+            f"Argument `problem` must have the {student} student here, but has the {problem.student} student, "
+            f"whose overlaps `dynamics.{STUDENTS[problem.student]}` integrates."
+        )
+        raise ValueError(msg)

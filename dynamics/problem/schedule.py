@@ -1,0 +1,107 @@
+"""When to save: one frozen value, separate from the method that gets there.
+
+The saved times are exactly the list that the schedule names; nothing is added to it, and no solver is held to it
+(steps pass the saved times, dense output fills them in).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem.checks import checked_integer, checked_real, float_array
+from dynamics.problem.memory import check_memory
+from dynamics.problem.teacher import read_only
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+DEFAULT_COUNT = 150
+#: Arrays of the size of the schedule that are held while it is made and checked.
+ARRAYS_OF_TIMES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class SaveAt:
+    """Times at which a solution is kept, increasing, in flow time (dimensionless).
+
+    Make one with `SaveAt.geometric`, `SaveAt.linear` or `SaveAt.at`. Integration always starts at time 0, whether or
+    not 0 is saved.
+
+    Examples
+    --------
+    >>> SaveAt.geometric(1.0, 100.0, 3).times.tolist()
+    [1.0, 10.0, 100.0]
+    >>> SaveAt.linear(0.0, 1.0, 3)
+    SaveAt(3 times from 0 to 1)
+    """
+
+    times: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        times = float_array(self.times, "times")
+        if times.ndim != 1 or times.size == 0:
+            msg = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
+            raise ValueError(msg)
+        if not np.isfinite(times).all() or times[0] < 0:
+            msg = f"Argument `times` must be finite and at least 0, but starts at {times[0]} and ends at {times[-1]}."
+            raise ValueError(msg)
+        if (np.diff(times) <= 0).any():
+            at = int(np.argmax(np.diff(times) <= 0))
+            msg = f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}."
+            raise ValueError(msg)
+        object.__setattr__(self, "times", read_only(times))
+
+    @classmethod
+    def geometric(cls, first: float, last: float, count: int) -> SaveAt:
+        """Return `count` times from `first` > 0 to `last`, equally spaced in the logarithm: the one for power laws."""
+        number = checked_integer(count, "count", minimum=2)
+        begin, end = checked_real(first, "first"), checked_real(last, "last")
+        if not 0 < begin < end < np.inf:
+            msg = f"Arguments `first` and `last` must satisfy 0 < first < last, but are {begin} and {end}."
+            raise ValueError(msg)
+        check_memory("count", number, ARRAYS_OF_TIMES * number)
+        times = np.geomspace(begin, end, number)
+        times[0], times[-1] = begin, end
+        return cls(times)
+
+    @classmethod
+    def linear(cls, first: float, last: float, count: int) -> SaveAt:
+        """Return `count` equally spaced times from `first` ≥ 0 to `last`."""
+        number = checked_integer(count, "count", minimum=2)
+        begin, end = checked_real(first, "first"), checked_real(last, "last")
+        if not 0 <= begin < end < np.inf:
+            msg = f"Arguments `first` and `last` must satisfy 0 <= first < last, but are {begin} and {end}."
+            raise ValueError(msg)
+        check_memory("count", number, ARRAYS_OF_TIMES * number)
+        return cls(np.linspace(begin, end, number))
+
+    @classmethod
+    def at(cls, times: ArrayLike) -> SaveAt:
+        """Return exactly these times."""
+        return cls(np.atleast_1d(float_array(times, "times")))
+
+    def __len__(self) -> int:
+        return int(self.times.size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SaveAt) and np.array_equal(self.times, other.times)
+
+    def __hash__(self) -> int:
+        return hash(self.times.tobytes())
+
+    def __repr__(self) -> str:
+        return f"SaveAt({self.times.size} times from {self.times[0]:g} to {self.times[-1]:g})"
+
+
+def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:
+    """Return `save_at`, or the default when it is None; refuse anything else by name."""
+    if save_at is None:
+        return default
+    if not isinstance(save_at, SaveAt):
+        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
+        raise TypeError(msg)
+    return save_at

@@ -1,0 +1,158 @@
+"""Starts: the law of a random start, and the passage between weights and overlaps.
+
+A start is drawn in reduced form, so that one and the same start serves every engine and every dimension up to 10^12:
+the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and L a lower-triangular factor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.problem.checks import float_array
+from dynamics.problem.memory import check_memory
+from dynamics.problem.teacher import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dynamics.problem.teacher import Teacher
+
+GRAM_TOLERANCE = 1e-10
+#: How far from 1 the squared length of a neuron given to the spherical student may be.
+UNIT_LENGTH_TOLERANCE = 1e-9
+#: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
+ARRAYS_OF_START = 3
+
+
+class OverlapStart(NamedTuple):
+    """Overlaps of unit vectors with the teacher and with each other, and squared norms."""
+
+    teacher_overlap: NDArray[np.float64]
+    student_overlap: NDArray[np.float64]
+    squared_norm: NDArray[np.float64]
+
+
+def random_weights(rng: np.random.Generator, width: int, span: int, dimension: int, norm: float) -> NDArray[np.float64]:
+    """Draw neurons uniformly on the sphere of radius `norm` in R^d, in reduced form, shape (m, min(d, m + r)).
+
+    For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
+    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact law at a cost that does not depend on d.
+    """
+    check_memory("width", width, ARRAYS_OF_START * width * min(dimension, width + span))
+    if dimension < width + span:
+        weights = rng.standard_normal((width, dimension))
+    else:
+        weights = np.zeros((width, span + width))
+        weights[:, :span] = rng.standard_normal((width, span))
+        rows, columns = np.tril_indices(width, -1)
+        weights[rows, span + columns] = rng.standard_normal(rows.size)
+        freedom = dimension - span - np.arange(width, dtype=np.float64)
+        weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
+    weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
+    return weights
+
+
+def overlaps_from_weights(weights: NDArray[np.float64], teacher: Teacher) -> OverlapStart:
+    """Return (C, G, n) of weight rows whose first axes are the teacher's."""
+    width = len(weights)
+    check_memory("width", width, ARRAYS_OF_START * width * (width + teacher.num_directions))
+    squared_norm = np.sum(weights**2, axis=1)
+    unit = weights / np.sqrt(squared_norm)[:, None]
+    on_span = unit[:, : teacher.span]
+    overlap = on_span if teacher.directions is None else on_span @ teacher.directions.T
+    student_overlap = unit @ unit.T
+    np.fill_diagonal(student_overlap, 1.0)
+    return OverlapStart(np.ascontiguousarray(overlap), student_overlap, squared_norm)
+
+
+def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> NDArray[np.float64]:
+    """Return weights with the given overlaps, in as few columns as they need, shape (m, D).
+
+    The part on the teacher is C T⁺ Θ; the rest has Gram matrix G − C T⁺ Cᵀ and goes to axes orthogonal to every θ_p,
+    first to those within the teacher's r axes that the directions leave free.
+    """
+    overlap, student_overlap, squared_norm = start
+    span = teacher.span
+    rows = np.eye(span) if teacher.directions is None else teacher.directions
+    on_teacher = overlap @ np.linalg.pinv(rows).T
+    values, vectors = np.linalg.eigh(student_overlap - on_teacher @ on_teacher.T)
+    kept = values > GRAM_TOLERANCE
+    factor = vectors[:, kept] * np.sqrt(values[kept])
+    free = _free_axes(rows)
+    inside = min(free.shape[0], factor.shape[1])
+    unit = np.zeros((overlap.shape[0], span + factor.shape[1] - inside))
+    unit[:, :span] = on_teacher + factor[:, :inside] @ free[:inside]
+    unit[:, span:] = factor[:, inside:]
+    unit /= np.sqrt(np.sum(unit**2, axis=1, keepdims=True))
+    return unit * np.sqrt(squared_norm)[:, None]
+
+
+def check_overlaps(
+    overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return (C, G, n) as read-only arrays, or raise one sentence saying why no weights in R^d have them."""
+    if len(overlaps) != 3:
+        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
+        raise ValueError(msg)
+    C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
+    for label, array, shape in (
+        ("C", C, (width, teacher.num_directions)),
+        ("G", G, (width, width)),
+        ("n", n, (width,)),
+    ):
+        if array.shape != shape:
+            msg = f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}."
+            raise ValueError(msg)
+        if not np.isfinite(array).all():
+            msg = f"Argument `initial_overlaps` must be finite, but {label} is not."
+            raise ValueError(msg)
+    if (n <= 0).any():
+        msg = f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
+        raise ValueError(msg)
+    if not (np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE):
+        msg = "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not."
+        raise ValueError(msg)
+    rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
+    on_teacher = C @ np.linalg.pinv(rows).T
+    if np.abs(on_teacher @ rows.T - C).max() > GRAM_TOLERANCE:
+        msg = "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not."
+        raise ValueError(msg)
+    values = np.linalg.eigvalsh(G - on_teacher @ on_teacher.T)
+    if values[0] < -GRAM_TOLERANCE * max(1.0, width):
+        msg = (
+            "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, "
+            f"but its smallest eigenvalue is {values[0]:.3g}."
+        )
+        raise ValueError(msg)
+    free_dimensions = dimension - np.linalg.matrix_rank(rows)
+    if int(np.sum(values > GRAM_TOLERANCE * max(1.0, width))) > free_dimensions:
+        msg = (
+            f"Argument `initial_overlaps` must fit in R^d, but G - C T^-1 C^T has more than the "
+            f"{free_dimensions} dimensions that d = {dimension} leaves."
+        )
+        raise ValueError(msg)
+    return C, G, n
+
+
+def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
+    """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
+    off = np.abs(squared_lengths - 1.0)
+    if off.max() > UNIT_LENGTH_TOLERANCE:
+        i = int(np.argmax(off))
+        msg = (
+            f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
+            f"length {np.sqrt(squared_lengths[i]):.6g}."
+        )
+        raise ValueError(msg)
+
+
+def _free_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an orthonormal basis, as rows, of the part of R^r that is orthogonal to every direction."""
+    _, singular, vectors = np.linalg.svd(rows, full_matrices=True)
+    rank = int(np.sum(singular > 1e-12 * singular[0]))
+    basis: NDArray[np.float64] = vectors[rank:]
+    return basis

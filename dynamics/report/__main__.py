@@ -1,0 +1,87 @@
+"""Command line: `python -m dynamics.report run.nc`, any result file as one HTML page.
+
+Parses first, imports after.  The page is made by `dynamics.report.document`; nothing imports this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Parser, UsageError, check_names_a_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = """\
+examples:
+  python -m dynamics.report run.nc                 writes run.html
+  python -m dynamics.report check.nc --open        writes check.html and shows it in the browser
+  python -m dynamics.report run.nc --output today.html --overwrite
+
+Any result file will do: a solve, a comparison with SGD, a simulation, a study, a sweep, a run that has not ended. The
+page needs nothing beside it: figures are inside, and nothing is loaded from anywhere.
+
+stdout holds the name of the page, stderr everything else. exit codes: 0 done, 1 the page could not be written, 2 usage
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        return _report(build_parser().parse_args(arguments))
+    except UsageError as error:
+        _say(f"error: {error}")
+        return EXIT_USAGE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser; building it imports nothing heavy."""
+    parser = Parser(
+        prog="python -m dynamics.report",
+        description="Write one self-contained HTML page on a result.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("result", metavar="FILE", help="netCDF file that this program has written")
+    add("--output", metavar="FILE", help="page to write [beside the result, ending in .html]")
+    add("--overwrite", action="store_true", help="replace an existing page")
+    add("--open", action="store_true", help="show the page in the browser")
+    return parser
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    from dynamics.report.document import check_page, read_subject, write_page
+    from dynamics.runs.storage import StorageError
+
+    source = Path(parsed.result)
+    check_names_a_file("Argument FILE", source)
+    output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
+    try:
+        target = check_page(output, source, overwrite=parsed.overwrite)
+        subject = read_subject(source)
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+    try:
+        write_page(subject, target, overwrite=parsed.overwrite)
+    except StorageError as error:
+        _say(f"error: {error}")
+        return EXIT_FAILED
+    sys.stdout.write(f"{target}\n")
+    if parsed.open:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())
+    return EXIT_DONE
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Figures of results; each function takes a dataset."""

@@ -1,0 +1,114 @@
+"""The figure of the propagation of chaos: distances over time, scaled by the width, and their exponents.
+
+Takes a dataset and optional axes, returns the axes, and never shows anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report.figures.checks import check_drawable, check_panels
+from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["chaos_figure", "plot_chaos", "save_chaos"]
+
+#: Of a band and of an error bar, in standard errors.
+BAND = 2.0
+
+
+def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+    """Draw m E(f_m − f_∞)², √m |Δ| and the exponents in m over log time.
+
+    Curves are means over the seeds, bands two standard errors; where widths collapse the scaling holds. The dotted
+    line is the time at which the loss of the mean field falls below a tenth.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `propagation_of_chaos`.
+    axes : three Axes, optional
+        For the function gap, the coupling error and the exponents.
+
+    Returns
+    -------
+    sequence of three Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset is of another answer.
+    """
+    check_drawable(dataset, function_gap=("width", "seed", "time"))
+    check_panels("axes", axes, 3)
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(1, 3, layout="constrained", figsize=(13.0, 4.0))[1]
+    shown = dataset.isel(time=dataset["time"].values > 0)
+    _draw_collapse(axes[0], shown, "function_gap", "m E(f_m − f_∞)²")
+    _draw_collapse(axes[1], shown, "coupling_error", "√m · rms |Δ_i|")
+    _draw_exponents(axes[2], shown)
+    for ax in axes:
+        ax.set_xscale("log")
+        ax.set_xlim(shown["time"].values[0], shown["time"].values[-1])
+        ax.set_xlabel("flow time t")
+        for reached in shown["loss_level_time"].values[-1:]:
+            if np.isfinite(reached):
+                ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
+    return axes
+
+
+def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write the figure to `path`; the suffix chooses the format."""
+    chaos_figure(dataset).savefig(path, dpi=130)
+
+
+def chaos_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure of `plot_chaos`, which no window shows."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13.0, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: Any = figure.subplots(1, 3)
+    plot_chaos(dataset, panels)
+    return figure
+
+
+def _draw_collapse(ax: Axes, dataset: xr.Dataset, name: str, label: str) -> None:
+    import matplotlib
+
+    time, widths = dataset["time"].values, dataset["width"].values
+    colours = matplotlib.colormaps[COLOURS](np.linspace(0.05, 0.85, widths.size))
+    seeds = dataset.sizes["seed"]
+    for width, colour in zip(widths, colours, strict=True):
+        values = dataset[name].sel(width=width).transpose("seed", "time").values
+        mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(seeds)
+        ax.plot(time, mean, color=colour, lw=1.5, label=f"m = {width}")
+        ax.fill_between(time, mean - BAND * error, mean + BAND * error, color=colour, alpha=0.15, lw=0)
+    ax.set_ylabel(label)
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
+    time = dataset["time"].values
+    names = (("function_gap", "E(f_m − f_∞)²", MEASURED), ("coupling", "mean |Δ_i|²", PREDICTED))
+    for name, label, colour in names:
+        exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
+        ax.plot(time, exponent, color=colour, lw=1.5, label=label)
+        ax.fill_between(time, exponent - BAND * error, exponent + BAND * error, color=colour, alpha=0.18, lw=0)
+    ax.axhline(-1.0, color=REFERENCE, lw=0.9)
+    ax.set_ylim(-1.6, 0.1)
+    ax.set_ylabel("exponent in the width m")
+    ax.legend(frameon=False, fontsize="small")

@@ -1,0 +1,246 @@
+"""Figures of datasets. Every function takes a dataset and optional axes, returns the axes, and never shows anything.
+
+Labels are plain Unicode: loading the typesetting of formulas would take longer than drawing all the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report.figures.checks import check_drawable, check_panels
+from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.theory.fits import default_window, fit_power_law
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+#: At most this many directions are drawn as separate curves, spread evenly in log p.
+MOST_CURVES = 24
+MOST_POINTS = 2000
+#: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
+SHORT_AXIS, LONG_AXIS = 1e2, 1e4
+MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
+COLOURS = "viridis"
+PAIRED_TIMES = ("predicted_emergence_time", "leading_order_time", "emergence_time")
+
+
+def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) -> Axes:
+    """Draw loss against time on log axes, with the sum formula, the fitted exponent and the asymptotic slope.
+
+    The fit is drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference
+    line beside it and never part of the fit.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Any answer with `loss(time)`.
+    ax : Axes, optional
+    fit : bool, default True
+        Draw the fitted power law.
+
+    Returns
+    -------
+    Axes
+    """
+    from dynamics.report.tables import predicted_loss
+
+    check_drawable(dataset, loss=("time",))
+    ax = _axes(ax)
+    time, loss = dataset["time"].values, dataset["loss"].values
+    shown = np.isfinite(loss) & (time > 0)
+    is_sum = dataset.attrs["answer"] == "prediction"
+    ax.loglog(
+        time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label="sum formula" if is_sum else "flow"
+    )
+    sums = predicted_loss(dataset)
+    if sums is not None:
+        positive = sums > 0
+        ax.loglog(time[positive], sums[positive], color=PREDICTED, lw=1.0, drawstyle="steps-post", label="sum formula")
+    window = default_window(dataset) if fit else None
+    if window is not None:
+        law = fit_power_law(time[shown], loss[shown], window=window)
+        span = np.array(law.window)
+        label = f"fit: t^({law.exponent:.2f} ± {law.standard_error:.2f})"
+        ax.loglog(span, law.prefactor * span**law.exponent, "k--", lw=1.2, label=label)
+        slope = stored_exponents(dataset).loss_time
+        if np.isfinite(slope):
+            middle = np.exp(np.log(span).mean())
+            height = 2.5 * law.prefactor * middle**law.exponent
+            reference = f"asymptotic: t^({slope:.2f})"
+            ax.loglog(span, height * (span / middle) ** slope, ":", color=REFERENCE, lw=1.4, label=reference)
+    positive_loss = loss[shown][loss[shown] > 0]
+    if positive_loss.size:
+        ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
+    ax.set_xlabel("flow time t")
+    ax.set_ylabel("loss E(f − f*)²")
+    plain_log_ticks(ax)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
+    """Draw the squared overlap of each direction against time; ticks below mark the predicted emergence times.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with overlap histories: `teacher_overlap`, `max_overlap` or `overlap`.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no overlap history.
+    """
+    from matplotlib import colormaps
+
+    squared = _squared_overlap(dataset)
+    ax = _axes(ax)
+    time = dataset["time"].values
+    chosen = _spread(squared.shape[1])
+    colours = colormaps[COLOURS](np.linspace(0.0, 0.9, len(chosen)))
+    predicted = dataset["predicted_emergence_time"].values
+    shown = time > 0
+    for p, colour in zip(chosen, colours, strict=True):
+        label = f"p = {p + 1}" if p in (chosen[0], chosen[-1]) else None
+        ax.semilogx(time[shown], squared[shown, p], color=colour, lw=1.3, label=label)
+        if np.isfinite(predicted[p]):
+            ax.plot([predicted[p]], [-0.04], "|", color=colour, ms=9, mew=1.6, clip_on=False)
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    ax.set_ylim(-0.08, 1.05)
+    ax.set_xlim(time[shown][0], time[-1])
+    ax.set_xlabel("flow time t   (ticks: predicted emergence)")
+    ax.set_ylabel("largest squared overlap of a neuron, C²")
+    plain_log_ticks(ax)
+    ax.legend(frameon=False, fontsize="small", loc="center left")
+    return ax
+
+
+def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
+    """Draw measured emergence times against the predicted ones, with the diagonal; unlearned directions as arrows.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with `emergence_time` and the predictions.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    check_drawable(dataset, **dict.fromkeys(PAIRED_TIMES, ("direction",)))
+    ax = _axes(ax)
+    exact = dataset["predicted_emergence_time"].values
+    leading = dataset["leading_order_time"].values
+    measured = dataset["emergence_time"].values
+    both = np.isfinite(exact) & np.isfinite(measured) & (exact > 0) & (measured > 0)
+    if not both.any():
+        ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
+        return ax
+    points = np.flatnonzero(both)[_spread(int(both.sum()), MOST_POINTS)]
+    ax.loglog(leading[points], measured[points], "o", mfc="none", color=REFERENCE, ms=5, label="leading order")
+    ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label="exact transit of the pair")
+    times = np.concatenate([exact[points], measured[points]])
+    ends = np.array([0.7 * times.min(), 1.4 * times.max()])
+    ax.loglog(ends, ends, "k-", lw=0.8)
+    late = np.isfinite(exact) & ~np.isfinite(measured)
+    end = float(dataset["time"].values[-1])
+    if late.any():
+        ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
+    ax.set_xlabel("predicted emergence time")
+    ax.set_ylabel("measured emergence time")
+    plain_log_ticks(ax)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plain_log_ticks(ax: Axes) -> None:
+    """Label log axes in plain numbers: every decade, or 1, 2 and 5 times each where the axis is short.
+
+    Short log axes are unreadable with powers of ten alone, and typeset powers cost half of the drawing time.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() != "log":
+            continue
+        low, high = axis.get_view_interval()
+        short = high < SHORT_AXIS * low
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+        if high > LONG_AXIS * low:
+            axis.set_minor_locator(NullLocator())
+
+
+def summary_figure(dataset: xr.Dataset) -> Figure:
+    """Return one figure with overlaps, loss and emergence times."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13.0, 4.2))
+    FigureCanvasAgg(figure)
+    has_history = any(name in dataset for name in ("teacher_overlap", "max_overlap", "overlap"))
+    # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
+    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
+    panels: Any = figure.subplots(1, 3 if has_history else 2, gridspec_kw=margins)
+    if has_history:
+        plot_emergence(dataset, panels[0])
+    plot_loss(dataset, panels[-2])
+    plot_emergence_times(dataset, panels[-1])
+    figure.suptitle(headline(dataset), fontsize="medium")
+    return figure
+
+
+def headline(dataset: xr.Dataset) -> str:
+    """Return title, link and sizes of a dataset in one line."""
+    import json
+
+    stored = json.loads(dataset.attrs["parameters"])["problem"]
+    spectrum = "" if stored["beta"] is None else f", a ∝ p^−{stored['beta']:g}"
+    width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"m = {stored['width']}"
+    sizes = f"P = {stored['num_directions']}, {width}, d = {stored['dimension']}"
+    return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
+
+
+def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
+    """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
+    check_drawable(dataset, predicted_emergence_time=("direction",))
+    for name in ("overlap", "max_overlap"):
+        if name in dataset:
+            size: NDArray[np.float64] = np.asarray(dataset[name].values, dtype=np.float64)
+            return size**2
+    if "teacher_overlap" not in dataset:
+        msg = "Argument `dataset` must hold an overlap history, but has none."
+        raise ValueError(msg)
+    overlap = np.asarray(dataset["teacher_overlap"].values)
+    if dataset.attrs["information_exponent"] % 2:
+        overlap = np.maximum(overlap, 0.0)
+    largest: NDArray[np.float64] = (overlap**2).max(axis=1)
+    return largest
+
+
+def _spread(count: int, most: int = MOST_CURVES) -> NDArray[np.int64]:
+    """Return at most `most` of the indices 0 … count − 1, spread evenly in the logarithm of index + 1."""
+    if count <= most:
+        return np.arange(count)
+    return np.unique(np.geomspace(1, count, most).round().astype(np.int64)) - 1
+
+
+def _axes(ax: Axes | None) -> Axes:
+    check_panels("ax", ax, 1)
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]

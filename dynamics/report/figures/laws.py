@@ -1,0 +1,254 @@
+"""Figures of the studies of scaling laws, one each.  Functions take a dataset and return a figure; nothing is shown.
+
+Knows the variables of the studies; nothing of how they were computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report.figures.checks import check_drawable
+from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE, plain_log_ticks
+from dynamics.report.figures.transfer import draw_transfer
+from dynamics.report.law_tables import law_title
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["plot_study"]
+
+IDEAL = "#1e8449"
+MANY_DECADES = 1e5
+#: x and y of each law, for people.
+LABELS = {
+    "loss-time": ("flow time t", "loss"),
+    "loss-samples": ("samples n, fixed step", "loss"),
+    "loss-samples-tuned": ("samples n, step tuned to the last direction", "loss"),
+    "loss-width": ("width m", "loss at the end"),
+    "loss-compute": ("compute, m · steps", "least loss over widths"),
+    "width-compute": ("compute, m · steps", "best width"),
+    "time-direction": ("direction p", "emergence time"),
+    "time-dimension": ("dimension d", "mean emergence time"),
+}
+
+
+def plot_study(dataset: xr.Dataset) -> Figure:
+    """Draw the figure of a study of scaling laws.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Result of a study of `python -m dynamics.laws`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no such study's.
+    """
+    check_drawable(dataset)
+    answer = dataset.attrs["answer"]
+    if answer not in _DRAWN:
+        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
+        raise ValueError(msg)
+    from matplotlib.figure import Figure as NewFigure
+
+    figure: Any = NewFigure(layout="constrained")
+    _DRAWN[answer](dataset, figure)
+    return figure  # type: ignore[no-any-return]
+
+
+def _number(value: float, error: float = np.nan) -> str:
+    return f"{value:.3f}" + (f" ± {error:.3f}" if np.isfinite(error) else "")
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+def _draw_laws(dataset: xr.Dataset, figure: Any) -> None:
+    """One panel per law: points of all starts, the sum formula, the fit, and the asymptotic slope beside it."""
+    names = dataset["law"].values.tolist()
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    figure.set_size_inches(4.2 * columns, 3.9 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for name, ax in zip(names, panels, strict=False):
+        _draw_law(dataset.sel(law=name), name, ax)
+    for ax in panels[len(names) :]:
+        ax.set_axis_off()
+
+
+def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
+    x = law["abscissa"].values
+    measured, sums = (_mean(law["ordinate"].sel(curve=curve).values) for curve in law["curve"].values)
+    few = np.isfinite(x).sum() <= 40
+    ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
+    ax.loglog(x, measured, "o" if few else "-", color=MEASURED, ms=3.5, lw=1.6, zorder=2)
+    exponent, error = law["exponent"].values, law["exponent_error"].values
+    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
+    known = x[np.isfinite(measured)]
+    span = np.clip(span, known.min(), known.max()) if known.size else span
+    colours = (MEASURED, PREDICTED, IDEAL, REFERENCE)
+    texts = ("fit", "sum formula", "ideal sum", "asymptotic")
+    middle = np.exp(np.log(span).mean())
+    height = float(law["prefactor"].values[0]) * middle ** exponent[0]
+    # Slopes are drawn apart from each other, so that each can be seen.
+    for at, shift in enumerate((1.0, None, 0.55, 0.4)):
+        label = f"{texts[at]}: {_number(exponent[at], error[at])}"
+        if not np.isfinite(exponent[at]):
+            continue
+        if shift is None:
+            ax.plot([], [], "-", color=colours[at], lw=1.2, label=label)
+            continue
+        style = {0: "k--", 2: "-.", 3: ":"}[at]
+        options = {} if at == 0 else {"color": colours[at]}
+        ax.loglog(span, shift * height * (span / middle) ** exponent[at], style, lw=1.3, label=label, **options)
+    labels = LABELS[name.partition(",")[0]]
+    ax.set_xlabel(labels[0])
+    ax.set_ylabel(labels[1])
+    ax.set_title(law_title(name), fontsize="medium")
+    shown = measured[np.isfinite(measured) & (measured > 0.0)]
+    if shown.size and labels[1].startswith(("loss", "least")):
+        # What comes long after the window would hide the law.
+        floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else shown.min()
+        ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
+    _sparse_ticks(ax)
+    ax.legend(frameon=False, fontsize="small")
+
+
+def _sparse_ticks(ax: Axes) -> None:
+    """Label log axes in plain numbers, at most five along x: large ones are wide."""
+    from matplotlib.ticker import LogLocator
+
+    plain_log_ticks(ax)
+    low, high = ax.get_xlim()
+    if high > MANY_DECADES * low:
+        ax.xaxis.set_major_locator(LogLocator(numticks=5))
+
+
+def _mean(runs: Array) -> Array:
+    """Return the geometric mean over the runs that are known; NaN where none is."""
+    known = np.isfinite(runs) & (runs > 0.0)
+    count = known.sum(axis=0)
+    total = np.log(np.where(known, runs, 1.0)).sum(axis=0)
+    mean: Array = np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.nan)
+    return mean
+
+
+# --- finite size ------------------------------------------------------------------------------------------------------
+
+
+def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
+    """One panel per β: the fitted exponent against P, by pairs from random starts and by the idealised sum."""
+    betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
+    figure.set_size_inches(4.2 * len(betas), 3.9)
+    for beta, ax in zip(betas, figure.subplots(1, len(betas), squeeze=False)[0], strict=True):
+        one = dataset.sel(beta=beta)
+        exponent, error = one["exponent"].values, one["exponent_error"].values
+        law = exponent[np.isfinite(exponent[:, 3]), 3]
+        for at, colour, style, label in (
+            (2, IDEAL, "s-", "ideal sum (bars: jackknife)"),
+            (0, MEASURED, "o", "matched pairs (bars: starts)"),
+        ):
+            ax.errorbar(
+                count, exponent[:, at], yerr=error[:, at], fmt=style, color=colour, ms=4, capsize=2, label=label
+            )
+        if law.size:
+            ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {law[0]:.3f}")
+            ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
+        ax.set_xscale("log")
+        ax.set_xlabel("number of directions P")
+        ax.set_ylabel("exponent of L ∝ t^x")
+        ax.set_title(f"β = {beta:g}", fontsize="medium")
+        _sparse_ticks(ax)
+        ax.legend(frameon=False, fontsize="small")
+
+
+# --- compute frontier -------------------------------------------------------------------------------------------------
+
+
+def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
+    """Loss of every width against compute with the frontier, for each route that was taken, and the best width."""
+    names = dataset["law"].values.tolist()
+    routes = [("matched pairs", "loss-compute")]
+    if "loss-compute, coupled" in names:
+        routes.append(("coupled flow", "loss-compute, coupled"))
+    figure.set_size_inches(5.2 * (len(routes) + 1), 4.6)
+    *panels, last = figure.subplots(1, len(routes) + 1)
+    for (route, law), ax in zip(routes, panels, strict=True):
+        _draw_widths(dataset, route, ax)
+        _draw_law_lines(dataset.sel(law=law), ax)
+        ax.set_title(f"{route}, η = {dataset.attrs['learning_rate']:g}", fontsize="medium")
+        ax.set_ylabel("loss")
+    for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
+        if law in names:
+            one = dataset.sel(law=law)
+            x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
+            last.loglog(x, _mean(best), color=colour, lw=1.5, label="coupled flow" if "coupled" in law else "pairs")
+            exponent, error = one["exponent"].values, one["exponent_error"].values
+            span = np.array([float(one["window_low"].values), float(one["window_high"].values)])
+            if np.isfinite(exponent[0]):
+                fitted = one["prefactor"].values[0] * span ** exponent[0]
+                label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
+                last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
+    last.set_ylabel("best width m")
+    last.set_title("best width: steps from one width to the next", fontsize="medium")
+    for ax in (*panels, last):
+        ax.set_xlabel("compute, m · steps")
+        _sparse_ticks(ax)
+        ax.legend(frameon=False, fontsize="small", loc="best")
+
+
+def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
+    from matplotlib import colormaps
+
+    rate, time = dataset.attrs["learning_rate"], dataset["time"].values
+    losses = dataset["loss"].sel(curve_of=route)
+    widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
+    for m, colour in zip(widths, colormaps[COLOURS](np.linspace(0.0, 0.92, len(widths))), strict=True):
+        loss = losses.sel(width=m).values
+        label = f"m = {m}" if m in (widths[0], widths[-1]) else None
+        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1, label=label)
+    ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
+
+
+def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
+    """Draw fit and asymptotic slope of the frontier, the latter above it."""
+    exponent, error = law["exponent"].values, law["exponent_error"].values
+    if not np.isfinite(exponent[0]):
+        return
+    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
+    fitted = law["prefactor"].values[0] * span ** exponent[0]
+    ax.loglog(span, fitted, "k--", lw=1.6, label=f"frontier: {_number(exponent[0], error[0])}")
+    ax.plot([], [], " ", label=f"sum formula {exponent[1]:.3f}, ideal sum {exponent[2]:.3f}")
+    reference = 0.6 * fitted[0] * (span / span[0]) ** exponent[3]
+    ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {exponent[3]:.3f}")
+
+
+# --- transfer ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_transfer(dataset: xr.Dataset, figure: Any) -> None:
+    figure.set_size_inches(14.5, 4.4)
+    draw_transfer(dataset, figure.subplots(1, 3), float(dataset.attrs["edge"]), "stability edge")
+
+
+_DRAWN: dict[str, Callable[[xr.Dataset, Any], None]] = {
+    "scaling": _draw_laws,
+    "finite-size": _draw_finite_size,
+    "compute-frontier": _draw_frontier,
+    "transfer": _draw_transfer,
+}

@@ -1,0 +1,155 @@
+"""The figure of a mean field: the law of the neurons' overlaps flowing over log time, the loss below.
+
+Takes a dataset and optional axes, returns the axes, and never shows anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report.figures.checks import check_drawable, check_panels
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline, plain_log_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+#: Densities below this fraction of the largest are drawn as none.
+FAINTEST = 1e-4
+COLOURS = "magma_r"
+#: Losses further below the first one than this are not drawn.
+LOSS_DECADES = 1e-8
+
+
+def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1) -> Sequence[Axes]:
+    """Draw the density of the overlaps w·θ_p over log time, with its median and quartiles, and the loss below.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `solve_mean_field`.
+    axes : two Axes, optional
+        For the density and for the loss; they should share their time.
+    direction : int, default 1
+        Number p of the direction.
+
+    Returns
+    -------
+    sequence of two Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset is of another answer, or has no such direction.
+    """
+    check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
+    check_panels("axes", axes, 2)
+    numbers = dataset["direction"].values.tolist()
+    if direction not in numbers:
+        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {direction!r}."
+        raise ValueError(msg)
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=[2.2, 1.0], figsize=(7.0, 6.0))[1]
+    shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
+    _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
+    draw_loss(axes[1], dataset.isel(time=shown))
+    return axes
+
+
+def particles_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure, one column per direction, at most four."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    directions = dataset["direction"].values[:4].tolist()
+    columns = len(directions)
+    figure = Figure(figsize=(3.0 + 4.2 * columns, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: Any = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False, height_ratios=[2.2, 1.0])
+    for column, direction in enumerate(directions):
+        plot_particles(dataset, panels[:, column], direction=direction)
+        if column > 0:
+            panels[0, column].set_ylabel("")
+            panels[1, column].set_ylabel("")
+    figure.suptitle(headline(dataset), fontsize="medium")
+    return figure
+
+
+def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
+    from matplotlib.colors import LogNorm
+
+    time, middle = dataset["time"].values, dataset["overlap_bin"].values
+    density = dataset["overlap_density"].values
+    top = float(density.max())
+    mesh = ax.pcolormesh(
+        _log_edges(time),
+        _edges(middle),
+        np.maximum(density, FAINTEST * top).T,
+        norm=LogNorm(FAINTEST * top, top),
+        cmap=COLOURS,
+        rasterized=True,
+    )
+    quantile = dataset["overlap_quantile"]
+    for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
+        label = {0.25: "quartiles", 0.5: "median"}.get(share)
+        ax.plot(time, quantile.sel(share=share).values, style, color=MEASURED, lw=1.4, label=label)
+    ax.set_xscale("log")
+    ax.set_xlim(time[0], time[-1])
+    ax.set_ylim(-1.0, 1.0)
+    ax.set_ylabel(f"overlap with direction {int(dataset['direction'])}")
+    ax.figure.colorbar(mesh, ax=ax, label="density", pad=0.01)
+    ax.legend(framealpha=0.85, fontsize="small", loc="lower left")
+
+
+def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
+    """Draw the loss of a mean field, the times of its levels, and what the student's link cannot express."""
+    time, loss = dataset["time"].values, dataset["loss"].values
+    lowest = LOSS_DECADES * float(loss[0])
+    ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss")
+    floor = float(dataset.attrs["loss_floor"])
+    if floor > lowest:
+        ax.axhline(floor, color=REFERENCE, lw=0.9, ls=":", label="beyond the student's link")
+    scale = float(dataset.attrs["teacher_loss"])
+    for level, reached in zip(dataset["loss_level"].values, dataset["loss_level_time"].values, strict=True):
+        if np.isfinite(reached):
+            ax.plot([reached], [level * scale], "o", color=PREDICTED, ms=5)
+            label = f"t = {reached:.4g}"
+            # To the left near the end of the axis, where it would be cut off.
+            late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
+            ax.annotate(
+                label,
+                (reached, level * scale),
+                xytext=(-6, -3) if late else (6, 3),
+                textcoords="offset points",
+                fontsize="small",
+                ha="right" if late else "left",
+                va="top" if late else "bottom",
+            )
+    ax.set_xlabel("flow time t")
+    ax.set_ylabel("loss E(f − f*)²")
+    plain_log_ticks(ax)
+    if floor > lowest:
+        ax.legend(frameon=False, fontsize="small", loc="lower left")
+
+
+def _edges(middle: Array) -> Array:
+    step = float(middle[1] - middle[0])
+    return np.append(middle - 0.5 * step, middle[-1] + 0.5 * step)
+
+
+def _log_edges(time: Array) -> Array:
+    """Return edges between times, halfway in the logarithm."""
+    if time.size == 1:
+        return np.array([time[0] / 1.1, time[0] * 1.1])
+    inner = np.sqrt(time[1:] * time[:-1])
+    return np.concatenate([[time[0] ** 2 / inner[0]], inner, [time[-1] ** 2 / inner[-1]]])

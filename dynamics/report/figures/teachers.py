@@ -1,0 +1,154 @@
+"""Figures of teachers, side by side or one alone: how each is learned by the mean field, and by a finite network.
+
+Takes datasets, writes a file, and never shows anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.particles import draw_loss, plot_particles
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+__all__ = ["save_teacher", "save_teachers"]
+
+COLUMNS = 4
+#: Losses further below E f*² than this are not drawn.
+LOWEST = 1e-3
+
+
+def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: str | os.PathLike[str]) -> None:
+    """Draw loss over E f*², and the learned mass of every direction over its end, one panel per teacher.
+
+    The end is the mass Σ_q a_q g(θ_p·θ_q)/g(1) of neurons on the teacher's directions.
+
+    Parameters
+    ----------
+    answers : mapping
+        Title of the panel -> answers of `solve_mean_field` and `solve_spherical`.
+    path : path
+        The suffix chooses the format.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not answers:
+        msg = "Argument `answers` must hold at least one teacher, but is empty."
+        raise ValueError(msg)
+    rows = -(-len(answers) // COLUMNS)
+    figure = Figure(figsize=(3.4 * COLUMNS, 3.0 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: Any = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True)
+    for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
+        _draw(ax, law, network)
+        ax.set_title(title, fontsize="medium")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    spare = list(panels.flat[len(answers) :])
+    for ax in spare:
+        ax.set_axis_off()
+    (spare[0] if spare else panels[0, 0]).legend(handles, labels, frameon=False, loc="center left", fontsize="medium")
+    for ax in panels[:, 0]:
+        ax.set_ylabel("share of E f*², of the end")
+    figure.savefig(path, dpi=130)
+
+
+def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Draw how one teacher is learned over log time, the mean field beside a finite network, the loss below.
+
+    For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
+    over its end, which is the mass of neurons on the teacher's directions.
+
+    Parameters
+    ----------
+    title : str
+    law, network : Dataset
+        Answers of `solve_mean_field` and `solve_spherical`.
+    path : path
+        The suffix chooses the format.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: Any = figure.subplots(2, sharex=True, height_ratios=[2.0, 1.2])
+    problem = Problem.from_dataset(law)
+    if problem.teacher.span == 1:
+        plot_particles(law, panels)
+    else:
+        _draw_masses(panels[0], law, network)
+        draw_loss(panels[1], law)
+    width = Problem.from_dataset(network).width
+    time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
+    loss = np.maximum(network["loss"].values, lowest)
+    panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, m = {width}")
+    panels[1].set_xlim(time[0], time[-1])
+    panels[1].set_ylim(lowest)
+    panels[1].legend(frameon=False, fontsize="small", loc="lower left")
+    figure.suptitle(f"{title}, d = {problem.dimension}", fontsize="medium")
+    figure.savefig(path, dpi=110)
+
+
+def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
+    import matplotlib
+
+    shares = _shares(law), _shares(network)
+    coefficients = Problem.from_dataset(law).teacher.coefficients
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(coefficients)))
+    for p, (colour, weight) in enumerate(zip(colours, coefficients, strict=True)):
+        ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"a = {weight:g}")
+        ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
+    ax.set_ylabel("learned mass, share of its end")
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False, fontsize="small", loc="upper left", title="dashed: finite width", title_fontsize="small")
+
+
+def _shares(flow: xr.Dataset) -> NDArray[np.float64]:
+    """Return the learned mass of every direction over Σ_q a_q g(θ_p·θ_q)/g(1), that of neurons on the directions."""
+    problem = Problem.from_dataset(flow)
+    kernel, teacher = problem.activation.kernel, problem.teacher
+    shares: NDArray[np.float64] = flow["learned_mass"].values / (
+        kernel(teacher.gram()) @ teacher.coefficients / float(kernel(1.0))
+    )
+    return shares
+
+
+def _draw(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
+    scale = law.attrs["teacher_loss"]
+    shares, time = _shares(law), law["time"].values
+    for p in range(shares.shape[1]):
+        label = "mass learned, per direction" if p == 0 else None
+        ax.plot(time, np.maximum(shares[:, p], LOWEST), color=REFERENCE, lw=0.8, label=label)
+    # The floor is never 0 on a log axis.
+    floor = max(law.attrs["loss_floor"] / scale, LOWEST / 10.0)
+    ax.axhline(floor, color=PREDICTED, lw=0.9, ls=":", label="beyond the student's link")
+    ax.plot(time, law["loss"].values / scale, color=MEASURED, lw=1.8, label="loss, infinite width")
+    ax.plot(
+        network["time"].values,
+        np.maximum(network["loss"].values / scale, LOWEST),
+        color=PREDICTED,
+        lw=1.2,
+        ls="--",
+        label=f"loss, m = {Problem.from_dataset(network).width}",
+    )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(time[0], time[-1])
+    ax.set_ylim(LOWEST, 2.0)
+    ax.set_xlabel("flow time t")

@@ -1,0 +1,5 @@
+"""One run from its first step to its file: the loop, trackers, checkpoints, datasets and storage."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,15 @@
+from .checkpoint import DEFAULT_SECONDS as DEFAULT_SECONDS
+from .checkpoint import Rhythm as Rhythm
+from .checkpoint import labelled_arrays as labelled_arrays
+from .dataset import make_dataset as make_dataset
+from .dataset import prediction_values as prediction_values
+from .interrupts import Interrupts as Interrupts
+from .run_file import Begun as Begun
+from .run_file import RunFile as RunFile
+from .run_file import as_run_file as as_run_file
+from .run_file import reopened as reopened
+from .storage import StorageError as StorageError
+from .storage import check_target as check_target
+from .storage import load_answer as load_answer
+from .study_dataset import Values as Values
+from .study_dataset import study_dataset as study_dataset

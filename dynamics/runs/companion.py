@@ -1,0 +1,151 @@
+"""A-posteriori error of a flow: the same run at a looser tolerance, beside it in a second thread.
+
+Responsible for the estimate and its meaning.  The error of every method here falls with its tolerance, so two runs at
+tolerances ρ and 10 ρ differ by about the error of the looser one, several times that of the tighter one.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dynamics.runs.loop import run, snapshot_of
+from dynamics.runs.outcome import stack_records
+from dynamics.runs.trackers import StopReason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.runs.loop import RunResult, Snapshot
+    from dynamics.runs.trackers import RunView
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FACTOR", "Companion", "event_errors", "loss_and_event_errors"]
+
+#: Tolerance of the looser run over that of the run.
+LOOSER = 10.0
+#: Factor of the difference that is reported as the error.
+FACTOR = 2.0
+
+
+class _Asked:
+    """A tracker by which another thread stops a run, or has a snapshot of it."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._wanted: Future[Snapshot] | None = None
+
+    def snapshot(self) -> Future[Snapshot]:
+        """Ask for a snapshot; it comes between two chunks of steps or beside a long one, or never after the end."""
+        wanted: Future[Snapshot] = Future()
+        self._wanted = wanted
+        return wanted
+
+    def start(self, view: RunView) -> None:
+        """Do nothing."""
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Give what was asked for; stop when told to."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.set_result(view.snapshot())
+        return StopReason.CALLBACK if self.stop.is_set() else None
+
+    urgent = check
+
+    def finish(self, view: RunView) -> None:
+        """Do nothing."""
+
+
+class Companion:
+    """Run a method at a looser tolerance while the caller runs it at the tolerance asked for.
+
+    Parameters
+    ----------
+    method : FlowMethod
+        What to run.
+    rtol : float
+        Tolerance of the caller's run.
+    times : ndarray, shape (T,)
+        Saved times.
+    begun : Snapshot, optional
+        Of a companion that was stopped, to continue.
+    """
+
+    def __init__(self, method: FlowMethod, rtol: float, times: Array, begun: Snapshot | None = None) -> None:
+        self._asked = _Asked()
+        self._pool = ThreadPoolExecutor(1)
+        self._stepper = method.stepper(LOOSER * rtol)
+        system = method.system
+
+        def observe(state: Array) -> dict[str, float]:
+            return {"loss": system.loss(*system.unpack(state))}
+
+        self._result = self._pool.submit(run, self._stepper, times, observe, trackers=[self._asked], begun=begun)
+
+    def ended(self, seconds: float) -> bool:
+        """Return whether the looser run has ended, waiting so long for it at most."""
+        return bool(wait((self._result,), seconds).done)
+
+    def finish(self, result: RunResult) -> RunResult:
+        """Wait for the looser run, or stop it if the caller's has ended early; return what it gave."""
+        if result.stop_reason is not StopReason.REACHED_END:
+            self._asked.stop.set()
+        looser = self._result.result()
+        self._pool.shutdown()
+        return looser
+
+    def snapshot(self) -> Snapshot:
+        """Return where the looser run stands now."""
+        wanted = self._asked.snapshot()
+        both: tuple[Future[Any], ...] = (wanted, self._result)
+        wait(both, return_when=FIRST_COMPLETED)
+        return wanted.result() if wanted.done() else snapshot_of(self._stepper, self._result.result())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it, however the body has ended."""
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Stop the looser run after the step that it is in."""
+        self._asked.stop.set()
+        self._pool.shutdown()
+
+
+def loss_and_event_errors(result: RunResult, looser: RunResult, count: int) -> dict[str, Array]:
+    """Return the estimated errors of loss and of event times at `count` saved times, NaN where unknown.
+
+    An event that only one of the two runs saw has an infinite error: whether it happens at all
+    is not resolved.
+    """
+    loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
+    events = event_errors(result.event_times, looser.event_times)
+    if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
+        events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
+    half = events.size // 2
+    return {
+        "loss_error": FACTOR * np.abs(loss - other),
+        "emergence_time_error": events[:half],
+        "learned_time_error": events[half:],
+    }
+
+
+def event_errors(times: Array, looser: Array) -> Array:
+    """Return the estimated errors of event times, given those of the looser run; NaN where one of the two is.
+
+    A single difference may be small by chance: no time is taken for more accurate, relatively, than the median.
+    """
+    difference = np.abs(times - looser)
+    known = np.isfinite(difference) & (times > 0.0)
+    if known.any():
+        typical = np.median(difference[known] / times[known])
+        difference[known] = np.maximum(difference[known], typical * times[known])
+    return FACTOR * difference

@@ -1,0 +1,157 @@
+"""Arrays to labelled datasets: one constructor, provenance on every result.
+
+Knows names, dimensions, units and attributes; neither how the numbers were computed nor how they are stored.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.runs import provenance
+from dynamics.runs.variables import VARIABLES
+from dynamics.theory.exponents import asymptotic_exponents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from dynamics.theory.prediction import EmergencePrediction
+
+__all__ = [
+    "REFERENCES",
+    "SCHEMA_VERSION",
+    "VARIABLES",
+    "make_dataset",
+    "no_prediction_values",
+    "plain_attribute",
+    "prediction_values",
+    "stamped_attributes",
+]
+
+SCHEMA_VERSION = 1
+REFERENCES = (
+    "Ren, Nichani, Wu, Lee, arXiv:2504.19983; Ben Arous, Gheissari, Jagannath, arXiv:2003.10409; "
+    "Saad and Solla, Phys. Rev. E 52, 4225 (1995)"
+)
+
+
+def make_dataset(
+    values: Mapping[str, Any],
+    *,
+    problem: Problem,
+    title: str,
+    coords: Mapping[str, Any],
+    solver: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    leading: Sequence[str] = (),
+    with_leading: Sequence[str] = (),
+) -> xr.Dataset:
+    """Return a dataset whose variables are named, labelled and stamped with where they come from.
+
+    Parameters
+    ----------
+    values : mapping
+        Variable name -> array; names and dims are those of `VARIABLES`.
+    problem : Problem
+        What was asked; stored whole, so that `Problem.from_dataset` gives it back.
+    title : str
+    coords : mapping
+        Coordinate name -> values; `direction` is added, numbered from 1 as p is.
+    solver : mapping
+        Arguments of the call, JSON-ready; stored beside the problem in the `parameters` attribute.
+    attributes : mapping
+        Further attributes; bool becomes 0/1, None is left out, mappings become JSON.
+    leading, with_leading : sequence of str
+        Dims put in front of the variables named in `with_leading`, such as ("seed",).
+    """
+    import xarray as xr
+
+    directions = np.arange(1, problem.num_directions + 1)
+    inputs = problem.arrays()
+    data: dict[str, Any] = {}
+    for name, array in {**{key: values_ for key, (_, values_) in inputs.items()}, **values}.items():
+        dims = VARIABLES[name].dims
+        if name in with_leading:
+            dims = (*leading, *dims)
+        data[name] = (dims, np.asarray(array), _metadata(name))
+    all_coords = {
+        name: (VARIABLES[name].dims, np.asarray(array), _metadata(name))
+        for name, array in {**coords, "direction": directions}.items()
+    }
+    return xr.Dataset(data, coords=all_coords, attrs=stamped_attributes(problem, title, solver, attributes))
+
+
+def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
+    """Return the per-direction variables that every answer carries."""
+    return {
+        "matched_neuron": prediction.matched_neuron,
+        "leading_order_time": prediction.leading_order_time,
+        "predicted_emergence_time": prediction.predicted_emergence_time,
+        "predicted_learned_time": prediction.predicted_learned_time,
+    }
+
+
+def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
+    """Return the same variables where no theory predicts: no matched neuron, times unknown."""
+    names = ("leading_order_time", "predicted_emergence_time", "predicted_learned_time")
+    unknown = np.full(num_directions, np.nan)
+    return {"matched_neuron": np.full(num_directions, -1), **dict.fromkeys(names, unknown)}
+
+
+def plain_attribute(value: Any) -> Any:
+    """Return a value that netCDF attributes take: bool as 0/1, mappings as JSON, the rest as it is."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    return value
+
+
+def _metadata(name: str) -> dict[str, str]:
+    variable = VARIABLES[name]
+    return {"long_name": variable.long_name, "units": "1", "symbol": variable.symbol}
+
+
+def _command() -> str:
+    """Return the command line, without the folders of this machine."""
+    if sys.orig_argv[1:2] == ["-m"]:
+        return " ".join(["python", *sys.orig_argv[1:]])
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"
+
+
+def stamped_attributes(
+    problem: Problem, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return attributes with where a result comes from; the arguments are those of `make_dataset`."""
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
+    parameters = {"problem": problem.parameters(), "solver": dict(solver)}
+    stamped = {
+        "Conventions": "CF-1.11",
+        "title": title,
+        "source": f"{provenance.DISTRIBUTION} {provenance.version()}",
+        "history": f"{now} {_command()}",
+        "references": REFERENCES,
+        "date_created": now,
+        "schema_version": SCHEMA_VERSION,
+        "git_commit": provenance.git_commit(),
+        "parameters": json.dumps(parameters, sort_keys=True),
+        "environment": provenance.environment(),
+        "hermite_truncation_error": float(problem.activation.truncation_error),
+        "information_exponent": problem.information_exponent,
+    }
+    if problem.student == "homogeneous":
+        teacher = problem.teacher
+        laws = asymptotic_exponents(problem.information_exponent, teacher.beta, ratio=teacher.ratio)
+        if laws.notes:
+            stamped["scaling_notes"] = "; ".join(laws.notes)
+    stamped.update({key: plain_attribute(value) for key, value in attributes.items() if value is not None})
+    return stamped

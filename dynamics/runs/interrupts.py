@@ -1,0 +1,99 @@
+"""Signals that end a run: heard between two steps, and held back while a file is written.
+
+Knows signals and the clock; neither runs nor files.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time as clock
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dynamics.runs.trackers import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dynamics.runs.trackers import RunView
+
+__all__ = ["SIGNALS", "Interrupts", "sheltered"]
+
+#: What asks a run to end: Ctrl-C, a scheduler or `kill`, a terminal that is closed (of POSIX).
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+#: Seconds after the first signal from which on another one raises: what has not listened until then hangs.
+IMPATIENCE = 5.0
+
+
+class Interrupts:
+    """Hear Ctrl-C, SIGTERM and SIGHUP: raised at any instant they can be lost inside a callback of some library.
+
+    One that comes `IMPATIENCE` after the first raises at once, since somebody's tracker does not return. Outside the
+    main thread, where Python allows no handlers, they are left as they are. A tracker; in a loop of another kind, a
+    context.
+    """
+
+    def __init__(self) -> None:
+        #: Whether one has arrived.
+        self.heard = False
+        self._first = 0.0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        """Listen."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                # Who ignores one, as workers of a pool and what `nohup` starts do, has a reason.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Put back who listened before."""
+        for number, handler in self._previous.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+    def start(self, view: RunView) -> None:  # noqa: ARG002
+        """Listen."""
+        self.__enter__()
+
+    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+        """Stop if one has arrived."""
+        return StopReason.INTERRUPTED if self.heard else None
+
+    urgent = check
+
+    def finish(self, view: RunView) -> None:  # noqa: ARG002
+        """Put back who listened before."""
+        self.__exit__()
+
+    def _hear(self, *_signal: object) -> None:
+        now = clock.monotonic()
+        if not self.heard:
+            self.heard, self._first = True, now
+        elif now - self._first > IMPATIENCE:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def sheltered() -> Iterator[None]:
+    """Hold signals back until the body has ended, then pass them on.
+
+    An exception that a handler raises between two instructions of a library can leave its lock taken for ever, and
+    what it writes half written. What has no handler in Python is left as it is.
+    """
+    held: list[int] = []
+    previous: dict[int, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if callable(signal.getsignal(number)):
+                    previous[number] = signal.signal(number, lambda number, _frame: held.append(number))
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in dict.fromkeys(held):
+            signal.raise_signal(number)

@@ -1,0 +1,101 @@
+"""A run whose file is kept up to date, with the looser run beside it if there is one.
+
+Responsible for what of a run goes into its file, and for going on from there.  Must not know what is solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dynamics.compiler.patience import LOOK
+from dynamics.runs.checkpoint import packed, unpacked
+from dynamics.runs.interrupts import Interrupts
+from dynamics.runs.loop import run, snapshot_of
+from dynamics.runs.trackers import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.integrators import Stepper
+    from dynamics.runs.companion import Companion
+    from dynamics.runs.loop import Observer, RunResult, Snapshot
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.soundness import Soundness
+    from dynamics.runs.trackers import Tracker
+
+    Labelled = Callable[[RunResult, RunResult | None], xr.Dataset]
+
+__all__ = ["COMPANION", "begun_snapshot", "kept_run"]
+
+#: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
+RUN, COMPANION = "run", "companion"
+
+
+def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
+    """Return what a part of the run is continued from, None if it begins."""
+    arrays = file.part(part)
+    held = file.begun.dataset if file.begun is not None and part == RUN else None
+    return None if arrays is None else unpacked(arrays, held)
+
+
+def kept_run(
+    stepper: Stepper,
+    times: NDArray[Any],
+    observe: Observer,
+    labelled: Labelled,
+    *,
+    file: RunFile,
+    trackers: Sequence[Tracker] = (),
+    companion: Companion | None = None,
+    sound: Soundness | None = None,
+) -> tuple[RunResult, xr.Dataset]:
+    """Run as `run` does, from where `file` stands, and keep it up to date.
+
+    Parameters
+    ----------
+    stepper, times, observe, trackers, sound
+        As of `run`.
+    labelled : callable
+        (result, result of the companion or None) -> Dataset.
+    file : RunFile
+    companion : Companion, optional
+        Runs already; it is stopped in the end.
+
+    Returns
+    -------
+    result, dataset
+    """
+
+    def now(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+        beside = None if companion is None else companion.snapshot()
+        dataset = labelled(own.result, None if beside is None else beside.result)
+        parts = {RUN: packed(own, dataset), COMPANION: None if beside is None else packed(beside)}
+        return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
+
+    begun = begun_snapshot(file, RUN)
+    # Who asks twice for an end shall not lose what is stored in the end.
+    with Interrupts() as late:
+        result = run(stepper, times, observe, trackers=[*trackers, *file.trackers(now)], begun=begun, sound=sound)
+        looser = None
+        if companion is not None:
+            while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):
+                if late.heard:
+                    result = replace(result, stop_reason=StopReason.INTERRUPTED)
+            try:
+                looser = companion.finish(result)
+            except KeyboardInterrupt:
+                result = replace(result, stop_reason=StopReason.INTERRUPTED)
+                looser = companion.finish(result)
+        resumable = result.stop_reason.resumable
+        if file.has_path and resumable and result.intact:
+            dataset, parts = now(snapshot_of(stepper, result))
+        else:
+            dataset, parts = labelled(result, looser), {}
+        file.close(dataset, parts, resumable=resumable)
+    if late.heard and result.stop_reason is not StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result, dataset

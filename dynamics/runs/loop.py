@@ -1,0 +1,255 @@
+"""The run loop: next save time → compiled chunk → trackers → stop reason.
+
+Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
+hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
+heard in the middle of it, and the run ends with the state before it. The loop knows a stepper, times and an observer;
+no physics and no dataset.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.compiler.patience import Stopped, beside
+from dynamics.integrators import Status
+from dynamics.runs.interrupts import Interrupts
+from dynamics.runs.records import Records
+from dynamics.runs.trackers import StopReason, UrgentTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators import Stepper
+    from dynamics.runs.trackers import Tracker
+
+    Observer = Callable[[NDArray[np.float64]], Mapping[str, Any]]
+
+CHUNK_SECONDS = 0.1
+FIRST_CHUNK_STEPS = 1
+LARGEST_CHUNK_STEPS = 1 << 20
+
+_FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
+
+
+@dataclass
+class RunResult:
+    """What a run leaves: one record per saved time that was reached, why it ended, and what it cost.
+
+    `intact` says whether the stepper stands at the end of a step, so that it can be continued.
+    """
+
+    records: Records = field(default_factory=lambda: Records(0))
+    stop_reason: StopReason = StopReason.UNFINISHED
+    end_time: float = 0.0
+    event_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    solve_seconds: float = 0.0
+    tracker_seconds: float = 0.0
+    statistics: dict[str, int] = field(default_factory=dict)
+    intact: bool = True
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run between two steps: what it has given so far, and the arrays from which its stepper goes on.
+
+    `state` is None for a method that cannot be continued.
+    """
+
+    result: RunResult
+    state: Mapping[str, NDArray[np.generic]] | None
+
+
+def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
+    """Return the snapshot of a stepper at rest."""
+    try:
+        return Snapshot(result, stepper.state())
+    except NotImplementedError:
+        return Snapshot(result, None)
+
+
+class _View:
+    """What the trackers see of the run, and its books."""
+
+    def __init__(self, stepper: Stepper, times: NDArray[np.float64], begun: RunResult) -> None:
+        self._stepper = stepper
+        self._end = float(times[-1])
+        self._begun = begun
+        self._started = clock.perf_counter()
+        self.result = replace(begun, records=Records(times.size, begun.records))
+
+    @property
+    def time(self) -> float:
+        return min(self._stepper.time, self.end)
+
+    @property
+    def end(self) -> float:
+        return self._end
+
+    def state(self) -> NDArray[np.float64]:
+        return self._stepper.interpolate(self.time)
+
+    def derivative(self) -> NDArray[np.float64]:
+        return self._stepper.derivative(self.time)
+
+    def statistics(self) -> dict[str, int]:
+        return self._stepper.statistics()
+
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(self._stepper, self.so_far(StopReason.UNFINISHED))
+
+    def so_far(self, reason: StopReason) -> RunResult:
+        events = self._stepper.event_times
+        return replace(
+            self.result,
+            records=self.result.records.so_far(),
+            stop_reason=reason,
+            end_time=self.time,
+            event_times=np.where(events <= self._end, events, np.nan),
+            solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
+            statistics=self._stepper.statistics(),
+        )
+
+
+class _Pace:
+    """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
+
+    def __init__(self) -> None:
+        self.steps = FIRST_CHUNK_STEPS
+        #: What the last record took.
+        self.seconds_of_record = np.inf
+
+    def adapt(self, seconds: float, *, full: bool) -> None:
+        """Learn from a chunk, of as many steps as were allowed if `full`, else of one at least."""
+        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
+            self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
+        elif seconds > 2.0 * CHUNK_SECONDS:
+            self.steps = max(self.steps // 2, 1)
+
+
+def run(
+    stepper: Stepper,
+    times: NDArray[np.float64],
+    observe: Observer,
+    *,
+    trackers: Sequence[Tracker] = (),
+    begun: Snapshot | None = None,
+    sound: Callable[[Records], StopReason | None] | None = None,
+) -> RunResult:
+    """Take `stepper` through `times`, observing at each, until the end or a reason to stop.
+
+    Parameters
+    ----------
+    stepper : Stepper
+        Integrator at time 0, with its state inside.
+    times : ndarray, shape (T,)
+        Increasing times to observe at; steps are not held to them.
+    observe : callable
+        state -> named observables, stored as one record per time.
+    trackers : sequence of Tracker
+    begun : Snapshot, optional
+        Of the same run, which is then continued: its records are kept, its costs counted.
+    sound : callable, optional
+        Records so far -> why to stop, or None; called after each.
+
+    Returns
+    -------
+    RunResult
+        KeyboardInterrupt does not escape: it becomes the stop reason "interrupted".
+
+    Raises
+    ------
+    ValueError
+        If `begun` is not of this stepper.
+    """
+    if begun is not None:
+        _restore(stepper, begun)
+    view = _View(stepper, times, RunResult() if begun is None else begun.result)
+    records, interrupts, pace = view.result.records, Interrupts(), _Pace()
+    watchers = [*trackers, interrupts]
+    reason: StopReason | None = None
+    try:
+        for tracker in (interrupts, *trackers):
+            tracker.start(view)
+        for time in times[len(records) :].tolist():
+            # Millions of times may lie within one step.
+            reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
+            if stepper.time >= time and reason not in _FAILURES.values():
+                _record(stepper, time, view, pace, observe, watchers)
+                # What is wrong comes before what somebody wants.
+                reason = (sound(records) if sound is not None else None) or reason
+            if reason is not None:
+                break
+    except Stopped as stopped:
+        reason = stopped.reason
+    except KeyboardInterrupt:
+        reason = StopReason.INTERRUPTED
+    finally:
+        for tracker in (*trackers, interrupts):
+            tracker.finish(view)
+    return view.so_far(reason or StopReason.REACHED_END)
+
+
+def _restore(stepper: Stepper, begun: Snapshot) -> None:
+    try:
+        stepper.restore(begun.state or {})
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        msg = f"Argument `begun` must be a snapshot of the same run, but is not ({error})."
+        raise ValueError(msg) from error
+
+
+def _urgent(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
+    """Return a reason to stop that does not wait for the end of a step, or None."""
+    asked = (tracker.urgent(view) for tracker in trackers if isinstance(tracker, UrgentTracker))
+    return next((reason for reason in asked if reason is not None), None)
+
+
+def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> StopReason | None:
+    """Advance until `stepper.time` ≥ `time`, chunk by chunk; return a reason to stop, or None."""
+    while stepper.time < time:
+        began = clock.perf_counter()
+        view.result.intact = False
+        status = _advance(stepper, time, view, pace, trackers)
+        ended = clock.perf_counter()
+        pace.adapt(ended - began, full=status == Status.MAX_STEPS)
+        if status in _FAILURES:
+            return _FAILURES[status]
+        view.result.intact = True
+        for tracker in trackers:
+            reason = tracker.check(view)
+            if reason is not None:
+                return reason
+        view.result.tracker_seconds += clock.perf_counter() - ended
+    return None
+
+
+def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:
+    """Take a chunk of steps; one that may be long beside, where it can be given up for the state before it."""
+    if pace.steps > 1:
+        return stepper.advance(time, pace.steps)
+    try:
+        return beside(lambda: stepper.advance(time, 1), lambda: _urgent(view, trackers))
+    except Stopped:
+        view.result.intact = True
+        raise
+
+
+def _record(
+    stepper: Stepper, time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]
+) -> None:
+    """Observe the state at a time; beside if that may take long."""
+
+    def record() -> None:
+        view.result.records.append(observe(stepper.interpolate(time)))
+
+    began = clock.perf_counter()
+    if pace.seconds_of_record < 0.5 * CHUNK_SECONDS:
+        record()
+    else:
+        beside(record, lambda: _urgent(view, trackers))
+    pace.seconds_of_record = clock.perf_counter() - began

@@ -1,0 +1,84 @@
+"""What becomes of a run: records stacked along time, its attributes, and the exception if it failed.
+
+Serves every system; knows the result of the loop and datasets, no physics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.runs.trackers import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.runs.loop import RunResult
+    from dynamics.runs.records import Records
+
+
+class SolveError(RuntimeError):
+    """A solve that failed; what was computed before is in `dataset`."""
+
+    def __init__(self, message: str, dataset: xr.Dataset) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+class SolveInterrupted(KeyboardInterrupt):
+    """A solve that was interrupted; what was computed before is in `dataset`."""
+
+    def __init__(self, message: str, dataset: xr.Dataset) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+def stack_records(
+    records: Records, count: int, template: Callable[[], Mapping[str, Any]]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the records of a run along time, in front of the dims of each observable.
+
+    `template` gives one record, such as that of the initial state. Times that were not reached hold NaN, so that the
+    shape depends on the schedule alone; if none was, the arrays are read-only and take no memory.
+    """
+    if len(records) > 0:
+        return dict(records.columns)
+    return {name: np.broadcast_to(np.nan, (count, *np.shape(value))) for name, value in template().items()}
+
+
+def run_attributes(result: RunResult) -> dict[str, Any]:
+    """Return how the run ended and what it cost."""
+    return {
+        "stop_reason": str(result.stop_reason),
+        "stop_message": result.stop_reason.advice,
+        "end_time": result.end_time,
+        "solve_seconds": result.solve_seconds,
+        "tracker_seconds": result.tracker_seconds,
+        **result.statistics,
+    }
+
+
+def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
+    """Return the dataset of a run, or raise with it inside if the run failed or was interrupted.
+
+    Raises
+    ------
+    SolveError
+        If the numerics failed and `on_failure` is "raise".
+    SolveInterrupted
+        If the run was interrupted and `on_failure` is "raise".
+    """
+    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
+        end = dataset.attrs["end_time"]
+        msg = f"The {dataset.attrs['answer']} solve stopped at t = {end:.6g} ({reason}). {reason.advice}"
+        raise (SolveError if reason.failed else SolveInterrupted)(msg, dataset)
+    return dataset
+
+
+def joined(notes: Iterable[str]) -> str:
+    """Return notes as one attribute."""
+    return "; ".join(notes)

@@ -1,0 +1,278 @@
+"""The file of a run: kept up to date while the run goes on, and what the run is continued from.
+
+Responsible for the group "checkpoint" and for when a file has one.  Knows datasets and files; neither physics, nor
+loops, nor what stands in the arrays of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.problem.checks import check_switch, checked_number
+from dynamics.problem.schedule import SaveAt
+from dynamics.runs import provenance, storage
+from dynamics.runs.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
+from dynamics.runs.trackers import StopReason
+from dynamics.runs.whole_files import fingerprint, remove_torn, write_somewhere
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import xarray as xr
+
+    from dynamics.runs.loop import Snapshot
+    from dynamics.runs.trackers import Tracker
+
+    Parts = Mapping[str, xr.Dataset]
+
+__all__ = ["Begun", "RunFile", "as_run_file", "reopened"]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that has not ended: the call that began it, what it has computed, and how to go on."""
+
+    answer: str
+    problem: Problem
+    save_at: SaveAt
+    settings: dict[str, Any]
+    dataset: xr.Dataset
+    parts: dict[str, xr.Dataset]
+
+
+@dataclass
+class RunFile:
+    """A netCDF file that holds what a run has computed and, until it has ended, also how to go on.
+
+    What appears under its name meanwhile is not replaced, unless `overwrite` allows it: the file then takes the first
+    free name beside it, or another directory if this one is out of reach. A warning and `trouble` say so, and `target`
+    is that place.
+
+    Parameters
+    ----------
+    path : path, optional
+        File to write; without one nothing is written.
+    every : float, default 30
+        Seconds of wall-clock time between two versions; longer where writing takes more than a tenth of that.
+    overwrite : bool, default False
+        Replace an existing file.
+    keeps_result : bool, default True
+        Write the finished dataset too. A caller who does it says no.
+
+    Raises
+    ------
+    StorageError
+        If the path may not be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dynamics import Problem, Teacher, load, solve_overlaps
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=2, dimension=16)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = RunFile(f"{folder}/run.nc", every=5.0)
+    ...     flow = solve_overlaps(problem, checkpoint=file, progress=False)
+    ...     load(file.target).identical(flow)
+    True
+    """
+
+    path: InitVar[str | os.PathLike[str] | None]
+    every: float = DEFAULT_SECONDS
+    overwrite: bool = False
+    keeps_result: bool = True
+    #: Arrays among the arguments of the call, by name; scalars are in the attribute `parameters`.
+    arguments: dict[str, Any] = field(default_factory=dict)
+    begun: Begun | None = None
+    #: Whether the file, as it stands, can be continued.
+    unfinished: bool = False
+    #: Why the file is not where it was to be, and where it is, in one sentence; "" if it is there.
+    trouble: str = field(default="", init=False)
+
+    def __post_init__(self, path: str | os.PathLike[str] | None) -> None:
+        checked_number(self.every, "every", positive=True)
+        for name in ("overwrite", "keeps_result"):
+            check_switch(name, getattr(self, name))
+        self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
+        #: Of the file that this run has written, or goes on from: what else has its name is not ours to replace.
+        self._own = None if self.begun is None else fingerprint(self.target)
+
+    @property
+    def target(self) -> Path:
+        """Where the file is: elsewhere than asked for if it could not be written there.
+
+        Raises
+        ------
+        ValueError
+            If nothing is written.
+        """
+        if self._target is None:
+            msg = "Argument `path` must be given for a file to be written, but is None."
+            raise ValueError(msg)
+        return self._target
+
+    @property
+    def has_path(self) -> bool:
+        """Whether anything is written at all."""
+        return self._target is not None
+
+    def part(self, name: str) -> xr.Dataset | None:
+        """Return what a part of the run is continued from, None if it begins."""
+        return None if self.begun is None else self.begun.parts.get(name)
+
+    def trackers(self, contents: Callable[[Snapshot], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
+        """Return what keeps the file up to date; `contents` gives the dataset and the parts of the checkpoint."""
+        if not self.has_path:
+            return []
+        return [Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)]
+
+    def keep(self, dataset: xr.Dataset, parts: Parts) -> None:
+        """Write a run that has not ended; warn if that is impossible, since a run of hours is worth more than a file.
+
+        Without parts, of a method that cannot be continued, the file holds the dataset alone.
+        """
+        import xarray as xr
+
+        groups: dict[str, xr.Dataset] = {"/": dataset}
+        if parts:
+            groups |= {f"/{storage.CHECKPOINT}/{name}": part for name, part in parts.items()}
+            groups[f"/{storage.CHECKPOINT}"] = xr.Dataset(
+                labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)}
+            )
+        if self._written(xr.DataTree.from_dict(groups), compress=False):
+            self.unfinished = bool(parts)
+
+    def close(self, dataset: xr.Dataset, parts: Parts, *, resumable: bool) -> None:
+        """Write how a run has ended.
+
+        Where it could be resumed but has no parts, since it was torn out of a step, the last checkpoint is kept.
+        """
+        if not self.has_path:
+            return
+        if resumable and parts:
+            self.keep(dataset, parts)
+        elif not (resumable and self.unfinished) and (not self.keeps_result or self._written(dataset)):
+            self.unfinished = False
+
+    def store(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> None:
+        """Write the file, under another name where its own is out of reach, which becomes its own.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written anywhere.
+        """
+        writer = storage.netcdf_writer(result, compress=compress)
+        self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
+        self._own = fingerprint(self.target)
+        if trouble:
+            self.trouble, self.overwrite = trouble, False
+
+    def remove(self) -> None:
+        """Remove the file, but not what else may have taken its name."""
+        if self._replaces():
+            self.target.unlink(missing_ok=True)
+
+    def _replaces(self) -> bool:
+        return self.overwrite or (self._own is not None and self._own == fingerprint(self.target))
+
+    def _written(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> bool:
+        told = self.trouble
+        try:
+            self.store(result, compress=compress)
+        except storage.StorageError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+            return False
+        if self.trouble != told:
+            warnings.warn(self.trouble, RuntimeWarning, stacklevel=4)
+        return True
+
+
+def as_run_file(checkpoint: str | os.PathLike[str] | RunFile | None) -> RunFile:
+    """Return the argument `checkpoint` of a solve as a `RunFile`."""
+    return checkpoint if isinstance(checkpoint, RunFile) else RunFile(checkpoint)
+
+
+def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, keeps_result: bool = True) -> RunFile:
+    """Return the file of a run that has not ended, with what the run is continued from.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read or written, or holds no run that can be continued.
+
+    Warns
+    -----
+    UserWarning
+        If another version of the program wrote it, so that the last bits of the results may differ.
+    """
+    if storage.names_directory(path):
+        output = str(path).removesuffix(".points")
+        msg = (
+            f"Argument `path` must name the file of a run, but {str(path)!r} is a directory: a sweep goes on when it "
+            f"is called again as it was, `dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`."
+        )
+        raise storage.StorageError(msg)
+    tree = storage.load_tree(path)
+    dataset = tree.to_dataset()
+    if storage.CHECKPOINT not in tree.children:
+        msg = f"File {str(path)!r} must hold a run that can be resumed, but {_why_not(dataset)}."
+        raise storage.StorageError(msg)
+    group = tree.children[storage.CHECKPOINT]
+    parts = {name: node.to_dataset(inherit=False) for name, node in group.children.items()}
+    arguments = {str(name): array.to_numpy() for name, array in group.to_dataset(inherit=False).data_vars.items()}
+    try:
+        if group.attrs["digest"] != _digest(arguments, parts):
+            raise ValueError
+        settings = dict(json.loads(dataset.attrs["parameters"])["solver"])
+        begun = Begun(
+            answer=str(settings.pop("answer")),
+            problem=Problem.from_dataset(dataset),
+            save_at=SaveAt.at(dataset["time"].to_numpy()),
+            settings=settings | arguments,
+            dataset=dataset,
+            parts=parts,
+        )
+    except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
+        msg = f"File {str(path)!r} must hold a whole checkpoint of this program, but does not."
+        raise storage.StorageError(msg) from error
+    written_by, here = dataset.attrs.get("source"), f"{provenance.DISTRIBUTION} {provenance.version()}"
+    if written_by != here:
+        msg = (
+            f"File {str(path)!r} was begun by {written_by}, so {here} may give results that differ in their last bits."
+        )
+        warnings.warn(msg, UserWarning, stacklevel=3)
+    file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
+    file.overwrite = False  # from now on this very file alone
+    remove_torn(file.target)
+    return file
+
+
+def _why_not(dataset: xr.Dataset) -> str:
+    reason, attributes = dataset.attrs.get("stop_reason"), dataset.attrs
+    if not any(reason == each and each.resumable for each in StopReason):
+        return "it holds a finished one"
+    method = attributes.get("method", attributes.get("engine"))
+    return f"it stopped ({reason}) by a method that cannot go on, {method!r}"
+
+
+def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
+    """Return a hash of all arrays of a checkpoint, by which a damaged one is told."""
+    found = hashlib.sha256()
+    arrays = [(name, np.asarray(array)) for name, array in arguments.items()]
+    for part, dataset in parts.items():
+        found.update(f"{part} {sorted((name, str(value)) for name, value in dataset.attrs.items())}".encode())
+        arrays += [(f"{part}/{name}", array.to_numpy()) for name, array in dataset.data_vars.items()]
+    for name, array in sorted(arrays, key=lambda named: named[0]):
+        text = array.dtype.kind in "OU"
+        found.update(f"{name} {array.shape}".encode())
+        found.update(str(array).encode() if text else np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

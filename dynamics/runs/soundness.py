@@ -1,0 +1,60 @@
+"""What every recorded state must satisfy: checks of a run while it goes on, at a cost that is not felt.
+
+Knows names of observables and numbers; neither a system nor a method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.runs.trackers import StopReason
+
+if TYPE_CHECKING:
+    from dynamics.runs.records import Records
+__all__ = ["Soundness"]
+
+#: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift
+#: from those of vectors by far more than the error of a step, so the margin has more room.
+TOLERATED, TOLERATED_MARGIN = 1e4, 1e6
+OVERLAPS = ("teacher_overlap", "max_overlap", "alpha", "projection")
+MASSES = ("squared_norm", "particle_mass")
+
+
+@dataclass(frozen=True)
+class Soundness:
+    r"""Say why a run must stop after a record, if it must.
+
+    .. math:: |C_{ip}| \le 1, \quad n_i > 0, \quad G - C T^{-1} C^T \succeq 0, \quad
+       E(f - f^*)^2 \text{ does not rise under a gradient flow}
+
+    each up to a multiple of the tolerance.
+
+    Parameters
+    ----------
+    rtol : float
+        Accuracy that was asked for; 0 for a method without.
+    scale : float
+        Size of a loss, such as E f*².
+    falls : bool
+        Whether the loss may not rise: it may under steps of finite size.
+    """
+
+    rtol: float
+    scale: float
+    falls: bool
+
+    def __call__(self, records: Records) -> StopReason | None:
+        """Look at the last record, beside the one before; what a record does not hold is not asked for."""
+        record, slack = records[-1], TOLERATED * self.rtol + 1e-9
+        if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):
+            return StopReason.OVERLAP_ABOVE_ONE
+        if any(np.min(record[name], initial=1.0) <= 0.0 for name in MASSES if name in record):
+            return StopReason.NORM_NOT_POSITIVE
+        if record.get("gram_margin", 0.0) < -TOLERATED_MARGIN * self.rtol - 1e-9:
+            return StopReason.NOT_REALISABLE
+        if self.falls and len(records) > 1 and record["loss"] - records[-2]["loss"] > slack * self.scale:
+            return StopReason.LOSS_ROSE
+        return None

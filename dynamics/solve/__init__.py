@@ -1,0 +1,5 @@
+"""The public functions `solve_*`, and the command `python -m dynamics.solve`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,215 @@
+"""Online learning of a committee as a question: problem → method → run → dataset.
+
+`solve_committee` reads top to bottom: check, build, run, return. The equations are in `equations.committee.system`.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from dynamics.compiler.threads import blas_threads_for
+from dynamics.problem import check_problem
+from dynamics.problem.checks import check_choice, check_switch, checked_number, checked_tolerances
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.dataset import make_dataset, no_prediction_values
+from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.runs.run_file import as_run_file
+from dynamics.runs.trackers import all_trackers
+from dynamics.theory.horizon import default_committee_schedule
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.runs.loop import RunResult
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+
+__all__ = ["solve_committee"]
+
+
+def solve_committee(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    learning_rate: float | None = None,
+    step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
+
+    .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
+       S' = -E[\bar e\, (\sigma'_i\, \lambda_j + \sigma'_j\, \lambda_i)]
+       + \eta\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
+
+    with R = WΘᵀ, S = WWᵀ, λ_i = w_i·x, ē = f − f*; the term in η is that of SGD with one sample per step,
+    w_i ← w_i − η e σ'(λ_i) x, and is left out without a learning rate: the gradient flow of ½ E ē².
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="committee"``; link "erf" or a polynomial (for a learning rate: of degree at most 12); any
+        teacher.
+    save_at : SaveAt, optional
+        Saved times, t = η · step. Default: 150 geometric times. For k ≤ 2 to 20 (ln d + |ln n|) / (a g'(1)), n the
+        smallest |w_i|² at the start and a the smallest a_p; for k > 2 to 250 times C^(2−k) / (k (k − 2) a c_k²), C the
+        overlap of the worst covered direction with its nearest neuron. Where k is odd and the start short, the loss may
+        still fall then: no theory says how long it takes.
+    keep : {"full", "summary"}
+        "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
+    method : str
+        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or
+        "auto": "explicit" while that is cheap, else "bdf".
+    rtol, atol : float
+        Wanted accuracy of R and S; `atol` is in units of 1/√d.
+    learning_rate : float, optional
+        η > 0 of SGD. Default: the flow, η → 0, which the label noise does not change.
+    step_theory : {"infinite-d", "finite-d"}
+        Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, or exact.
+    trackers : sequence of Tracker
+        Watch the run and may stop it.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    error_estimate : bool, optional
+        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
+        loss and times. By default for all methods but the referees.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
+        goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)² without ½; the overlaps chosen by `keep`: R = √n_i C_ip and S = √(n_i n_j) G_ij from
+        `teacher_overlap` C, `student_overlap` G and `squared_norm` n; `gram_margin(time)`; per direction the
+        `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first
+        Σ_i E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2. No theory predicts these times: predicted ones are NaN. Their
+        estimated errors are `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run
+        does not agree that it happens). All quantities are dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError
+        If the integration fails, as where a large learning rate makes the norms blow up, and `on_failure` is "raise";
+        `error.dataset` holds what was computed.
+    SolveInterrupted
+        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Notes
+    -----
+    The equations close in the mean; as d → ∞ at fixed η d they hold for a single run. One evaluation costs 2 m (m + P)²
+    operations for the flow, m²(m + P)²/2 arcsines more for the step with "erf". The learning rate of Saad & Solla is
+    η d, their time step/d, their generalisation error half the loss.
+
+    References
+    ----------
+    Saad and Solla, Phys. Rev. E 52, 4225 (1995).
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="erf", teacher=Teacher([1.0]), width=1, dimension=100, student="committee")
+    >>> flow = solve_committee(problem, save_at=SaveAt.at([0.0, 300.0]), progress=False)
+    >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
+    (True, True)
+    """
+    # === check
+    from dynamics.integrators import METHODS, check_method
+
+    check_problem(problem, "committee")
+    check_method(method, ("auto", *METHODS))
+    check_choice("keep", keep, ("full", "summary"))
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
+    rtol, atol = checked_tolerances(rtol, atol)
+    if learning_rate is not None:
+        learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
+    check_switch("error_estimate", error_estimate, optional=True)
+    schedule = default_committee_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
+
+    # === build and run
+    from dynamics.equations.committee.system import CommitteeSystem
+    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+    from dynamics.runs.companion import Companion, loss_and_event_errors
+    from dynamics.runs.kept_run import COMPANION, begun_snapshot, kept_run
+
+    system = CommitteeSystem(problem, learning_rate, step_theory)
+    # What methods ask of the overlap flow, every system here has.
+    generic = cast("Any", system)
+    chosen = method
+    if method == "auto":
+        chosen = "explicit" if choose_method(generic, float(schedule.times[-1])) == "explicit" else "bdf"
+    flow = FlowMethod(generic, chosen, atol, last_time=float(schedule.times[-1]))
+    estimated = not chosen.startswith("scipy:") if error_estimate is None else error_estimate
+    settings = {
+        "keep": keep,
+        "method": method,
+        "rtol": rtol,
+        "atol": atol,
+        "learning_rate": learning_rate,
+        "step_theory": step_theory,
+        "error_estimate": error_estimate,
+    }
+    P, observe = problem.num_directions, system.observer(keep)
+
+    def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+        coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(problem.width)}
+        if keep == "full":
+            coords["neuron_2"] = np.arange(problem.width)
+        return make_dataset(
+            {
+                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
+                **no_prediction_values(P),
+                "emergence_time": result.event_times[:P],
+                "learned_time": result.event_times[P:],
+                **({} if looser is None else loss_and_event_errors(result, looser, len(schedule))),
+            },
+            problem=problem,
+            title="Online learning of a committee with fixed second layer",
+            coords=coords,
+            solver={"answer": "committee", **settings},
+            attributes={
+                "answer": "committee",
+                **flow.attributes(stepper),
+                **run_attributes(result),
+                "learning_rate": learning_rate,
+                "step_theory": None if learning_rate is None else step_theory,
+                "rtol": rtol,
+                "atol": atol,
+                "notes": "Committees have no greedy prediction of times.",
+            },
+        )
+
+    with blas_threads_for(problem.width + P, chosen):
+        stepper = flow.stepper(rtol)
+        companion = Companion(flow, rtol, schedule.times, begun_snapshot(file, COMPANION)) if estimated else None
+        with nullcontext() if companion is None else companion:
+            result, dataset = kept_run(
+                stepper, schedule.times, observe, labelled, file=file, trackers=watchers, companion=companion
+            )
+
+    # === return
+    return checked_outcome(dataset, result.stop_reason, on_failure)

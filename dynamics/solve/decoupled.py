@@ -1,0 +1,130 @@
+"""The public questions that need no time stepping: problem → prediction or decoupled solution → dataset.
+
+Each function here reads top to bottom: check, solve, return. The coupled flow is in `flow`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import check_problem
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.dataset import make_dataset, prediction_values
+from dynamics.runs.outcome import joined
+from dynamics.theory.horizon import default_schedule
+from dynamics.theory.prediction import predict, sum_formula_loss
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+
+def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
+    r"""Predict when each direction emerges, without integrating anything.
+
+    Neurons are matched greedily to directions by a_q |C_iq(0)|^(k−2); each pair is then taken alone:
+
+    .. math:: T_p = \frac{1}{k (k-2)\, c_k^2\, a_p |C_0|^{k-2}} \;\text{(leading order)}, \qquad
+       t = \int \frac{ds}{a_p\, g'(s) (1-s^2)} \;\text{(exact transit to } C^2 = \tfrac12)
+
+    and the loss is the sum formula E f*² − g(1) Σ_p a_p² 1{t ≥ learned time of p}, norm lag included.
+
+    Parameters
+    ----------
+    problem : Problem
+        Information exponent k ≥ 3.
+    save_at : SaveAt, optional
+        Times of the loss. Default: 150 geometric times from a tenth of the first predicted emergence to 2.5 times the
+        last predicted learned time.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, and per direction `matched_neuron`, `leading_order_time`, `predicted_emergence_time`,
+        `predicted_learned_time` (inf if unmatched), `emergence_time` and `learned_time` (the same, NaN if never).
+
+    Raises
+    ------
+    ValueError
+        For k ≤ 2: such directions do not decouple.
+
+    References
+    ----------
+    Ren, Nichani, Wu, Lee, arXiv:2504.19983.
+    """
+    check_problem(problem)
+    prediction = predict(problem)
+    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    values = {
+        **prediction_values(prediction),
+        "emergence_time": _never_as_nan(prediction.predicted_emergence_time),
+        "learned_time": _never_as_nan(prediction.predicted_learned_time),
+        "loss": sum_formula_loss(problem, prediction, schedule.times),
+    }
+    return make_dataset(
+        values,
+        problem=problem,
+        title="Predicted emergence of teacher directions, without integration",
+        coords={"time": schedule.times},
+        solver={"answer": "prediction"},
+        attributes={"answer": "prediction", "notes": joined(prediction.notes)},
+    )
+
+
+def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
+    r"""Solve every matched pair of neuron and direction alone, exactly and without time stepping.
+
+    .. math:: C' = a\, g'(C)(1 - C^2), \qquad (\ln n)' = 4 (a\, g(C) - n\, g(1)), \qquad
+       L = E f^{*2} + \sum_{\text{pairs}} \left[ n^2 g(1) - 2 n a\, g(C) \right]
+
+    All pairs follow one universal trajectory in a·t, which is tabulated by quadrature; P up to 10^7.
+
+    Parameters
+    ----------
+    problem : Problem
+        Information exponent k ≥ 3.
+    save_at : SaveAt, optional
+        As in `predict_emergence`.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, per-direction times, and up to P = 10^4 the histories `overlap(time, direction)` and
+        `matched_squared_norm(time, direction)` (NaN for directions without a neuron).
+
+    Raises
+    ------
+    ValueError
+        For k ≤ 2: such directions do not decouple.
+    """
+    from dynamics.equations.transit.decoupled import solve_pairs
+
+    check_problem(problem)
+    prediction = predict(problem)
+    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    solution = solve_pairs(problem, prediction, schedule.times)
+    values: dict[str, Any] = {
+        **prediction_values(prediction),
+        "emergence_time": solution.emergence_time,
+        "learned_time": solution.learned_time,
+        "loss": solution.loss,
+        "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
+    }
+    if solution.overlap is not None and solution.squared_norm is not None:
+        values |= {"overlap": solution.overlap, "matched_squared_norm": solution.squared_norm}
+    return make_dataset(
+        values,
+        problem=problem,
+        title="Decoupled flow of matched pairs",
+        coords={"time": schedule.times},
+        solver={"answer": "decoupled"},
+        attributes={"answer": "decoupled", "notes": joined(dict.fromkeys(prediction.notes + solution.notes))},
+    )
+
+
+def _never_as_nan(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(times), times, np.nan)

@@ -1,0 +1,109 @@
+"""How `python -m dynamics.solve` ends: what was computed, where it is, and how to go on.
+
+Imports nothing heavy before a run has been made; knows neither options nor problems.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from dynamics.commands.end import write_results
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+    from dynamics.runs.run_file import RunFile
+
+__all__ = ["solve_and_report"]
+
+#: Flags of the command that a resumed run has too.
+KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
+FIGURE_DPI = 130
+
+
+def solve_and_report(
+    solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None, parsed: dict[str, Any]
+) -> int:
+    """Solve, write dataset and figure, print the summary; return the exit code."""
+    # Compiled steps release the interpreter, which loads meanwhile what the end needs, also where it comes early.
+    threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
+    dataset, code = _compute(solve, file, parsed)
+    overwrite = bool(parsed["overwrite"] or parsed["resume"])
+    output, figure, troubles = write_results(
+        lambda: _store(dataset, file), figure, lambda: _draw(dataset), overwrite=overwrite, dpi=FIGURE_DPI
+    )
+    for trouble in troubles:
+        print(f"error: {trouble}", file=sys.stderr)  # noqa: T201
+    if output is not None and not parsed["quiet"]:
+        from dynamics.report.tables import as_json, as_text, summarise
+
+        summary = summarise(dataset, output, figure)
+        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
+    return (code or EXIT_FAILED) if troubles else code
+
+
+def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, Any]) -> tuple[xr.Dataset, int]:
+    """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
+    from dynamics.runs.outcome import SolveError, SolveInterrupted
+
+    code, end = EXIT_DONE, "The run is not finished."
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            dataset = solve()
+        except (SolveError, SolveInterrupted) as error:
+            dataset, end = error.dataset, f"{error} What was computed is in {file.target}."
+            code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
+    if file.unfinished:
+        end = f"{end} Go on with: {_command(file, parsed)}"
+    if code != EXIT_DONE or file.unfinished:
+        print(end, file=sys.stderr)  # noqa: T201
+    if not parsed["quiet"]:
+        for entry in caught:
+            if str(entry.message) != file.trouble:  # an error, which is told in the end
+                print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
+    return dataset, code
+
+
+def _command(file: RunFile, parsed: dict[str, Any]) -> str:
+    """Return the command that goes on with a run, with the flags that say how to show it."""
+    words = ["python", "-m", "dynamics.solve", "--resume", str(file.target)]
+    words += ["--plot", parsed["plot"]] if parsed["plot"] else []
+    words += [f"--{flag.replace('_', '-')}" for flag in KEPT_FLAGS if parsed[flag]]
+    return shlex.join(words)
+
+
+def _store(dataset: xr.Dataset, file: RunFile) -> tuple[Path, str]:
+    if not file.unfinished:  # a run that can go on is in its file already
+        file.store(dataset)
+    return file.target, file.trouble
+
+
+def _draw(dataset: xr.Dataset) -> Figure:
+    if dataset.attrs["answer"] == "mean-field":
+        from dynamics.report.figures.particles import particles_figure
+
+        return particles_figure(dataset)
+    from dynamics.report.figures.flows import summary_figure
+
+    return summary_figure(dataset)
+
+
+def _load_libraries(plotting: bool) -> None:
+    import netCDF4  # noqa: F401
+    import xarray as xr
+
+    xr.Dataset({"any": 0.0})  # the first one loads what else it could hold
+
+    if plotting:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401

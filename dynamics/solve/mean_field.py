@@ -1,0 +1,335 @@
+"""The infinite-width limit of a network as a question: problem → particles → run → dataset.
+
+`solve_mean_field` reads top to bottom: check, build, run, return. The equations are in `equations.mean_field.system`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.equations.mean_field.checks import (
+    DEFAULT_PARTICLES,
+    check_axes,
+    checked_particles,
+    checked_quadrature,
+    checked_tracers,
+    warn_of_mixture,
+)
+from dynamics.equations.mean_field.overlap_law import SHARES, make_observer, overlap_edges
+from dynamics.problem import check_problem
+from dynamics.problem.checks import check_choice, checked_tolerances
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
+from dynamics.runs.dataset import make_dataset, no_prediction_values
+from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.runs.run_file import as_run_file
+from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import all_trackers
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    import xarray as xr
+    from numpy.typing import ArrayLike, NDArray
+
+    from dynamics.equations.mean_field.system import MeanFieldSystem
+    from dynamics.integrators import Stepper
+    from dynamics.problem import Problem
+    from dynamics.runs.loop import RunResult
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+
+    Array = NDArray[np.float64]
+
+__all__ = ["DEFAULT_PARTICLES", "MEAN_FIELD_METHODS", "default_mean_field_schedule", "solve_mean_field"]
+
+#: The rates of the particles do not spread as those of overlaps do: no method for stiff systems is needed.
+MEAN_FIELD_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")
+NOTE = (
+    "A continuous law has no emergence times; the student's own are those of loss and mass. Their errors are not "
+    "estimated: they come from the number of particles rather than from `rtol`, so solve again with twice as many."
+)
+#: Fractions of E f*² below which the loss is timed.
+LOSS_LEVELS = (0.5, 0.1)
+#: Default schedule in units of the time that a neuron of overlap 1/√d needs alone.
+FIRST_SAVED, LAST_SAVED = 0.02, 20.0
+
+
+def solve_mean_field(
+    problem: Problem,
+    *,
+    particles: int | None = None,
+    quadrature: Literal["auto", "graded", "quantiles", "random", "neurons"] = "auto",
+    tracers: ArrayLike | None = None,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "explicit",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate the infinite-width limit of the spherical or the 2-homogeneous network, exactly at finite d.
+
+    .. math:: f(x) = \int \sigma(w\cdot x)\, \rho_t(dw), \quad |w| = 1, \qquad
+       w' = -(I - ww^T)\, \nabla_w \Big[\int K(w, w')\, \rho_t(dw') - \sum_p a_p\, g^*(w\cdot\theta_p)\Big],
+
+    the flow of ½ E(f − f*)² with velocities scaled by the width, from the isotropic law. It closes in the projections
+    of w on the r axes that the teacher spans; particles carry them. The 2-homogeneous student is a measure of
+    directions with masses n = |w|², from mass m σ0² on,
+
+    .. math:: f(x) = \int \sigma(u\cdot x)\, \rho_t(du), \qquad u' = -(I - uu^T)\, \nabla\Phi(u), \qquad
+       (\ln n)' = -4\, \Phi(u),
+
+    with the same potential Φ, the bracket above: its limit m → ∞ at m σ0² fixed, in the clock of `solve_overlaps`.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the spherical or the homogeneous student, in d ≥ r + 1 dimensions, r ≤ 8; for the spherical one the
+        coefficients of the teacher are mixture weights. Links that are not polynomials enter as their truncated series.
+    particles : int, optional
+        Number N of particles. Default: 4096, or the width for "neurons", where nothing else is allowed.
+    quadrature : {"auto", "graded", "quantiles", "random", "neurons"}
+        How particles stand for the isotropic law. For r = 1: "graded" is a trapezoidal rule with weights, of error
+        falling exponentially in N; "quantiles" are midpoint quantiles of equal weight. For every r: "random" draws from
+        `problem.seed`; "neurons" takes the start of the problem's own m neurons. "auto" is "graded" for r = 1, else
+        "random".
+    tracers : array_like, shape (n, r), optional
+        Projections on the teacher's axes, at most 1 in length, of neurons that follow the field and are no part of it;
+        for the spherical student.
+    save_at : SaveAt, optional
+        Saved times. Default: 150 geometric times, to 20 times that which a neuron of overlap 1/√d needs alone.
+    keep : {"full", "summary"}
+        "summary" leaves out what is per particle.
+    method : str
+        "explicit" (order 8), or "scipy:<name>" as a referee.
+    rtol, atol : float
+        Wanted accuracy of the projections; `atol` is in units of 1/√d.
+    trackers : sequence of Tracker
+        Watch the run and may stop it.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
+        goes on from it if the run ends early, but for methods "scipy:<name>".
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)²; `learned_mass(time, direction)`, ∫ g(w·θ_p) dρ / g(1), and `learned_time`, when it
+        reaches a_p/2; `loss_level_time(loss_level)`, when the loss falls below a fraction of E f*²; of the overlaps
+        w·θ_p under ρ, `overlap_quantile(time, direction, share)` and `overlap_density(time, direction,
+        overlap_bin)`; `weight(particle)`; the moments of ρ that make the field,
+        `law_moment(time, moment)`; `tracer_projection(time, tracer, teacher_axis)` where tracers are given. "full" adds
+        per particle `alpha` and its `velocity` α' for r = 1, else `projection(time, particle, teacher_axis)`, the
+        `speed` |w'|, the `local_hessian` (largest eigenvalue of the derivative of a particle's velocity in its position
+        on the sphere) and `self_concordance`, |a| max(local Hessian, 0)/speed, and `self_concordance_supremum(time)` of
+        it over |a| ≥ 1/√d; nearer to the equator the field may vanish, and the ratio has no bound. Where masses grow,
+        `weight` has those at the start, `total_mass(time)` their sum, "full" `particle_mass(time, particle)`, and
+        the law of the overlaps is by mass.
+        `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time` is NaN: a continuous law has
+        mass next to every θ_p from the start. Dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError
+        If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
+    SolveInterrupted
+        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Warns
+    -----
+    UserWarning
+        If Σ a_p is not 1 for the spherical student, so that no law of neurons fits the teacher, or if the loss rises.
+
+    Notes
+    -----
+    One evaluation costs O(N J) operations for r = 1 and O(N (r+J choose J)) for r > 1, J the degree of the link: the
+    kernel is a sum of products, so that pairs of particles are never visited. Papers that use the flow of E(f − f*)²
+    have half our times.
+
+    References
+    ----------
+    Glasgow, Wu and Bruna, arXiv:2504.13110, for the spherical student.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> flow = solve_mean_field(problem, particles=512, save_at=SaveAt.at([0.0, 5.0]), progress=False)
+    >>> [round(float(time), 3) for time in flow.loss_level_time[:1]]
+    [2.31]
+    """
+    # === check
+    from dynamics.equations.mean_field.start import QUADRATURES, halves_are_alike, start_particles
+    from dynamics.integrators import check_method
+
+    check_problem(problem, "homogeneous" if getattr(problem, "student", None) == "homogeneous" else "spherical")
+    check_choice("quadrature", quadrature, QUADRATURES)
+    check_choice("keep", keep, ("full", "summary"))
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    check_method(method, MEAN_FIELD_METHODS)
+    rtol, atol = checked_tolerances(rtol, atol)
+    check_axes(problem)
+    rule = checked_quadrature(problem, quadrature)
+    count = checked_particles(problem, particles, rule)
+    followers = checked_tracers(problem, tracers)
+    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
+    if followers.size > 0:
+        file.arguments["tracers"] = followers
+    warn_of_mixture(problem)
+
+    # === build and run
+    from dynamics.equations.mean_field.axis import AxisSystem
+    from dynamics.equations.mean_field.subspace import SubspaceSystem
+    from dynamics.integrators import load_method, make_stepper
+    from dynamics.integrators.particle_stepper import ParticleStepper, wants_sweeps
+    from dynamics.runs.kept_run import kept_run
+
+    projections, weights = start_particles(problem, count, rule)
+    mirrored = halves_are_alike(problem, count, rule)
+    if mirrored:
+        projections, weights = projections[count // 2 :], 2.0 * weights[count // 2 :]
+    make_system = AxisSystem if problem.teacher.span == 1 else SubspaceSystem
+    system: MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
+    # Tracers are particles without weight.
+    moving = system
+    if followers.size > 0:
+        positions = np.concatenate([projections, followers])
+        moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
+    compiled = load_method(method, moving.pieces)
+    tolerances: dict[str, Any] = {"rtol": rtol, "atol": moving.absolute_tolerance(atol)}
+    stepper: Stepper = (
+        ParticleStepper(moving, compiled, **tolerances)
+        if wants_sweeps(method, moving)
+        else make_stepper(
+            method,
+            compiled,
+            moving.initial_state,
+            moving.parameters,
+            moving.sizes,
+            np.empty(moving.work_size),
+            num_events=moving.num_events,
+            **tolerances,
+        )
+    )
+    observe = _with_tracers(system, followers.shape, make_observer(system, keep, mirrored=mirrored))
+
+    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+        levels, edges = len(LOSS_LEVELS), overlap_edges()
+        values: dict[str, Any] = {
+            **stack_records(result.records, len(schedule), lambda: observe(moving.initial_state)),
+            **no_prediction_values(problem.num_directions),
+            "emergence_time": np.full(problem.num_directions, np.nan),
+            "loss_level_time": result.event_times[:levels],
+            "learned_time": result.event_times[levels:],
+            "weight": np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights,
+        }
+        settings = {
+            "particles": count, "quadrature": rule, "keep": keep, "method": method, "rtol": rtol, "atol": atol
+        }  # fmt: skip
+        return make_dataset(
+            values,
+            problem=problem,
+            title=f"Mean field of the {problem.student} network",
+            coords={
+                "time": schedule.times,
+                "particle": np.arange(count),
+                "loss_level": np.array(LOSS_LEVELS),
+                "share": np.array(SHARES),
+                "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
+            },
+            solver={"answer": "mean-field", **settings},
+            attributes={
+                "answer": "mean-field",
+                "method": method,
+                "compile_seconds": compiled.compile_seconds,
+                **run_attributes(result),
+                "particles": count,
+                "quadrature": rule,
+                "tracers": len(followers),
+                "rtol": rtol,
+                "atol": atol,
+                "loss_floor": system.floor,
+                "teacher_loss": system.teacher_loss(),
+                **_verdicts(values["loss"], rtol),
+                "notes": NOTE,
+            },
+        )
+
+    sound = Soundness(rtol, system.teacher_loss(), falls=True)
+    result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers, sound=sound)
+
+    # === return
+    _warn_of_rise(dataset)
+    return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def default_mean_field_schedule(problem: Problem) -> SaveAt:
+    """Return the schedule used when none is given, in units of the time of a neuron of overlap 1/√d alone.
+
+    With b = a c_j c*_j j of the smallest a_p and the first degree j that both links have, it grows as
+    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more.
+
+    Raises
+    ------
+    ValueError
+        If student and teacher have no degree in common, so that nothing grows.
+    """
+    count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
+    drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]
+    shared = np.flatnonzero(drive[1:]) + 1
+    if shared.size == 0:
+        msg = "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None."
+        raise ValueError(msg)
+    degree = int(shared[0])
+    rate = degree * abs(float(drive[degree])) * float(problem.teacher.coefficients.min())
+    dimension = float(problem.dimension)
+    times = {1: 1.0, 2: max(0.5 * np.log(dimension), 1.0)}
+    alone = times[degree] if degree in times else dimension ** (0.5 * degree - 1.0) / (degree - 2)
+    return SaveAt.geometric(FIRST_SAVED * alone / rate, LAST_SAVED * alone / rate, DEFAULT_COUNT)
+
+
+def _with_tracers(
+    system: MeanFieldSystem, shape: tuple[int, ...], observe: Callable[[Array], dict[str, Any]]
+) -> Callable[[Array], dict[str, Any]]:
+    """Return what observes a state of the system's particles, by `observe`, with tracers of this shape behind them."""
+    size = system.initial_state.size
+
+    def record(state: Array) -> dict[str, Any]:
+        found = observe(state[:size])
+        return {**found, "tracer_projection": state[size:].reshape(shape).copy()} if shape[0] > 0 else found
+
+    return record
+
+
+def _verdicts(loss: Array, rtol: float) -> dict[str, Any]:
+    """Return whether the loss never rises by more than `rtol` of its largest value, and by how much it does at most."""
+    known = loss[np.isfinite(loss)]
+    rise = float(np.max(np.diff(known), initial=0.0))
+    return {
+        "loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)),
+        "largest_loss_rise": rise,
+    }
+
+
+def _warn_of_rise(dataset: xr.Dataset) -> None:
+    if not dataset.attrs["loss_is_monotone"]:
+        rise = dataset.attrs["largest_loss_rise"]
+        msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
+        warnings.warn(msg, UserWarning, stacklevel=3)

@@ -1,0 +1,98 @@
+"""Go on with a run from the file that it left.
+
+Knows which question wrote which answer; the questions themselves know how to go on.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from dynamics.runs.checkpoint import DEFAULT_SECONDS
+from dynamics.runs.run_file import RunFile, reopened
+from dynamics.runs.storage import StorageError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.runs.trackers import Tracker
+
+__all__ = ["resume"]
+
+#: Answer -> module and name of the question.
+QUESTIONS = {
+    "overlaps": ("dynamics.solve.overlaps", "solve_overlaps"),
+    "mean-field": ("dynamics.solve.mean_field", "solve_mean_field"),
+    "committee": ("dynamics.solve.committee", "solve_committee"),
+    "spherical": ("dynamics.solve.spherical", "solve_spherical"),
+}
+
+
+def resume(
+    path: str | os.PathLike[str] | RunFile,
+    *,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    every: float = DEFAULT_SECONDS,
+) -> xr.Dataset:
+    """Go on with a run that was interrupted, killed or out of time, to its end, and complete its file.
+
+    Problem, schedule, method and tolerances are those in the file, as are the records before the stop. At the same
+    number of threads the values are, bit for bit, those of a run that was never stopped. Resume only files that you
+    trust: what is read is never executed, but compiled code goes on with the arrays as they are.
+
+    Parameters
+    ----------
+    path : path
+        File that a solve with `checkpoint`, or `python -m dynamics.solve`, left unfinished.
+    trackers : sequence of Tracker
+        Watch the run and may stop it again; those of the first call are not in the file.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds, of this part alone.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    every : float, default 30
+        Seconds between two checkpoints.
+
+    Returns
+    -------
+    Dataset
+        As of the solve. `solve_seconds` counts all parts.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read, or holds no run that can be continued.
+    SolveError, SolveInterrupted
+        As the solve does.
+    """
+    file = path if isinstance(path, RunFile) else reopened(path, every=every)
+    begun = file.begun
+    if begun is None or begun.answer not in QUESTIONS:
+        answer = None if begun is None else begun.answer
+        msg = f"File {str(file.target)!r} must hold a run of {' or '.join(QUESTIONS)}, but its answer is {answer!r}."
+        raise StorageError(msg)
+    module, name = QUESTIONS[begun.answer]
+    solve: Any = getattr(import_module(module), name)
+    try:
+        dataset: xr.Dataset = solve(
+            begun.problem,
+            save_at=begun.save_at,
+            **begun.settings,
+            trackers=trackers,
+            progress=progress,
+            max_runtime=max_runtime,
+            on_failure=on_failure,
+            checkpoint=file,
+        )
+    except (TypeError, ValueError) as error:
+        msg = f"File {str(file.target)!r} must hold a run that can be resumed, but does not: {error}"
+        raise StorageError(msg) from error
+    return dataset

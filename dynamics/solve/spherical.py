@@ -1,0 +1,232 @@
+"""The spherical network of finite width as a question: problem → neurons → run → dataset.
+
+`solve_spherical` reads top to bottom: check, build, run, return. The equations are in `equations.spherical.system`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dynamics.compiler.threads import blas_threads_for
+from dynamics.equations.mean_field.checks import warn_of_mixture
+from dynamics.problem import check_problem
+from dynamics.problem.checks import check_choice, checked_integer, checked_tolerances
+from dynamics.problem.memory import check_memory
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.start import ARRAYS_OF_START
+from dynamics.runs.dataset import make_dataset, no_prediction_values
+from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.runs.run_file import as_run_file
+from dynamics.runs.trackers import all_trackers
+from dynamics.solve.mean_field import LOSS_LEVELS, MEAN_FIELD_METHODS, default_mean_field_schedule
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.runs.loop import RunResult
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+
+__all__ = ["coupled_problem", "solve_spherical"]
+
+NOTE = (
+    "Spherical networks have no greedy prediction of times. Errors of times are not estimated: solve again with a "
+    "tenth of `rtol`."
+)
+
+
+def solve_spherical(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "explicit",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate the spherical network of finite width, exactly, in its unit vectors.
+
+    .. math:: f(x) = \frac1m \sum_i \sigma(w_i\cdot x), \quad |w_i| = 1, \qquad
+       w_i' = (I - w_i w_i^T) \Big[ \sum_p a_p\, g^{*\prime}(w_i\cdot\theta_p)\, \theta_p
+       - \frac1m \sum_j g'(w_i\cdot w_j)\, w_j \Big],
+
+    the flow of ½ E(f − f*)² with velocities scaled by the width, of which `solve_mean_field` is the limit m → ∞.
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="spherical"``; any teacher, whose link may differ from the student's. Links that are not
+        polynomials enter as their truncated series.
+    save_at : SaveAt, optional
+        Saved times. Default: as `solve_mean_field`.
+    keep : {"full", "summary"}
+        "summary" leaves out what is per neuron.
+    method : str
+        "explicit" (order 8), or "scipy:<name>" as a referee.
+    rtol, atol : float
+        Wanted accuracy of the neurons' components; `atol` is in units of 1/√d.
+    trackers : sequence of Tracker
+        Watch the run and may stop it.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds.
+    on_failure : {"raise", "return"}
+        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
+        goes on from it if the run ends early, but for methods "scipy:<name>".
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
+        `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information
+        exponent); `learned_mass(time, direction)`, Σ_i g(C_ip)/(m g(1)), and `learned_time`, when it reaches a_p/2;
+        "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons
+        in D = min(d, r + m) coordinates, the teacher's axes first. Dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError
+        If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
+    SolveInterrupted
+        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Warns
+    -----
+    UserWarning
+        If Σ a_p is not 1, so that no network fits the teacher.
+
+    Notes
+    -----
+    One evaluation costs 4 m² D operations, on one thread: 2 ms at m = 1024, d = 16.
+
+    References
+    ----------
+    Glasgow, Wu and Bruna, arXiv:2504.13110.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=64, dimension=16, student="spherical")
+    >>> flow = solve_spherical(problem, save_at=SaveAt.at([0.0, 5.0]), progress=False)
+    >>> flow.neuron_vector.shape, bool(flow.loss[1] < flow.loss[0])
+    ((2, 64, 16), True)
+    """
+    # === check
+    from dynamics.integrators import check_method
+
+    check_problem(problem, "spherical")
+    check_choice("keep", keep, ("full", "summary"))
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    check_method(method, MEAN_FIELD_METHODS)
+    rtol, atol = checked_tolerances(rtol, atol)
+    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    watchers = all_trackers(trackers, progress, max_runtime)
+    file = as_run_file(checkpoint)
+    warn_of_mixture(problem)
+
+    # === build and run
+    from dynamics.equations.spherical.system import SphericalSystem
+    from dynamics.integrators import load_method, make_stepper
+    from dynamics.runs.kept_run import kept_run
+
+    system = SphericalSystem(problem, LOSS_LEVELS)
+    compiled = load_method(method, system.pieces)
+    observe = system.observer(keep)
+    levels, P = len(LOSS_LEVELS), problem.num_directions
+
+    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+        coords = {"time": schedule.times, "loss_level": np.array(LOSS_LEVELS)}
+        if keep == "full":
+            coords["neuron"] = np.arange(problem.width)
+        return make_dataset(
+            {
+                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
+                **no_prediction_values(P),
+                "loss_level_time": result.event_times[:levels],
+                "emergence_time": result.event_times[levels : levels + P],
+                "learned_time": result.event_times[levels + P :],
+            },
+            problem=problem,
+            title="Spherical network of finite width",
+            coords=coords,
+            solver={"answer": "spherical", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
+            attributes={
+                "answer": "spherical",
+                "method": method,
+                "compile_seconds": compiled.compile_seconds,
+                **run_attributes(result),
+                "rtol": rtol,
+                "atol": atol,
+                "teacher_loss": system.teacher_loss(),
+                "notes": NOTE,
+            },
+        )
+
+    # The products of a strip with all neurons are too thin for a second thread.
+    with blas_threads_for(0):
+        stepper = make_stepper(
+            method,
+            compiled,
+            system.initial_state,
+            system.parameters,
+            system.sizes,
+            np.empty(system.work_size),
+            rtol=rtol,
+            atol=system.absolute_tolerance(atol),
+            num_events=system.num_events,
+        )
+        result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers)
+
+    # === return
+    return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
+    """Return the same question for a network of this width, started from the first rows of one Gaussian matrix.
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="spherical"``; its own width, seed and start are replaced.
+    width : int
+        Number of neurons m ≥ 1.
+    seed : int
+        Draws the matrix, N(0, 1) in d columns, whose rows are then scaled to length 1: neuron i is the same for every
+        width above i.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> narrow, wide = (coupled_problem(problem, width, seed=3).initial_weights for width in (4, 9))
+    >>> bool((narrow == wide[:4]).all())
+    True
+    """
+    check_problem(problem, "spherical")
+    shape = (checked_integer(width, "width", minimum=1), problem.dimension)
+    check_memory("width", shape[0], ARRAYS_OF_START * shape[0] * shape[1])
+    weights = np.random.default_rng(checked_integer(seed, "seed", minimum=0)).standard_normal(shape)
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    return replace(problem, width=width, seed=0, initial_weights=weights, initial_overlaps=None)

@@ -1,0 +1,175 @@
+"""What a learning rate asks of the coupled flow: which equation, what limit, and what it should do to the times.
+
+Responsible for the three arguments of `solve_overlaps` that belong together, and for what is said about them before and
+after a run.  Knows the limits and the expected delay; neither the systems' equations nor datasets.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands.options import STEP_THEORIES
+from dynamics.problem.checks import checked_integer
+from dynamics.theory.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
+from dynamics.theory.step_size import escape_bias, learning_rate_limit
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from dynamics.integrators.flow_methods import FlowSystem
+    from dynamics.problem import Problem
+    from dynamics.theory.prediction import EmergencePrediction
+
+__all__ = ["StepSettings", "checked_step", "limit_of", "make_system", "step_attributes", "step_notes", "warn_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """Hold how steps of finite size enter.
+
+    Parameters
+    ----------
+    learning_rate : float or None
+        η > 0, dimensionless; None for the flow.
+    step_theory : {"finite-d", "infinite-d"} or None
+        Equation that is integrated; None for the flow, and for the discrete steps of gradient descent.
+    batch_size : int
+        Number B of samples per step.
+    """
+
+    learning_rate: float | None = None
+    step_theory: str | None = None
+    batch_size: int = 1
+
+    @property
+    def descends(self) -> bool:
+        """Whether discrete steps of population gradient descent are taken."""
+        return self.learning_rate is not None and self.step_theory is None
+
+
+def checked_step(
+    learning_rate: object, method: str, step_theory: object = None, batch_size: object = 1
+) -> StepSettings:
+    """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default.
+
+    Parameters
+    ----------
+    learning_rate : float or None
+        η, dimensionless.
+    method : str
+        Method of `solve_overlaps`.
+    step_theory : {"finite-d", "infinite-d"} or None
+    batch_size : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind, or without effect.
+
+    Examples
+    --------
+    >>> checked_step(1e-3, "auto").step_theory
+    'finite-d'
+    """
+    rate = checked_learning_rate(learning_rate, method)
+    size = checked_integer(batch_size, "batch_size", minimum=1)
+    stochastic = rate is not None and method != "gradient-descent"
+    if step_theory is not None and step_theory not in STEP_THEORIES:
+        msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
+        raise ValueError(msg)
+    if not stochastic:
+        needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"
+        if step_theory is not None:
+            msg = f"Argument `step_theory` must be None {needed}, but is {shown(step_theory)}."
+            raise ValueError(msg)
+        if size != 1:
+            msg = f"Argument `batch_size` must be 1 {needed}, but is {size}."
+            raise ValueError(msg)
+        return StepSettings(rate)
+    return StepSettings(rate, "finite-d" if step_theory is None else str(step_theory), size)
+
+
+def make_system(problem: Problem, settings: StepSettings) -> FlowSystem:
+    """Return the system of equations: the finite-step one for a step theory, the flow otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no exact one-step moments and a step theory is asked for.
+    """
+    if settings.step_theory is None or settings.learning_rate is None:
+        from dynamics.equations.overlaps.system import OverlapSystem
+
+        return OverlapSystem(problem)
+    from dynamics.equations.finite_step.system import FiniteStepSystem
+
+    return FiniteStepSystem(problem, settings.learning_rate, settings.step_theory, settings.batch_size)
+
+
+def limit_of(problem: Problem, settings: StepSettings) -> float | None:
+    r"""Return the learning rate from which on the converged student is unstable, None if not known or not asked for.
+
+    .. math:: \frac{1}{\eta_{\max}} = \frac{1}{B \eta^*} + \Big(1 - \frac1B\Big) \frac{1}{\eta_{\mathrm{descent}}}
+
+    for "finite-d", B η* for "infinite-d", with η* of `learning_rate_limit` and η_descent of `descent_limit`, which
+    alone counts for gradient descent.  Noise and drift are taken to excite the same mode, so that between B = 1 and
+    B → ∞ it is a lower bound.
+    """
+    if settings.learning_rate is None:
+        return None
+    if settings.descends:
+        return descent_limit(problem)
+    try:
+        noise = settings.batch_size * learning_rate_limit(problem)
+    except ValueError:  # oblique directions, or c_1 ≠ 0
+        return None
+    if settings.step_theory == "infinite-d" or settings.batch_size == 1:
+        return noise
+    return 1.0 / (1.0 / noise + (1.0 - 1.0 / settings.batch_size) / descent_limit(problem))
+
+
+def warn_limit(settings: StepSettings, limit: float | None) -> None:
+    """Warn if the learning rate is at or above the limit of stability."""
+    if settings.learning_rate is None or limit is None:
+        return
+    if settings.descends:
+        warn_descent_limit(settings.learning_rate, limit)
+    elif settings.learning_rate >= limit:
+        msg = (
+            f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
+            f"{settings.learning_rate:g}: overlaps may blow up instead of converging."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+
+
+def step_notes(
+    problem: Problem, settings: StepSettings, limit: float | None, prediction: EmergencePrediction | None
+) -> tuple[str, ...]:
+    """Return what a reader of the result should know: the share of the limit, and the delay beside the flow."""
+    if settings.step_theory is None or settings.learning_rate is None:
+        return ()
+    rate, size = settings.learning_rate, settings.batch_size
+    batch = "" if size == 1 else f" and {size} samples per step"
+    share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
+    notes = [f"{settings.step_theory} equation at learning rate {rate:g}{batch} ({share}); predictions are the flow's"]
+    if prediction is not None:
+        bias = escape_bias(problem, rate / size, prediction)
+        delays = bias.drift_bias[np.isfinite(bias.drift_bias)]
+        if delays.size > 0:
+            notes.append(f"their noise should delay emergence by up to {100 * delays.max():.3g} %")
+        if bias.trapped.any():
+            notes.append(f"it should keep {int(bias.trapped.sum())} directions from emerging")
+    return tuple(notes)
+
+
+def step_attributes(settings: StepSettings, limit: float | None) -> dict[str, Any]:
+    """Return the attributes of a dataset."""
+    if settings.learning_rate is None:
+        return {}
+    attributes: dict[str, Any] = {"learning_rate": settings.learning_rate, "learning_rate_limit": limit}
+    if settings.step_theory is not None:
+        attributes |= {"step_theory": settings.step_theory, "batch_size": settings.batch_size}
+    return attributes

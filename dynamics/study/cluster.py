@@ -1,0 +1,91 @@
+"""Workers of a dask cluster, on other machines or this one, as an executor for `dynamics.sweep`.
+
+Needs the extra `cluster`; nothing of dask is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from dynamics.compiler.cores import THREAD_VARIABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+__all__ = ["check_cluster", "cluster_executor", "has_cluster"]
+
+CONNECT_SECONDS = 10
+
+
+def has_cluster() -> bool:
+    """Return whether dask's scheduler is installed."""
+    return find_spec("distributed") is not None
+
+
+def check_cluster(what: str) -> None:
+    """Raise one sentence that names the extra if it is not installed.
+
+    Raises
+    ------
+    ImportError
+        If dask's scheduler is missing.
+    """
+    if not has_cluster():
+        msg = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
+        raise ImportError(msg)
+
+
+@contextmanager
+def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
+    """Connect to a running scheduler, or start a cluster on this machine, which ends with the context.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address of a running scheduler, such as ``"tcp://host:8786"``. Its workers need this program.
+    workers : int, optional
+        Number of processes to start here, each on one thread.
+
+    Yields
+    ------
+    Executor
+        For `dynamics.sweep`. A worker that dies is replaced, and what it did is done again by another.
+
+    Raises
+    ------
+    ImportError
+        If dask's scheduler is missing.
+    ConnectionError
+        If nobody answers at the address.
+    """
+    check_cluster("A cluster")
+    distributed: Any = import_module("distributed")
+    if scheduler is not None:
+        try:
+            client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            msg = f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__})."
+            raise ConnectionError(msg) from None
+        with client:
+            yield client.get_executor()
+        return
+    settings = {"threads_per_worker": 1, "processes": True, "env": dict.fromkeys(THREAD_VARIABLES, "1")}
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, dashboard_address=None, silence_logs=logging.ERROR, **settings
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.run(ignore_interrupts)
+        yield client.get_executor()
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes of a command, to the one that was started."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

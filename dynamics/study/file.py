@@ -1,0 +1,207 @@
+"""A sweep from a TOML file: tables [problem], [grid], [study] and [output] to the arguments of `dynamics.sweep`.
+
+Every mistake is told in one sentence that names the key. A file asks for studies by registered names alone: to import
+what a file names would run code that came with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands.parsing import UsageError, read_toml
+from dynamics.problem import Problem
+from dynamics.problem.schedule import SaveAt
+from dynamics.problem.teacher import Teacher
+from dynamics.study.grid import MOST_POINTS
+from dynamics.study.studies import registered_path
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["StudyFile", "read_study_file"]
+
+TABLES = ("problem", "grid", "study", "output")
+TEACHER_KEYS = ("coefficients", "beta", "num_directions")
+#: Fields of a problem that are plain values in a file.
+PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
+              "teacher_activation", "order")  # fmt: skip
+PROBLEM_KEYS = (*PLAIN_KEYS, "k", *TEACHER_KEYS)
+INTEGER_KEYS = ("k", "width", "dimension", "num_directions", "seed", "order", "steps", "batch_size", "particles")
+SPACINGS: dict[str, Callable[..., NDArray[np.float64]]] = {"geometric": np.geomspace, "linear": np.linspace}
+SAVE_AT: dict[str, Callable[..., SaveAt]] = {
+    "geometric": SaveAt.geometric,
+    "linear": SaveAt.linear,
+    "at": lambda *times: SaveAt.at(times),
+}
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """What a study file asks for: the arguments of `dynamics.sweep`, and where the result goes.
+
+    Attributes
+    ----------
+    problem : Problem
+    grid : dict
+        Key -> list of values.
+    study : str
+    options : dict
+    output : Path
+    """
+
+    problem: Problem
+    grid: dict[str, list[Any]]
+    study: str
+    options: dict[str, Any]
+    output: Path
+
+
+def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
+    """Read and check a study file, all but what only the study itself can check.
+
+    Parameters
+    ----------
+    path : str
+    trusted : str, optional
+        Study that the user has named, which the file may ask for though its name is not registered.
+
+    Raises
+    ------
+    UsageError
+        One sentence: what must hold, what was given.
+    """
+    tables = _tables(path)
+    grid = {key: _values(key, value) for key, value in tables["grid"].items()}
+    if not grid:
+        msg = "Table [grid] must have at least one key, but has none."
+        raise UsageError(msg)
+    for key in grid:
+        if key in tables["problem"]:
+            msg = f"Key `{key}` must be in [problem] or in [grid], but is in both."
+            raise UsageError(msg)
+    study = _study(tables["study"].pop("name", trusted or "overlaps"), trusted)
+    options = {key: _option(key, value) for key, value in tables["study"].items()}
+    grid = {key: [_option(key, value) for value in values] for key, values in grid.items()}
+    output = tables["output"].pop("path", f"{Path(path).stem}.nc")
+    _refuse_others("output", tables["output"], ())
+    if not isinstance(output, str):
+        msg = f"Key `path` of [output] must be text, but is {shown(output)}."
+        raise UsageError(msg)
+    return StudyFile(_problem(tables["problem"], grid), grid, study, options, Path(output))
+
+
+def _study(name: object, trusted: str | None) -> str:
+    if not isinstance(name, str):
+        msg = f"Key `name` of [study] must be text, but is {shown(name)}."
+        raise UsageError(msg)
+    if trusted is not None and name != trusted:
+        msg = f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}."
+        raise UsageError(msg)
+    if trusted is None and ":" in name and registered_path(name) is None:
+        msg = (
+            f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this "
+            f"command imports only where it is named by --study {shown(name)} too."
+        )
+        raise UsageError(msg)
+    return name
+
+
+def _tables(path: str) -> dict[str, dict[str, Any]]:
+    stored = read_toml(path, "Argument FILE")
+    for name, table in stored.items():
+        if name not in TABLES or not isinstance(table, dict):
+            msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
+            raise UsageError(msg)
+    return {name: dict(stored.get(name, {})) for name in TABLES}
+
+
+def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) -> None:
+    for key in entries:
+        if key not in known:
+            menu = f"one of {', '.join(known)}" if known else "`path`"
+            msg = f"Key `{key}` of [{table}] must be {menu}, but is not."
+            raise UsageError(msg)
+
+
+def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
+    """Return the problem that the points have in common; what only the grid says is taken from its first point."""
+    _refuse_others("problem", table, PROBLEM_KEYS)
+    given = {key: values[0] for key, values in grid.items() if key in PROBLEM_KEYS} | table
+    for one, others in (("coefficients", ("beta", "num_directions")), ("k", ("activation",))):
+        for other in others:
+            if one in given and other in given:
+                msg = f"Key `{other}` must be absent when `{one}` is given, but is {given[other]!r}."
+                raise UsageError(msg)
+    fields = {key: value for key, value in given.items() if key in PLAIN_KEYS}
+    if "k" in given:
+        fields["activation"] = f"he{given['k']}"
+    for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
+        if key not in fields:
+            msg = f"Table [problem] or [grid] must have {needed}, but neither does."
+            raise UsageError(msg)
+    try:
+        return Problem(teacher=_teacher(given), **fields)
+    except (TypeError, ValueError) as error:
+        msg = f"Table [problem] must describe a problem, but does not: {error}"
+        raise UsageError(msg) from None
+
+
+def _teacher(given: dict[str, Any]) -> Teacher:
+    if "coefficients" in given:
+        return Teacher(given["coefficients"])
+    if "num_directions" not in given:
+        msg = "`coefficients` or `num_directions` must be given, but neither is."
+        raise ValueError(msg)
+    beta = given.get("beta", 1.0)
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)):
+        msg = f"`beta` must be a number, but is {shown(beta)}."
+        raise TypeError(msg)
+    return Teacher.power_law(given["num_directions"], beta)
+
+
+def _values(key: str, value: Any) -> list[Any]:
+    """Return the values of a key of the grid: a list, or a table {range = […]}, {geometric = […]}, {linear = […]}."""
+    if isinstance(value, list) and value:
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, numbers),) = value.items()
+        try:
+            count = len(range(*numbers)) if kind == "range" else int(numbers[2])
+            if 1 <= count <= MOST_POINTS:
+                found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
+                if key in INTEGER_KEYS:
+                    return list(dict.fromkeys(found.round().astype(int).tolist()))
+                return list(found.tolist())
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+            pass
+    msg = (
+        f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
+        f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
+    )
+    raise UsageError(msg)
+
+
+def _option(key: str, value: Any) -> Any:
+    """Return an option as the study takes it: `save_at` is {geometric = […]}, {linear = […]} or {at = […]}."""
+    if key != "save_at":
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, numbers),) = value.items()
+        if kind in SAVE_AT and isinstance(numbers, list):
+            try:
+                return SAVE_AT[kind](*numbers)
+            except (TypeError, ValueError) as error:
+                msg = f"Key `save_at` must be a schedule, but is none: {error}"
+                raise UsageError(msg) from None
+    msg = (
+        "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
+        f"{{at = [times]}}, but is {shown(value)}."
+    )
+    raise UsageError(msg)

@@ -1,0 +1,272 @@
+"""The points of a sweep: axes with names and labels, and the problem and options of every point.
+
+Knows problems, and that a study has options; nothing of how points are answered, stored or merged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.problem.checks import checked_integer
+from dynamics.problem.schedule import SaveAt
+from dynamics.problem.teacher import Teacher
+from dynamics.runs import provenance
+from dynamics.study.studies import check_options, name_of_study
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from dynamics.study.studies import Study
+
+__all__ = ["MOST_POINTS", "Axis", "Grid", "SweepPoint", "make_grid"]
+
+#: More points than a sweep could ever answer.
+MOST_POINTS = 10**6
+PROBLEM_KEYS = tuple(f.name for f in fields(Problem))
+#: Keys that are no fields of a problem, each with the field that it sets.
+DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One key of the grid.
+
+    Parameters
+    ----------
+    name : str
+        Key, and name of the dimension.
+    values : tuple
+        What the problem or the study is given.
+    labels : ndarray
+        Numbers or text that stand for the values in a dataset.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    labels: NDArray[Any]
+
+
+class SweepPoint(NamedTuple):
+    """One point: its number in row-major order, what is asked, and the options of the study."""
+
+    number: int
+    problem: Problem
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All combinations of the axes' values, in row-major order.
+
+    Parameters
+    ----------
+    problem : Problem
+        What the points have in common.
+    axes : tuple of Axis
+    study : str or callable
+        What is asked at every point, as `sweep_studies.study_path` gives it.
+    options : dict
+        Options that the points have in common.
+    """
+
+    problem: Problem
+    axes: tuple[Axis, ...]
+    study: Study
+    options: dict[str, Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    def position(self, index: int) -> tuple[int, ...]:
+        """Return the position of a point on every axis."""
+        return tuple(int(at) for at in np.unravel_index(index, self.shape))
+
+    def describe(self, index: int) -> str:
+        """Return where a point is, for a reader."""
+        at = self.position(index)
+        return ", ".join(f"{axis.name}={axis.labels[i]}" for axis, i in zip(self.axes, at, strict=True))
+
+    def point(self, index: int) -> SweepPoint:
+        """Return one point.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If its problem is none, with the place of the point in front.
+        """
+        chosen = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
+        asked = {name: value for name, value in chosen.items() if name in PROBLEM_KEYS or name in DERIVED_KEYS}
+        options = self.options | {name: value for name, value in chosen.items() if name not in asked}
+        try:
+            return SweepPoint(index, changed_problem(self.problem, asked), options)
+        except (TypeError, ValueError) as error:
+            msg = f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}"
+            raise type(error)(msg) from None
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Return the number of overlaps of a point and its dimension, by which points can be ordered."""
+        problem = self.point(index).problem
+        return problem.width * (problem.width + problem.num_directions), problem.dimension
+
+    def points(self, indices: Iterable[int]) -> Iterator[SweepPoint]:
+        """Return points one by one, each made when it is asked for."""
+        return (self.point(index) for index in indices)
+
+    def digest(self) -> str:
+        """Return a hash of everything that the answers depend on; makes every point once, and so checks it."""
+        digest = hashlib.sha256(f"{provenance.version()} {name_of_study(self.study)}".encode())
+        for point in self.points(range(len(self))):
+            parameters = [point.problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
+            digest.update(json.dumps(parameters, sort_keys=True).encode())
+            for name, (_, array) in sorted(point.problem.arrays().items()):
+                digest.update(name.encode() + array.tobytes())
+        return digest.hexdigest()[:32]
+
+    def settings(self) -> dict[str, Any]:
+        """Return study, axes and options, JSON-ready, for the attributes of a dataset."""
+        return {
+            "study": name_of_study(self.study),
+            "axes": {axis.name: axis.labels.tolist() for axis in self.axes},
+            "options": {name: _plain(value) for name, value in self.options.items()},
+        }
+
+
+def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
+    """Return the grid of a sweep, its keys and options checked; see `dynamics.sweep`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+    """
+    asked: object = problem
+    if not isinstance(asked, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(asked).__name__}."
+        raise TypeError(msg)
+    named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
+    for name, given in named:
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            msg = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
+            raise TypeError(msg)
+    if not grid:
+        msg = "Argument `grid` must have at least one key, but is empty."
+        raise ValueError(msg)
+    axes = tuple(_axis(name, values) for name, values in grid.items())
+    count = math.prod(len(axis.values) for axis in axes)
+    if count > MOST_POINTS:
+        msg = f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}."
+        raise ValueError(msg)
+    _check_keys(grid)
+    twice = [name for name in options if name in grid]
+    if twice:
+        msg = f"Grid key `{twice[0]}` must be absent from the options, but is in both."
+        raise ValueError(msg)
+    for name in options:
+        if name in PROBLEM_KEYS or name in DERIVED_KEYS:
+            msg = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
+            raise ValueError(msg)
+    of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in (*PROBLEM_KEYS, *DERIVED_KEYS)}
+    check_options(study, {**options, **of_study})
+    return Grid(problem, axes, study, dict(options))
+
+
+def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
+    """Return a problem with fields, `k`, `beta` or `num_directions` replaced.
+
+    A new link comes with its own order of truncation unless `order` is changed too.
+    """
+    found = dict(changes)
+    if "k" in found:
+        found["activation"] = f"he{checked_integer(found.pop('k'), 'k', minimum=1)}"
+    if "beta" in found or "num_directions" in found:
+        count = found.pop("num_directions", problem.num_directions)
+        beta = found.pop("beta", problem.teacher.beta)
+        if beta is None:
+            msg = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
+            raise ValueError(msg)
+        found["teacher"] = Teacher.power_law(count, beta)
+    if "activation" in found:
+        found.setdefault("order", None)
+    return replace(problem, **found)
+
+
+def _check_keys(grid: Mapping[str, Any]) -> None:
+    """Refuse keys that set the same field."""
+    setters: dict[str, list[str]] = {}
+    for name in grid:
+        setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
+    for field, names in setters.items():
+        if len(names) > 1 and set(names) != {"beta", "num_directions"}:
+            msg = (
+                f"Grid keys {' and '.join(f'`{name}`' for name in names)} must not both be given: each sets `{field}`."
+            )
+            raise ValueError(msg)
+
+
+def _axis(name: object, values: object) -> Axis:
+    if not isinstance(name, str):
+        msg = f"Argument `grid` must have names as keys, but has {shown(name)}."
+        raise TypeError(msg)
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        msg = f"Grid key `{name}` must hold a list of values, but holds {shown(values)}."
+        raise TypeError(msg)
+    if isinstance(values, Sized) and len(values) > MOST_POINTS:
+        msg = f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {len(values)}."
+        raise ValueError(msg)
+    found = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    if not found:
+        msg = f"Grid key `{name}` must hold at least one value, but holds none."
+        raise ValueError(msg)
+    labels = _labels(name, found)
+    if len(set(labels.tolist())) < len(found):
+        msg = f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}."
+        raise ValueError(msg)
+    return Axis(name, found, labels)
+
+
+def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
+    """Return numbers as they are, links by text or name, text for text and choices; otherwise the place in the list."""
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    if all(value is None or isinstance(value, (bool, str, int, float)) for value in values):
+        return np.array([str(value) for value in values], dtype=object)
+    if name in ("activation", "teacher_activation"):
+        import hermite
+
+        links = [hermite.expand(value) for value in values]
+        names = [link.text or link.name for link in links]
+    else:
+        names = [repr(value) for value in values]
+    plain = len(set(names)) == len(values) and not any("\n" in text or " at 0x" in text for text in names)
+    return np.array(names, dtype=object) if plain else np.arange(len(values))
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON-ready values that tell it from every other."""
+    if isinstance(value, SaveAt):
+        return {"times": value.times.tolist()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if callable(value):
+        return name_of_study(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,0 +1,277 @@
+"""The files of the points to one file: the axes of the grid in front of the dims of every variable.
+
+Reads point by point, so that memory holds one point at a time and what is one number or text per point. Knows files of
+points and the grid; nothing of how points were answered.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import netCDF4
+import numpy as np
+
+from dynamics.runs.dataset import VARIABLES, stamped_attributes
+from dynamics.runs.storage import COMPRESSION, ONE_THREAD
+from dynamics.runs.whole_files import remove_torn, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dynamics.study.grid import Grid
+    from dynamics.study.points import PointDirectory
+
+__all__ = ["merge_points"]
+
+#: Attributes that say where a result comes from; all others become variables over the grid.
+PROVENANCE = frozenset(
+    ("Conventions", "title", "source", "history", "references", "date_created", "schema_version", "parameters",
+     "environment", "coordinates")
+)  # fmt: skip
+#: Axes that mean something else than the variable of the same name.
+AXIS_LABELS = {"seed": {"long_name": "seed of the random start"}}
+#: Above so many bytes a variable is stored in chunks of one point each, of at most this size.
+CHUNK_BYTES = 1 << 22
+
+
+@dataclass
+class Merged:
+    """One variable of the result, as far as the points seen tell.
+
+    Attributes
+    ----------
+    dims : tuple of str
+        Without those of the grid.
+    text : bool
+        Whether it holds text rather than numbers.
+    attributes : dict
+    shared : ndarray or None
+        Values of a coordinate, the longest seen, as long as all points agree on it.
+    """
+
+    dims: tuple[str, ...]
+    text: bool
+    attributes: dict[str, Any]
+    shared: NDArray[Any] | None = None
+
+
+@dataclass
+class Survey:
+    """What the points hold: sizes of dims, variables, and attributes as arrays over the grid."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    variables: dict[str, Merged] = field(default_factory=dict)
+    scalars: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
+    """Write the answers of a sweep to one netCDF file; see `dynamics.sweep` for what it holds.
+
+    Parameters
+    ----------
+    grid : Grid
+    points : PointDirectory
+    target : Path
+        File to write, which is there when all is written.
+    overwrite : bool, default False
+        Replace an existing file.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written; the points are kept.
+    """
+
+    def write(path: Path) -> None:
+        with ONE_THREAD:
+            _write_file(grid, points, path)
+
+    remove_torn(target)
+    write_file(target, write, replaces=overwrite)
+
+
+def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
+    files = {index: points.file(index) for index in range(len(grid)) if points.file(index).exists()}
+    survey = _survey(grid, files)
+    with netCDF4.Dataset(target, "w") as merged:
+        _write_frame(merged, grid, survey, points.failures())
+        for index, path in files.items():
+            with _opened(path) as point:
+                _write_point(merged, grid, survey, index, point)
+
+
+def _survey(grid: Grid, files: dict[int, Path]) -> Survey:
+    survey = Survey()
+    for index, path in files.items():
+        with _opened(path) as point:
+            for name, dimension in point.dimensions.items():
+                name = _clear_of(grid, name)  # noqa: PLW2901
+                survey.sizes[name] = max(survey.sizes.get(name, 0), len(dimension))
+            auxiliary = _auxiliary(point)
+            for name, variable in point.variables.items():
+                _survey_variable(
+                    grid, survey, name, variable, is_coordinate=name in point.dimensions or name in auxiliary
+                )
+            for name in point.ncattrs():
+                if name not in PROVENANCE:
+                    _survey_attribute(grid, survey, index, name, point.getncattr(name))
+    for name in [name for name in survey.scalars if name in survey.variables]:
+        survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
+    return survey
+
+
+def _survey_variable(grid: Grid, survey: Survey, name: str, variable: Any, *, is_coordinate: bool) -> None:
+    clear = _clear_of(grid, name)
+    values = variable[...] if is_coordinate else None
+    seen = survey.variables.get(clear)
+    if seen is None:
+        hidden = ("_FillValue", "coordinates", "dtype")
+        attributes = {key: variable.getncattr(key) for key in variable.ncattrs() if key not in hidden}
+        dims = tuple(_clear_of(grid, dim) for dim in variable.dimensions)
+        shared = None if values is None else np.asarray(values)
+        survey.variables[clear] = Merged(dims, variable.dtype is str, attributes, shared)
+    elif seen.shared is not None:
+        seen.shared = _common(seen.shared, np.asarray(values))
+
+
+def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the longer of two coordinates if the shorter is its beginning, else None."""
+    if first.ndim != 1 or second.ndim != 1:
+        return first if np.array_equal(first, second) else None
+    short, long = sorted((first, second), key=len)
+    return long if np.array_equal(short, long[: len(short)]) else None
+
+
+def _survey_attribute(grid: Grid, survey: Survey, index: int, name: str, value: Any) -> None:
+    number = isinstance(value, (int, float, np.number))
+    name = _clear_of(grid, name)
+    if name not in survey.scalars:
+        survey.scalars[name] = np.full(grid.shape, np.nan) if number else np.full(grid.shape, "", dtype=object)
+    array = survey.scalars[name]
+    if array.dtype == object:
+        array[grid.position(index)] = str(value)
+    elif number:
+        array[grid.position(index)] = value
+
+
+def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
+    """Write all that needs no second look at the points: axes, shared coordinates, what is one value per point."""
+    axes = tuple(axis.name for axis in grid.axes)
+    for axis in grid.axes:
+        merged.createDimension(axis.name, len(axis.values))
+        _write_whole(
+            merged, axis.name, (axis.name,), axis.labels, _labels_of(axis.name) | AXIS_LABELS.get(axis.name, {})
+        )
+    apart = {name for name, entry in survey.variables.items() if entry.shared is None and name in survey.sizes}
+    for name, size in survey.sizes.items():
+        merged.createDimension(f"{name}_index" if name in apart else name, size)
+    auxiliary = []
+    for name, entry in survey.variables.items():
+        dims = tuple(f"{dim}_index" if dim in apart else dim for dim in entry.dims)
+        if entry.shared is not None:
+            _write_whole(merged, name, dims, entry.shared, entry.attributes)
+            auxiliary += [name] if name not in dims else []
+        else:
+            shape = [survey.sizes[dim] for dim in entry.dims]
+            _create(
+                merged, name, (*axes, *dims), text=entry.text, chunks=_chunks(grid, shape), attributes=entry.attributes
+            )
+    for name, array in survey.scalars.items():
+        _write_whole(merged, name, axes, array, _labels_of(name))
+    failure = np.full(len(grid), "", dtype=object)
+    for index, reason in failures.items():
+        failure[index] = reason
+    _write_whole(merged, "failure", axes, failure.reshape(grid.shape), _labels_of("failure"))
+    names = ", ".join(axes)
+    attributes = stamped_attributes(
+        grid.problem, f"Sweep over {names}", {"answer": "sweep", **grid.settings()}, {"answer": "sweep"}
+    )
+    merged.setncatts(attributes | {"sweep": json.dumps(grid.settings())})
+    if auxiliary:
+        merged.setncattr("coordinates", " ".join(auxiliary))
+
+
+def _write_point(merged: Any, grid: Grid, survey: Survey, index: int, point: Any) -> None:
+    at = grid.position(index)
+    for name, variable in point.variables.items():
+        clear = _clear_of(grid, name)
+        if survey.variables[clear].shared is None and variable.size > 0:
+            part = tuple(slice(size) for size in variable.shape)
+            merged.variables[clear][(*at, *part)] = variable[...]
+
+
+def _write_whole(
+    merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: dict[str, Any]
+) -> None:
+    text = values.dtype.kind in "OUS"
+    dtype = None if text or values.dtype.kind == "f" else values.dtype
+    variable = _create(merged, name, dims, text=text, chunks=None, attributes=attributes, dtype=dtype)
+    if text and values.ndim == 0:
+        variable[...] = str(values)
+    elif values.size > 0:
+        variable[...] = values
+
+
+def _create(
+    merged: Any,
+    name: str,
+    dims: tuple[str, ...],
+    *,
+    text: bool,
+    chunks: tuple[int, ...] | None,
+    attributes: dict[str, Any],
+    dtype: Any = None,
+) -> Any:
+    if text:
+        variable = merged.createVariable(name, str, dims)
+    else:
+        fill = np.nan if dtype is None else False
+        packing = COMPRESSION if dims else {}
+        variable = merged.createVariable(name, dtype or "f8", dims, chunksizes=chunks, fill_value=fill, **packing)
+    variable.setncatts(attributes)
+    return variable
+
+
+def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
+    """Return chunks of one point for a large variable, None where the library may choose."""
+    item = np.dtype("f8").itemsize
+    if item * len(grid) * np.prod(shape, dtype=float) <= CHUNK_BYTES:
+        return None
+    own = list(shape)
+    for at, size in enumerate(shape):
+        rest = item * np.prod(own, dtype=float) / size
+        own[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
+    return (1,) * len(grid.shape) + tuple(own)
+
+
+def _opened(path: Path) -> Any:
+    point = netCDF4.Dataset(path)
+    point.set_auto_mask(False)
+    return point
+
+
+def _auxiliary(point: Any) -> set[str]:
+    """Return the coordinates that are not those of a dim: xarray names them on the variables, or on the file."""
+    holders = [point, *point.variables.values()]
+    return {
+        name
+        for holder in holders
+        if "coordinates" in holder.ncattrs()
+        for name in holder.getncattr("coordinates").split()
+    }
+
+
+def _clear_of(grid: Grid, name: str) -> str:
+    """Return the name of a dim, variable or attribute of a point, changed if the result has its own of that name."""
+    return f"point_{name}" if name == "failure" or any(axis.name == name for axis in grid.axes) else name
+
+
+def _labels_of(name: str) -> dict[str, str]:
+    known = VARIABLES.get(name)
+    if known is None:
+        return {"long_name": name.replace("_", " "), "units": "1"}
+    return {"long_name": known.long_name, "units": "1", "symbol": known.symbol}

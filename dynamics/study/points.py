@@ -1,0 +1,219 @@
+"""One point of a sweep: its answer as the bytes of a file, and the directory where such files wait to be merged.
+
+An answer travels as the netCDF file that it becomes, so that workers need no file system in common with the process
+that keeps the files, and that process writes without looking inside. A file is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from dynamics.compiler.cores import one_core
+from dynamics.runs.storage import StorageError, save
+from dynamics.study.studies import find_study, takes_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dynamics.problem import Problem
+    from dynamics.study.studies import Study
+
+__all__ = ["PointAnswer", "PointDirectory", "answer_point"]
+
+SETTINGS = "sweep.json"
+
+
+class PointAnswer(NamedTuple):
+    """What came of a point: a netCDF file, why it failed ("" if it did not), and what it warned of."""
+
+    content: bytes | None
+    failure: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def answer_point(study: Study, problem: Problem, options: Mapping[str, Any]) -> PointAnswer:
+    """Answer one point on one core; what runs in a worker.
+
+    Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
+    computed before.
+    """
+    import xarray as xr
+
+    dataset: Any = None
+    failure = ""
+    with one_core(), _recorded_warnings() as caught:
+        try:
+            silent = {"progress": False} if takes_option(study, "progress") else {}
+            dataset = find_study(study)(problem, **(silent | dict(options)))
+            if not isinstance(dataset, xr.Dataset):
+                msg = f"A study must return a Dataset, but returned {type(dataset).__name__}."
+                raise TypeError(msg)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            dataset = getattr(error, "dataset", None)
+        content = None
+        if isinstance(dataset, xr.Dataset):
+            try:
+                content = _file_of(dataset)
+            except Exception as error:
+                failure = failure or f"{type(error).__name__}: {error}"
+    return PointAnswer(content, failure, tuple(dict.fromkeys(caught)))
+
+
+def _file_of(dataset: Any) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
+        return save(dataset, Path(folder) / "point.nc").read_bytes()
+
+
+@contextmanager
+def _recorded_warnings() -> Iterator[list[str]]:
+    """Yield the list that the body's warnings are told in; outside of the main thread they go their usual way.
+
+    Recording them replaces filters of the whole process, which other threads may be using.
+    """
+    told: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield told
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield told
+        told += [str(entry.message) for entry in caught]
+
+
+class PointDirectory:
+    """The files of a sweep that runs: one per point, and what the sweep is.
+
+    Parameters
+    ----------
+    path : Path
+        Directory, made if it does not exist.
+    digest : str
+        What the answers depend on; a directory of another sweep is refused.
+    settings : mapping
+        The same for a reader.
+    overwrite : bool
+        Empty the directory of another sweep instead.
+
+    Raises
+    ------
+    StorageError
+        If the directory is that of another sweep, in use by another process, or cannot be written.
+
+    Notes
+    -----
+    `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
+    when it has the first alone, so that failed points are tried again.
+    """
+
+    def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self.path = path
+        try:
+            self._open(digest, settings, overwrite=overwrite)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            msg = f"Directory {str(path)!r} could not be written: {error}."
+            raise StorageError(msg) from error
+
+    def _open(self, digest: str, settings: Mapping[str, Any], *, overwrite: bool) -> None:
+        description = self.path / SETTINGS
+        self.path.mkdir(exist_ok=True)
+        if not description.exists() and any(self.path.iterdir()):
+            msg = f"Directory {str(self.path)!r} must hold the points of a sweep or be absent, but holds other files."
+            raise StorageError(msg)
+        self._lock = description.open("a+", encoding="utf-8")
+        _lock_file(self._lock, self.path)
+        stored = description.read_text(encoding="utf-8")
+        if stored and _digest_in(stored) != digest:
+            if not overwrite:
+                self._lock.close()
+                msg = (
+                    f"Directory {str(self.path)!r} must hold points of this sweep, but holds those of another one "
+                    "(allow it to be emptied with overwrite)."
+                )
+                raise StorageError(msg)
+            for answered in self.path.glob("*.nc"):
+                answered.unlink()
+            stored = ""
+        if not stored:
+            self._lock.truncate(0)
+            self._lock.write(json.dumps({"digest": digest, **settings}, indent=1) + "\n")
+            self._lock.flush()
+        for failed in self.path.glob("*.failed"):
+            failed.with_suffix(".nc").unlink(missing_ok=True)
+            failed.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let other processes have the directory."""
+        self._lock.close()
+
+    def file(self, index: int) -> Path:
+        """Return where the answer of a point is or would be."""
+        return self.path / f"{index:06d}.nc"
+
+    def done(self) -> set[int]:
+        """Return the points that need not be asked again."""
+        answered = {int(path.stem) for path in self.path.glob("[0-9]*.nc")}
+        return answered - self.failures().keys()
+
+    def failures(self) -> dict[int, str]:
+        """Return why points failed."""
+        return {int(path.stem): path.read_text(encoding="utf-8") for path in self.path.glob("[0-9]*.failed")}
+
+    def keep(self, index: int, answer: PointAnswer) -> None:
+        """Write down what came of a point; the reason of a failure first, so that its file never passes for done."""
+        if answer.failure:
+            _write(self.file(index).with_suffix(".failed"), answer.failure.encode())
+        if answer.content is not None:
+            _write(self.file(index), answer.content)
+
+    def remove(self) -> None:
+        """Delete the directory."""
+        shutil.rmtree(self.path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(f"{path.suffix}.partial")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        msg = f"File {str(path)!r} could not be written: {error}."
+        raise StorageError(msg) from error
+
+
+def _digest_in(stored: str) -> str | None:
+    try:
+        found: str | None = json.loads(stored).get("digest")
+    except (ValueError, AttributeError):
+        return None
+    return found
+
+
+def _lock_file(handle: Any, path: Path) -> None:
+    """Hold the directory until the handle is closed or the process ends, however it ends."""
+    if os.name != "posix":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        msg = f"Directory {str(path)!r} must not be in use by another process, but is."
+        raise StorageError(msg) from None
+    except OSError:  # a file system without locks
+        return

@@ -1,0 +1,288 @@
+"""Many points at once: processes that outlive neither their parent nor a crash of one of them, or any executor.
+
+Knows tasks and futures; nothing of what a point is but its number.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
+from multiprocessing import current_process, forkserver, get_context
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from dynamics.compiler.cores import THREAD_VARIABLES
+from dynamics.study.points import PointAnswer, answer_point
+from dynamics.study.studies import find_study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
+    from types import TracebackType
+
+    from dynamics.study.grid import SweepPoint
+    from dynamics.study.studies import Study
+
+__all__ = ["Crew", "GivenExecutor", "Here", "ProcessCrew", "begin_workers", "run_points"]
+
+#: Points that a foreign executor is given at once; how many workers it has is its own affair.
+GIVEN_WINDOW = 256
+#: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
+MOST_SHARED_DEATHS = 2
+#: What workers have in common: loaded once, in the process from which they are forked.
+COMMON = "dynamics.study.preload"
+
+
+class Crew(Protocol):
+    """Who answers points."""
+
+    window: int
+    """Number of points to hand out at once."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Hand out one task."""
+        ...
+
+    def restart(self) -> None:
+        """Replace workers after one died, or raise if that cannot help."""
+        ...
+
+
+def run_points(
+    indices: Iterable[int],
+    make_point: Callable[[int], SweepPoint],
+    study: Study,
+    crew: Crew,
+    keep: Callable[[int, PointAnswer], None],
+) -> None:
+    """Answer points, each until it has an answer or a reason why not; `keep` hears of each once, in any order.
+
+    A worker that dies takes its points with it. These are asked again, together with others at first; a point that was
+    there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if a worker dies then too.
+    """
+    waiting, suspects = deque(indices), deque[int]()
+    flying: dict[Future[Any], int] = {}
+    deaths: Counter[int] = Counter()
+    while waiting or suspects or flying:
+        alone = not waiting and not flying
+        source, window = (suspects, 1) if alone else (waiting, crew.window)
+        broken = _hand_out(source, window, make_point, study, crew, flying)
+        done = wait(flying, return_when=FIRST_COMPLETED).done
+        broken = broken or any(_died(future) for future in done)
+        lost = []
+        for future in wait(flying).done if broken else done:
+            index = flying.pop(future)
+            if _died(future):
+                lost.append(index)
+            else:
+                keep(index, _answer_of(future))
+        for index in lost:
+            deaths[index] += 1
+            if alone:
+                keep(index, PointAnswer(None, "The worker process died, also when it ran this point alone."))
+            else:
+                (waiting if deaths[index] < MOST_SHARED_DEATHS else suspects).append(index)
+        if broken:
+            crew.restart()
+
+
+def _hand_out(
+    source: deque[int],
+    window: int,
+    make_point: Callable[[int], SweepPoint],
+    study: Study,
+    crew: Crew,
+    flying: dict[Future[Any], int],
+) -> bool:
+    """Fill the window from the source; return whether the workers turned out to be dead."""
+    while source and len(flying) < window:
+        point = make_point(source[0])
+        try:
+            flying[crew.submit(answer_point, study, point.problem, point.options)] = point.number
+        except BrokenExecutor:
+            return True
+        source.popleft()
+    return False
+
+
+def _died(future: Future[Any]) -> bool:
+    return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
+
+
+def _answer_of(future: Future[Any]) -> PointAnswer:
+    """Return the answer, or a failure where the executor could not give one."""
+    error = future.exception()
+    if error is None:
+        answer: PointAnswer = future.result()
+        return answer
+    if isinstance(error, Exception):
+        return PointAnswer(None, f"{type(error).__name__}: {error}")
+    raise error
+
+
+class Here:
+    """The calling thread: every task is done when it is submitted."""
+
+    window = 1
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Do the task."""
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
+        return future
+
+    def restart(self) -> None:
+        """Do nothing: there is nobody to replace."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+class GivenExecutor:
+    """An executor of the caller, which is neither replaced nor shut down.
+
+    Parameters
+    ----------
+    executor : Executor
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.window = GIVEN_WINDOW
+        self._executor = executor
+        self._given: set[Future[Any]] = set()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Hand out one task."""
+        future = self._executor.submit(function, *arguments)
+        self._given = {other for other in self._given if not other.done()} | {future}
+        return future
+
+    def restart(self) -> None:
+        """Say that the executor is broken."""
+        msg = "Argument `executor` must outlive the sweep, but one of its workers died and broke it."
+        raise RuntimeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take back what was not begun."""
+        for future in self._given:
+            future.cancel()
+
+
+class ProcessCrew:
+    """Worker processes on this machine, each on one thread, replaced when one dies.
+
+    Processes are forked from one that has loaded what they need and runs no threads ("forkserver"); it stays for the
+    next sweep and ends with this process. Where that is not safe they are spawned. All hold the end of a pipe whose
+    other end is here: when that closes, because the sweep is over or this process was killed, they exit.
+
+    Parameters
+    ----------
+    workers : int
+    study : str or callable
+        What they will be asked; they import it when they start.
+    """
+
+    def __init__(self, workers: int, study: Study) -> None:
+        self.window = workers + 1
+        self._workers = workers
+        self._study = study
+        self._context = begin_workers()
+        self._starts: list[Future[None]] = []
+        self._failed_starts = 0
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the processes, at once if something went wrong."""
+        self._stop(at_once=kind is not None)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Hand out one task; the first starts the processes."""
+        self._starts = self._starts or [self._pool.submit(import_study, self._study) for _ in range(self._workers)]
+        future = self._pool.submit(function, *arguments)
+        # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
+        self._pool.submit(os.getpid)
+        return future
+
+    def restart(self) -> None:
+        """Replace all processes."""
+        started = any(future.done() and not _died(future) for future in self._starts)
+        self._failed_starts = 0 if started else self._failed_starts + 1
+        if self._failed_starts >= 2:
+            msg = (
+                "Worker processes must be able to start, but end at once; a script must call `dynamics.sweep` below "
+                "`if __name__ == '__main__':`."
+            )
+            raise RuntimeError(msg)
+        self._stop(at_once=True)
+        self._start()
+
+    def _start(self) -> None:
+        self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            self._workers, self._context, initializer=start_worker, initargs=(self._worker_end,)
+        )
+        self._starts = []
+
+    def _stop(self, *, at_once: bool) -> None:
+        if at_once:
+            self._lifeline.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._lifeline.close()
+        self._worker_end.close()
+
+
+def begin_workers() -> BaseContext:
+    """Return how worker processes start, once the one that forks them, where they are forked, has begun to get ready.
+
+    Raises
+    ------
+    RuntimeError
+        In a worker process that imports the script which began the sweep.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        msg = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
+        raise RuntimeError(msg)
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([COMMON])
+    forkserver.ensure_running()
+    return context
+
+
+def import_study(study: Study) -> None:
+    """Load what a worker will need."""
+    find_study(study)
+
+
+def start_worker(lifeline: Connection) -> None:
+    """Prepare a worker process: one thread, no Ctrl-C of its own, and an end when the parent's end of a pipe closes."""
+    np.random.seed()  # noqa: NPY002 (forked workers would share the state, if a study draws from it)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
+    threading.Thread(target=_exit_with, args=(lifeline,), daemon=True).start()
+
+
+def _exit_with(lifeline: Connection) -> None:
+    with suppress(EOFError, OSError):
+        lifeline.recv_bytes()
+    os._exit(1)

@@ -1,0 +1,200 @@
+"""What a sweep can ask at every point: studies by name, and what they would compile.
+
+A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
+installed packages add theirs as entry points of the group `feature_emergence.studies`, so that a study is found by its
+name without importing, or knowing of, the package that holds it. A path "package.module:function" names any other; to
+import it runs code, so that it must come from a caller, never from a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import warnings
+from functools import partial
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dynamics.problem import Problem
+    from dynamics.problem.schedule import SaveAt
+
+    Study = str | Callable[..., Any]
+
+__all__ = [
+    "STUDIES",
+    "check_options",
+    "compile_study",
+    "find_study",
+    "name_of_study",
+    "registered_path",
+    "study_path",
+    "takes_option",
+]
+
+STUDIES = {
+    "overlaps": "dynamics.solve.overlaps:solve_overlaps",
+    "decoupled": "dynamics.solve.decoupled:solve_decoupled",
+    "prediction": "dynamics.solve.decoupled:predict_emergence",
+    "committee": "dynamics.solve.committee:solve_committee",
+    "mean-field": "dynamics.solve.mean_field:solve_mean_field",
+    "spherical": "dynamics.solve.spherical:solve_spherical",
+    "chaos": "dynamics.laws.chaos:propagation_of_chaos",
+}
+ENTRY_POINTS = "feature_emergence.studies"
+#: Flow time that the first step of a run passes.
+_INSTANT = 1e-9
+
+
+def study_path(study: object) -> Study:
+    """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or nothing of that name exists.
+    """
+    if callable(study):
+        return study
+    if not isinstance(study, str):
+        msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}."
+        raise TypeError(msg)
+    path = registered_path(study)
+    if path is not None:
+        return path
+    if ":" in study:
+        return study
+    names = (*STUDIES, *_installed())
+    near = difflib.get_close_matches(study, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    menu = ", ".join(map(repr, names))
+    msg = (
+        f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {shown(study)}.{hint}"
+    )
+    raise ValueError(msg)
+
+
+def registered_path(name: str) -> str | None:
+    """Return the path of a study by its name in this package or an installed one, None if it has none there."""
+    return STUDIES[name] if name in STUDIES else _installed().get(name)
+
+
+def _installed() -> dict[str, str]:
+    return {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def find_study(path: Study) -> Callable[..., Any]:
+    """Return the function of a path, or the callable as it is.
+
+    Raises
+    ------
+    ValueError
+        If the path leads nowhere.
+    """
+    if not isinstance(path, str):
+        return path
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({error})."
+        raise ValueError(msg) from None
+    if not callable(found):
+        msg = f"Argument `study` must name a function, but {path!r} is {type(found).__name__}."
+        raise ValueError(msg)
+    return found  # type: ignore[no-any-return]
+
+
+def name_of_study(study: Study) -> str:
+    """Return what a dataset says about a study, the same in every process."""
+    if isinstance(study, partial):
+        settings = ", ".join([*map(repr, study.args), *(f"{key}={value!r}" for key, value in study.keywords.items())])
+        return f"{name_of_study(study.func)}({settings})"
+    if isinstance(study, str):
+        return study
+    return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
+
+
+def check_options(study: Study, options: Mapping[str, Any]) -> None:
+    """Raise one sentence unless the study takes these options and lacks none.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown, or a needed one is absent.
+    """
+    function = find_study(study)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            msg = (
+                f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "
+                f"but hold `{name}`.{hint}"
+            )
+            raise ValueError(msg)
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name in known and parameter.name not in options:
+            msg = f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not."
+            raise ValueError(msg)
+
+
+def takes_option(study: Study, name: str) -> bool:
+    """Return whether the study has an option of that name."""
+    return name in inspect.signature(find_study(study)).parameters
+
+
+def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> str:
+    """Take the first step of a study of this package, so that its kernels are compiled or loaded from the cache.
+
+    Does nothing for other studies. What goes wrong in the step itself, the point will say.
+
+    Returns
+    -------
+    str
+        Why the study refuses the problem or the options, "" if it does not.
+    """
+    from dynamics.problem.schedule import SaveAt, checked_schedule
+
+    if study not in list(STUDIES.values()):
+        return ""
+    instant = SaveAt.at([_INSTANT])
+    try:
+        checked_schedule(options.get("save_at"), instant)
+        if study in [STUDIES[name] for name in ("overlaps", "mean-field", "spherical", "committee")]:
+            unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
+            if study == STUDIES["overlaps"]:
+                unwatched["method"] = _method_of_overlaps(problem, options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
+    except (TypeError, ValueError, ImportError) as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""
+
+
+def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
+    """Return the method that the run would begin with; "auto" chooses by its end."""
+    from dynamics.integrators.flow_methods import choose_method
+    from dynamics.solve.step_settings import checked_step, make_system
+    from dynamics.theory.horizon import default_schedule
+    from dynamics.theory.prediction import predict
+
+    method: str = options.get("method", "auto")
+    if method != "auto" or options.get("device") is not None:
+        return method
+    step = checked_step(options.get("learning_rate"), method, options.get("step_theory"), options.get("batch_size", 1))
+    schedule: SaveAt | None = options.get("save_at")
+    if schedule is None:
+        schedule = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    return choose_method(make_system(problem, step), float(schedule.times[-1]))

@@ -1,0 +1,259 @@
+"""A grid of problems, each answered by the same study, as one dataset.
+
+`sweep` reads top to bottom: check, run, merge, return. Axes and points are in `sweep_grid`, studies by name in
+`sweep_studies`, a single point and its files in `sweep_points`, processes in `sweep_pool`, the one file in
+`sweep_merge`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import tempfile
+import warnings
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynamics.compiler.cores import available_cores, one_core
+from dynamics.problem.checks import check_switch, checked_integer
+from dynamics.runs.storage import check_target, load
+from dynamics.study.grid import make_grid
+from dynamics.study.merge import merge_points
+from dynamics.study.points import PointAnswer, PointDirectory
+from dynamics.study.pool import GivenExecutor, Here, ProcessCrew, begin_workers, run_points
+from dynamics.study.studies import compile_study, name_of_study, study_path
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.study.grid import Grid, SweepPoint
+
+__all__ = ["begin_points", "points_directory", "prepare_sweep", "sweep"]
+
+
+def sweep(
+    problem: Problem,
+    grid: Mapping[str, Iterable[Any]],
+    *,
+    study: str | Callable[..., xr.Dataset] = "overlaps",
+    options: Mapping[str, Any] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    r"""Answer every problem of a grid, in parallel, as one dataset with the axes of the grid in front.
+
+    Parameters
+    ----------
+    problem : Problem
+        What the points have in common.
+    grid : mapping of str to sequence
+        Key -> distinct values; every combination is one point. A key is a field of `Problem`; "k", which makes the link
+        the Hermite polynomial h_k; "beta" or "num_directions", which make the teacher a power law; or an option of the
+        study, such as "learning_rate". A new link brings its own order of truncation.
+    study : str or callable
+        What is asked at every point: "overlaps", "decoupled", "prediction", "committee", "mean-field", "spherical",
+        "chaos"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of
+        `sgd_check`; a path "package.module:function"; or a callable. It is called as ``study(problem, **options)`` and
+        returns a Dataset.
+    options : mapping, optional
+        Keyword arguments of the study, the same at every point.
+    output : path, optional
+        netCDF file to write. While the sweep runs, a directory of the same name ending in ``.points`` holds one file
+        per point: called again after an interruption, the sweep asks the missing points only.
+    overwrite : bool, default False
+        Replace an existing output, and empty the points of another sweep beside it.
+    executor : concurrent.futures.Executor, optional
+        Where points run: threads, processes, or ``client.get_executor()`` of a dask cluster.
+    workers : int, optional
+        Number of processes on this machine if there is no `executor`, each on one thread; by default one per core. 0
+        runs one point after the other in this process, which starts fastest.
+    progress : bool, optional
+        Progress bar over points on stderr; by default if stderr is a terminal.
+
+    Returns
+    -------
+    Dataset
+        Every variable of the study with the dims of the grid, in the order of its keys, in front. Numbers are float64,
+        and NaN where a point has no such entry: where its dim is shorter, or it failed. A coordinate on which all
+        points agree, as far as each has it, stays a coordinate: `direction`, `neuron`, and `time` with a common
+        `save_at`. Any other, such as `time` without, becomes a variable, and its dim takes the name ``time_index``.
+        Attributes of the points, such as `stop_reason` and `solve_seconds`, become variables over the grid; what has
+        the name of a key is called ``point_<name>``. `failure` says why a point failed, "" if it did not. Values that
+        are no numbers or text are labelled by name or place. With `output` the values are read from the file when they
+        are used.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments, a point whose problem is none, or options that the study refuses for the first point and for
+        the last, before any work.
+    StorageError
+        If the output exists, or the directory beside it belongs to another sweep, which may still be running.
+    RuntimeError
+        If the workers cannot start, or a worker of `executor` died and broke it.
+
+    Warns
+    -----
+    RuntimeWarning
+        If points failed; then the directory of points stays, and the same call with `overwrite` asks these again.
+    UserWarning
+        What the points warned of, each once.
+
+    Notes
+    -----
+    Kernels are compiled in this process before the points run. Results do not depend on executor or interruptions, bit
+    for bit, apart from the measured seconds, on machines of one kind. A script must make the call below
+    ``if __name__ == "__main__":``, because worker processes import it.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher.power_law(8, 1.0), width=32, dimension=64)
+    >>> found = sweep(problem, {"beta": [0.8, 1.2], "seed": range(3)}, study="prediction", workers=0)
+    >>> dict(found.predicted_emergence_time.sizes)
+    {'beta': 2, 'seed': 3, 'direction': 8}
+    """
+    # === check
+    check_switch("progress", progress, optional=True)
+    check_switch("overwrite", overwrite)
+    given: object = executor
+    if not (given is None or isinstance(given, futures.Executor)):
+        msg = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
+        raise TypeError(msg)
+    if executor is not None and workers is not None:
+        msg = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
+        raise ValueError(msg)
+    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
+    points = prepare_sweep(problem, grid, study, options)
+    target = None if output is None else check_target(output, overwrite=overwrite)
+    if executor is None and count > 0:
+        _check_pickles(points)
+        begin_workers()  # they load what they need while this process does the same
+    import xarray as xr
+
+    begin_points(points)
+
+    # === run, merge, return
+    if target is not None:
+        _answer(points, target, executor, count, progress, overwrite=overwrite)
+        return xr.open_dataset(target, engine="netcdf4")
+    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
+        _answer(points, Path(folder) / "sweep.nc", executor, count, progress, overwrite=False)
+        found: xr.Dataset = load(Path(folder) / "sweep.nc")
+        return found
+
+
+def prepare_sweep(
+    problem: Problem,
+    grid: Mapping[str, Iterable[Any]],
+    study: str | Callable[..., xr.Dataset],
+    options: Mapping[str, Any] | None,
+) -> Grid:
+    """Return the checked grid of `sweep`, with its study found."""
+    return make_grid(problem, grid, study_path(study), options or {})
+
+
+def points_directory(output: Path) -> Path:
+    """Return where the points of a sweep wait to be merged."""
+    return output.with_name(f"{output.name}.points")
+
+
+def _answer(
+    grid: Grid, target: Path, executor: Executor | None, workers: int, progress: bool | None, *, overwrite: bool
+) -> None:
+    """Ask the points that have no answer yet, and merge all into the target."""
+    crew: GivenExecutor | Here | ProcessCrew
+    settings = grid.settings()
+    with PointDirectory(points_directory(target), grid.digest(), settings, overwrite=overwrite) as directory:
+        # The largest first, so that no worker is alone with one in the end.
+        missing = sorted(set(range(len(grid))) - directory.done(), key=grid.size, reverse=True)
+        if executor is not None:
+            crew = GivenExecutor(executor)
+        else:
+            crew = ProcessCrew(min(workers, len(missing)), grid.study) if workers > 0 and missing else Here()
+        told: dict[str, None] = {}
+        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), crew:
+
+            def keep(index: int, answer: PointAnswer) -> None:
+                directory.keep(index, answer)
+                told.update(dict.fromkeys(answer.warnings))
+                advance(answer)
+
+            run_points(missing, grid.point, grid.study, crew, keep)
+        merge_points(grid, directory, target, overwrite=overwrite)
+        failures = directory.failures()
+        if not failures:
+            directory.remove()
+    for message in told:
+        warnings.warn(message, UserWarning, stacklevel=3)
+    if failures:
+        first = min(failures)
+        msg = (
+            f"{len(failures)} of {len(grid)} points failed, the first at {grid.describe(first)}: {failures[first]} "
+            "The variable `failure` has them all."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+
+
+def begin_points(grid: Grid) -> None:
+    """Take the first step of the first and the last point of each link: the smallest and the largest, as is usual.
+
+    That compiles the kernels, and tells what the study refuses before any point is asked.
+
+    Raises
+    ------
+    ValueError
+        If the study refuses all of these points for one and the same reason.
+    """
+    ends: dict[bytes, list[SweepPoint]] = {}
+    for point in grid.points(range(len(grid))):
+        link = point.problem.activation.coefficients.tobytes() + point.problem.teacher_link.coefficients.tobytes()
+        ends[link] = [*ends.get(link, [])[:1], point]
+    with one_core():
+        refusals = {compile_study(grid.study, point.problem, point.options) for pair in ends.values() for point in pair}
+    if len(refusals) == 1 and (refusal := refusals.pop()):
+        msg = f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}"
+        raise ValueError(msg)
+
+
+def _check_pickles(grid: Grid) -> None:
+    """Raise one sentence if worker processes cannot be told what to do."""
+    point = grid.point(0)
+    try:
+        pickle.dumps((grid.study, point.problem, point.options))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        msg = (
+            "Study, problem and options must be such that they can be pickled for worker processes, a study a function "
+            f"at the top of a module, but are not ({error}); with workers=0 or threads as executor they need not be."
+        )
+        raise ValueError(msg) from None
+
+
+@contextmanager
+def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[PointAnswer], None]]:
+    """Show a bar over points; yield what moves it on."""
+    from tqdm import tqdm
+
+    hidden = None if progress is None else not progress
+    with tqdm(total=total, initial=total - missing, file=sys.stderr, disable=hidden, leave=False, unit="point") as bar:
+        failed = 0
+
+        def advance(answer: PointAnswer) -> None:
+            nonlocal failed
+            failed += bool(answer.failure)
+            if failed:
+                bar.set_postfix_str(f"{failed} failed", refresh=False)
+            bar.update()
+
+        yield advance

@@ -1,0 +1,5 @@
+"""What needs no integration: matched pairs, predicted times, learning-rate limits, exponents and fits."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

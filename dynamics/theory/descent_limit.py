@@ -1,0 +1,142 @@
+r"""The learning rate at which population gradient descent loses stability, and what is said about it before a run.
+
+At a converged student the Hessian of ½ E(f − f*)² is E[∇f ∇fᵀ], because f = f*: a step multiplies a deviation by
+1 − η λ, so that descent is stable up to η = 2/λ_max.
+
+Responsible for that limit.  Knows the problem; must not know the stepper.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem import check_problem
+from dynamics.problem.checks import checked_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+    Array = NDArray[np.float64]
+
+__all__ = ["checked_learning_rate", "descent_limit", "warn_descent_limit"]
+
+
+def checked_learning_rate(learning_rate: object, method: str) -> float | None:
+    """Return the learning rate of a run, None for the flow.
+
+    Parameters
+    ----------
+    learning_rate : float or None
+        η > 0, dimensionless.
+    method : str
+        Method of `solve_overlaps`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not positive, or None for "gradient-descent".
+
+    Examples
+    --------
+    >>> checked_learning_rate(0.1, "gradient-descent")
+    0.1
+    """
+    if learning_rate is not None:
+        return checked_number(learning_rate, "learning_rate", positive=True)
+    if method == "gradient-descent":
+        msg = "Argument `learning_rate` must be given for method='gradient-descent', but is None."
+        raise ValueError(msg)
+    return None
+
+
+def descent_limit(problem: Problem) -> float:
+    r"""Return the learning rate up to which population gradient descent is stable at the converged student.
+
+    .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}, \qquad \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
+
+    for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for one h_k pair it is
+    2/(max(4, k) a_1).  Otherwise λ_max is the largest eigenvalue of the Hessian, found by Lanczos iteration.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any link and teacher.
+
+    Returns
+    -------
+    float
+        η_max, dimensionless.
+
+    Notes
+    -----
+    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p.  With the kernel k(w, w') = n n' g(u·u') of two
+    neurons the Hessian has blocks ∂_w ∂_w' k.  Neurons that share a direction change no eigenvalue but zero: only their
+    Σ n_i = a_p enters, so that the limit does not depend on the width.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> descent_limit(Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
+    0.5
+    """
+    check_problem(problem)
+    link, a = problem.activation, problem.teacher.coefficients
+    learned = np.sort(np.argsort(-a, kind="stable")[: problem.width])
+    c_0 = float(link.coefficients[0])
+    alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and c_0 == 0.0
+    if alone or learned.size == 1:
+        pair = max(float(link.kernel_derivative(1.0)), 4.0 * float(link.kernel(1.0)))
+        return 2.0 / (float(a[learned].max()) * pair)
+    rows = problem.teacher.directions
+    span = problem.teacher.span
+    directions = np.eye(span)[learned] if rows is None else rows[learned]
+    # One axis stands for all those that no direction uses, if there are any.
+    free = int(problem.dimension > span)
+    return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, free))), a[learned])
+
+
+def _largest_curvature(problem: Problem, U: Array, a: Array) -> float:
+    r"""Return the largest eigenvalue of the Hessian at w_p = √a_p u_p, shape of `U` (P, D).
+
+    With s = u_i·u_j and P_i = I − u_i u_iᵀ its blocks are √(a_i a_j) times
+
+    .. math:: 4 g u_i u_j^T + 2 g' (u_i (P_j u_i)^T + P_i u_j u_j^T) + P_i (g' I + g'' u_j u_i^T) P_j .
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    link = problem.activation
+    # Rounding may leave |s| just above 1, where the series is still smooth.
+    s = U @ U.T
+    g, slope, bend = link.kernel(s), link.kernel_derivative(s), link.kernel_derivative(s, n=2)
+    root = np.sqrt(a)[:, None]
+
+    def product(flat: Array) -> Array:
+        V = root * flat.reshape(U.shape)
+        radial = np.sum(V * U, axis=1)
+        V = V - radial[:, None] * U
+        across = U @ V.T
+        out = slope @ V + (bend * across + 2.0 * slope * radial) @ U
+        out -= np.sum(out * U, axis=1)[:, None] * U
+        out += (4.0 * g @ radial + 2.0 * np.sum(slope * across, axis=1))[:, None] * U
+        image: Array = (root * out).ravel()
+        return image
+
+    start = np.random.default_rng(0).standard_normal(U.size)
+    operator = LinearOperator((U.size, U.size), matvec=product, dtype=np.float64)
+    (largest,) = eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
+    return float(largest)
+
+
+def warn_descent_limit(learning_rate: float, limit: float) -> None:
+    """Warn if a learning rate is at or above the limit of stability."""
+    if learning_rate >= limit:
+        msg = (
+            f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
+            f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=3)

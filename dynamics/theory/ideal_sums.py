@@ -1,0 +1,111 @@
+r"""The idealised scaling laws: coefficients p^(−β), times exactly ∝ p^β, one direction after the other.
+
+.. math:: L(r) = \frac{\sum_{p > r} p^{-2\beta}}{\sum_p p^{-2\beta}}, \qquad t = r^\beta,\; m = r,\;
+   n_{tuned} = r^{2\beta},\; m t = r^{1+\beta}
+
+after r directions are learned.  Random starts, the lag of the norms and interactions are left out, so that what is left
+of a difference to the asymptotic exponents is the finite number P of directions and the steps of the staircase alone.
+
+Knows coefficients and fits; no problem.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem.checks import checked_integer, checked_number
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["IDEAL_LAWS", "ideal_curve", "ideal_exponent"]
+
+#: What each law takes for x: the power of the number r of learned directions, from β.
+IDEAL_LAWS: dict[str, Callable[[float], float]] = {
+    "loss-time": lambda beta: beta,
+    "loss-samples": lambda beta: beta,
+    "loss-samples-tuned": lambda beta: 2.0 * beta,
+    "loss-width": lambda _: 1.0,
+    "loss-compute": lambda beta: 1.0 + beta,
+}
+#: Points of a curve, equally spaced in ln r.
+POINTS = 400
+FEWEST_DIRECTIONS = 16
+
+
+def ideal_curve(
+    num_directions: int, beta: float, *, ranks: tuple[float, float] | None = None, points: int = POINTS
+) -> tuple[Array, Array]:
+    """Return the idealised loss against the number of learned directions, a staircase seen at points equal in ln r.
+
+    Parameters
+    ----------
+    num_directions : int
+        P ≥ 16.
+    beta : float
+        Decay β > 0 of the coefficients.
+    ranks : tuple (low, high), optional
+        Smallest and largest r, within 1 and P.  By default 1 and P^0.75, the window of
+        `dynamics.theory.fits.default_window`.
+    points : int
+        Number of points.
+
+    Returns
+    -------
+    learned, loss : ndarray, shape (points,)
+        r and L(r) in units of E f*².
+
+    Raises
+    ------
+    TypeError, ValueError
+        If P or β is too small, or the ranks are none.
+    """
+    count = checked_integer(num_directions, "num_directions", minimum=FEWEST_DIRECTIONS)
+    power = checked_number(beta, "beta", positive=True)
+    tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * power))[::-1])[::-1], 0.0)
+    low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks
+    if not 1.0 <= low < high < count:
+        msg = f"Argument `ranks` must increase from at least 1 to below {count}, but is {ranks}."
+        raise ValueError(msg)
+    learned = np.geomspace(low, high, points)
+    # Rounding must not leave the last direction of a whole number out.
+    loss: Array = tail[np.floor(learned * (1.0 + 1e-12)).astype(np.int64)] / tail[0]
+    return learned, loss
+
+
+def ideal_exponent(
+    num_directions: int, beta: float, law: str, *, ranks: tuple[float, float] | None = None
+) -> PowerLawFit:
+    """Fit an idealised law at a finite number of directions.
+
+    Parameters
+    ----------
+    num_directions, beta, ranks
+        P, β and the window in r, see `ideal_curve`.
+    law : {"loss-time", "loss-samples", "loss-samples-tuned", "loss-width", "loss-compute"}
+
+    Returns
+    -------
+    PowerLawFit
+        Its window is that of x.  Over one window of ranks the relative error against the asymptotic exponent is the
+        same for all laws, because they are one curve L(r) against powers of r.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If P or β is too small, or the ranks are none.
+
+    Examples
+    --------
+    >>> round(ideal_exponent(1024, 1.0, "loss-time").exponent, 2)
+    -1.01
+    """
+    learned, loss = ideal_curve(num_directions, beta, ranks=ranks)
+    return fit_power_law(learned ** IDEAL_LAWS[law](beta), loss)

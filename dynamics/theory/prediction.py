@@ -1,0 +1,265 @@
+r"""What can be said of a problem without integrating anything.
+
+Responsible for the times at which directions emerge and are learned, and for the loss that follows from them.  Knows
+the problem, the matching and the transit of an isolated pair; must not know any solver.
+
+Each teacher direction is learned by the neuron that greedy matching gives it, as if the two were alone: the pair obeys
+C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dynamics.equations.transit.transit import logit_of_square, transit_table
+from dynamics.problem import check_problem
+from dynamics.theory.exponents import AsymptoticExponents, asymptotic_exponents
+from dynamics.theory.matching import draw_matched_overlaps, match_greedily
+from dynamics.theory.step_size import EscapeBias, escape_bias, learning_rate_limit
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from dynamics.problem import Problem
+
+__all__ = [
+    "AsymptoticExponents",
+    "EmergencePrediction",
+    "EscapeBias",
+    "asymptotic_exponents",
+    "escape_bias",
+    "learning_rate_limit",
+    "match_greedily",
+    "predict",
+    "sum_formula_loss",
+]
+
+LARGEST_MATRIX = 1 << 24
+"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their law."""
+
+NOTE_DRAWN = (
+    "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "
+    "coefficient, because the matrix of overlaps is too large; matched_neuron is the rank of the direction"
+)
+NOTE_CONSTANT = (
+    "the link has c_0 != 0, so norms grow from the start: emergence times stand, learned times and loss are NaN"
+)
+NOTE_DIRECTIONS = (
+    "the teacher's directions are not orthonormal: matching uses the overlaps as they are, interactions between "
+    "directions are not modelled, and the loss is NaN"
+)
+
+_CHUNK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EmergencePrediction:
+    """Hold, per direction, who learns it and when; P directions, times dimensionless (flow time).
+
+    Parameters
+    ----------
+    matched_neuron : ndarray of int, shape (P,)
+        Neuron that greedy matching gives to the direction; −1 for none.
+    matched_overlap : ndarray, shape (P,)
+        C_0, its overlap at the start, with its sign; NaN for none.
+    matched_squared_norm : ndarray, shape (P,)
+        n_0 = |w|² of that neuron at the start; NaN for none.
+    leading_order_time : ndarray, shape (P,)
+        T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none.
+    predicted_emergence_time : ndarray, shape (P,)
+        Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
+    predicted_learned_time : ndarray, shape (P,)
+        First time with n g(C) / g(1) = a_p / 2 in the isolated pair; inf if never, NaN where no formula holds.
+    notes : tuple of str
+        What the numbers do not model.
+    """
+
+    matched_neuron: NDArray[np.int64]
+    matched_overlap: NDArray[np.float64]
+    matched_squared_norm: NDArray[np.float64]
+    leading_order_time: NDArray[np.float64]
+    predicted_emergence_time: NDArray[np.float64]
+    predicted_learned_time: NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+
+def predict(problem: Problem) -> EmergencePrediction:
+    """Predict who learns each direction and when, from the start alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        Link of information exponent at least 3.
+
+    Returns
+    -------
+    EmergencePrediction
+        Arrays over the P directions.
+
+    Raises
+    ------
+    ValueError
+        If the information exponent is 1 or 2: directions do not decouple.
+
+    Notes
+    -----
+    O(m P log(m P)) for the matching.  Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
+    overlaps are, from their law (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> overlaps = ([[0.5, 0.0]], [[1.0]], [1e-4])
+    >>> problem = Problem(
+    ...     activation="he4", teacher=Teacher([1.0, 0.5]), width=1, dimension=8, initial_overlaps=overlaps
+    ... )
+    >>> predict(problem).predicted_emergence_time.round(6).tolist()
+    [0.387327, inf]
+    """
+    check_problem(problem)
+    check_decouples(problem)
+    notes: list[str] = []
+    neuron, overlap, squared_norm, drawn = _matched(problem)
+    if drawn:
+        notes.append(NOTE_DRAWN)
+    a = problem.teacher.coefficients
+    emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
+    for begin in range(0, a.size, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        emergence[part], learned[part] = _times(
+            problem.activation.coefficients, a[part], overlap[part], squared_norm[part]
+        )
+    if problem.activation.coefficients[0] != 0.0:
+        learned = np.full(a.size, np.nan)
+        notes.append(NOTE_CONSTANT)
+    if not problem.teacher.is_orthonormal:
+        notes.append(NOTE_DIRECTIONS)
+    return EmergencePrediction(
+        matched_neuron=neuron,
+        matched_overlap=overlap,
+        matched_squared_norm=squared_norm,
+        leading_order_time=_leading_order(problem, overlap),
+        predicted_emergence_time=emergence,
+        predicted_learned_time=learned,
+        notes=tuple(notes),
+    )
+
+
+def sum_formula_loss(
+    problem: Problem,
+    prediction: EmergencePrediction,
+    times: ArrayLike,
+    *,
+    step: Literal["learned", "emergence"] = "learned",
+) -> NDArray[np.float64]:
+    r"""Return the loss as a staircase, one step per direction.
+
+    .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
+
+    for an orthonormal teacher and c_0 = 0.  With `step` "learned" T_p is the predicted learned time, so that the lag of
+    the norm behind the direction is included; with "emergence" it is the predicted emergence time.
+
+    Parameters
+    ----------
+    problem : Problem
+        Problem that was predicted.
+    prediction : EmergencePrediction
+        Its prediction.
+    times : array_like, shape (T,)
+        Flow times t ≥ 0, dimensionless.
+    step : {"learned", "emergence"}
+        Time at which a direction's share of the loss vanishes.
+
+    Returns
+    -------
+    ndarray, shape (T,)
+        Mean squared error without ½; NaN if c_0 ≠ 0 or the teacher is not orthonormal.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> overlaps = ([[0.5, 0.0]], [[1.0]], [1e-4])
+    >>> problem = Problem(
+    ...     activation="he4", teacher=Teacher([1.0, 0.5]), width=1, dimension=8, initial_overlaps=overlaps
+    ... )
+    >>> sum_formula_loss(problem, predict(problem), [0.0, 1e3]).tolist()
+    [1.25, 0.25]
+    """
+    if step not in ("learned", "emergence"):
+        msg = f"Argument `step` must be one of 'learned', 'emergence', but is {shown(step)}."
+        raise ValueError(msg)
+    t = np.asarray(times, dtype=np.float64)
+    if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
+        return np.full(t.shape, np.nan)
+    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    order = np.argsort(when, kind="stable")
+    # Summed from the last direction to the first, so that a small loss keeps its relative precision.
+    left = np.append(np.cumsum((problem.teacher.coefficients[order] ** 2)[::-1])[::-1], 0.0)
+    norm = float(np.sum(problem.activation.coefficients**2))
+    loss: NDArray[np.float64] = norm * left[np.searchsorted(when[order], t, side="right")]
+    return loss
+
+
+def check_decouples(problem: Problem) -> None:
+    """Raise one sentence unless directions are learned one by one, that is k ≥ 3.
+
+    Raises
+    ------
+    ValueError
+        If the information exponent is 1 or 2.
+    """
+    k = problem.information_exponent
+    if k < 3:
+        msg = (
+            "Argument `problem` must have a link of information exponent at least 3, because directions do not "
+            f"decouple for k <= 2, but {problem.activation.name} has k = {k}."
+        )
+        raise ValueError(msg)
+
+
+def _matched(
+    problem: Problem,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], bool]:
+    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their law."""
+    a, k = problem.teacher.coefficients, problem.information_exponent
+    too_large = problem.width * a.size > LARGEST_MATRIX
+    if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
+        neuron, overlap = draw_matched_overlaps(a, problem.width, problem.dimension, k, problem.seed)
+        return neuron, overlap, np.where(neuron >= 0, problem.initial_norm**2, np.nan), True
+    start = problem.start()
+    neuron = match_greedily(a, start.teacher_overlap, k)
+    found = neuron >= 0
+    overlap = np.where(found, start.teacher_overlap[neuron, np.arange(a.size)], np.nan)
+    return neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan), False
+
+
+def _leading_order(problem: Problem, overlap: NDArray[np.float64]) -> NDArray[np.float64]:
+    k = problem.information_exponent
+    scale = k * (k - 2) * problem.activation.coefficients[k] ** 2 * problem.teacher.coefficients
+    with np.errstate(over="ignore"):
+        time = 1.0 / scale * np.abs(overlap) ** -float(k - 2)
+    return np.where(np.isnan(time), np.inf, time)
+
+
+def _times(
+    coefficients: NDArray[np.float64],
+    a: NDArray[np.float64],
+    overlap: NDArray[np.float64],
+    squared_norm: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return emergence and learned times of pairs; inf where there is no pair."""
+    emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
+    for sign in (1, -1):
+        here = np.flatnonzero(np.sign(overlap) == sign)
+        if here.size == 0:
+            continue
+        xi = logit_of_square(overlap[here])
+        table = transit_table(coefficients, sign, float(xi.min()))
+        wait = np.where(xi >= 0.0, 0.0, table.passage(xi, np.zeros_like(xi)))
+        emergence[here] = wait / a[here]
+        learned[here] = table.learned_after(xi, a[here] / squared_norm[here]) / a[here]
+    return emergence, learned

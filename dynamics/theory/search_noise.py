@@ -1,0 +1,118 @@
+r"""Gaussian averages of a link that the noise of a step needs.
+
+Responsible for E σ'⁴ and for drift and diffusion of an overlap while the student's output is negligible.  Must not know
+trajectories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.equations.transit.pieces import polynomial
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from hermite import HermiteExpansion
+
+    Array = NDArray[np.float64]
+
+__all__ = ["SearchNoise", "fourth_moment_of_derivative"]
+
+
+def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
+    """Return E σ'(z)⁴, to rounding for polynomials and smooth links.
+
+    Parameters
+    ----------
+    activation : HermiteExpansion
+        Link σ.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> round(fourth_moment_of_derivative(hermite.expand("he3")), 9)
+    135.0
+    """
+    z, step = _grid(activation)
+    # A quarter of the Gaussian with each factor keeps high degrees within float64.
+    weighted = activation.derivative(z) * np.exp(-0.125 * z**2)
+    return float(np.sum(weighted**4)) * step / math.sqrt(2.0 * math.pi)
+
+
+def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
+    """Return trapezoid points, exponentially accurate for Gaussian averages of smooth functions."""
+    reach = 60.0 if activation.is_polynomial and activation.order > 60 else 40.0
+    step = 1.0 / 256.0
+    return np.arange(-reach, reach + step, step), step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchNoise:
+    """Evaluate V and B as functions of C, from Hermite coefficients of products of σ and σ'."""
+
+    dimension: int
+    rate: Array
+    stretch: Array
+    cross: Array
+    pull: Array
+    variance: float
+    surplus: float
+    slope: float
+    label_noise: float
+    total: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> SearchNoise:
+        """Project σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'."""
+        from hermite import polynomials
+
+        link = problem.activation
+        z, step = _grid(link)
+        root = np.exp(-0.25 * z**2) * (2.0 * np.pi) ** -0.25
+        basis = polynomials.evaluate_functions(min(2 * link.order + 2, polynomials.MAX_DEGREE), z)
+        value, derivative = link.value(z), link.derivative(z)
+
+        def project(function: Array) -> Array:
+            coefficients: Array = basis @ (function * root) * step
+            return coefficients
+
+        teacher = [project(z**i * value**2) for i in range(3)]
+        student = [project(z**i * derivative**2) for i in range(3)]
+        mixed = [project(z**i * value * derivative) for i in range(2)]
+        return cls(
+            dimension=problem.dimension,
+            rate=teacher[0] * student[0],
+            # (x − C z)² and x − C z, multiplied out in powers of C.
+            stretch=_in_powers(teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2]),
+            cross=teacher[1] * mixed[0],
+            pull=teacher[0] * mixed[1],
+            variance=float(teacher[0][0]),
+            surplus=float(teacher[2][0] - teacher[0][0]),
+            slope=float(student[0][0]),
+            label_noise=problem.label_noise,
+            total=float(np.sum(problem.teacher.coefficients**2)),
+        )
+
+    def __call__(self, C: Array, a: Array) -> tuple[Array, Array, Array]:
+        """Return V, B and D at overlaps C for a direction of coefficient a."""
+        others = self.total - a**2
+        rest = self.slope * (self.label_noise**2 + self.variance * others)
+        own = a**2 * polynomial(self.rate, C)
+        moved = a**2 * polynomial(self.stretch, C)
+        tilt = 2.0 * a**2 * (polynomial(self.cross, C) - C * polynomial(self.pull, C))
+        length = (self.dimension - 2) * own + moved / (1.0 - C**2)
+        length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
+        return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
+
+
+def _in_powers(*shifted: Array) -> Array:
+    total = np.zeros(shifted[0].size + len(shifted) - 1)
+    for shift, coefficients in enumerate(shifted):
+        total[shift : shift + coefficients.size] += coefficients
+    return total

@@ -1,0 +1,73 @@
+r"""Slopes in log-log: of points that carry their own errors, and of curves whose errors are not known.
+
+Knows arrays; nothing of where the points come from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.theory.fits import fit_power_law
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+FEWEST_POINTS = 2
+
+
+class Slope(NamedTuple):
+    """Exponent and prefactor of y = b x^s, and the standard error of s; NaN where there are too few points."""
+
+    exponent: float
+    standard_error: float
+    prefactor: float
+
+
+def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -> Slope:
+    r"""Fit log y = log b + s log x by plain least squares and pass the errors of the points on to s.
+
+    .. math:: s = \sum_i w_i \ln y_i, \quad w_i = \frac{\ln x_i - \overline{\ln x}}{\sum_j (\ln x_j -
+       \overline{\ln x})^2}, \qquad \delta s^2 = \sum_i w_i^2\, \delta_i^2
+
+    Equal weights keep the fitted exponent of a curve that bends the same for points of any error, so that SGD and the
+    equation it is held against are fitted alike.
+
+    Parameters
+    ----------
+    x : array_like, shape (N,)
+        Positive.
+    log_y : array_like, shape (N,)
+        ln y; points that are not finite are left out.
+    errors : array_like, shape (N,), optional
+        Independent standard errors δ_i of ln y; zero by default.
+
+    Returns
+    -------
+    Slope
+
+    Examples
+    --------
+    >>> fit = fit_slope([1.0, 2.0, 4.0], np.log([3.0, 12.0, 48.0]), [0.1, 0.1, 0.1])
+    >>> round(fit.exponent, 12), round(fit.standard_error, 6), round(fit.prefactor, 12)
+    (2.0, 0.102014, 3.0)
+    """
+    values = np.asarray(log_y, dtype=np.float64)
+    spread = np.zeros_like(values) if errors is None else np.asarray(errors, dtype=np.float64)
+    kept = np.isfinite(values) & np.isfinite(spread)
+    if np.count_nonzero(kept) < FEWEST_POINTS:
+        return Slope(np.nan, np.nan, np.nan)
+    log_x: NDArray[np.float64] = np.log(np.asarray(x, dtype=np.float64)[kept])
+    centre = log_x - log_x.mean()
+    weights = centre / np.sum(centre**2)
+    exponent = float(weights @ values[kept])
+    intercept = float(values[kept].mean() - exponent * log_x.mean())
+    return Slope(exponent, float(np.sqrt(weights**2 @ spread[kept] ** 2)), float(np.exp(intercept)))
+
+
+def inverse_fit(losses: NDArray[np.float64], needed: NDArray[np.float64]) -> tuple[float, float]:
+    """Return x of L ∝ n^x and its jackknife error, from a fit of n against L."""
+    kept = np.isfinite(needed)
+    fit = fit_power_law(losses[kept][::-1], needed[kept][::-1])
+    return 1.0 / fit.exponent, fit.standard_error / fit.exponent**2

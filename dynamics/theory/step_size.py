@@ -1,0 +1,244 @@
+r"""What a finite step size does to the prediction of the flow, at leading order.
+
+Responsible for the learning rate at which the converged student becomes unstable, and for the delay that step noise
+adds to the escape of a neuron.  Knows the problem and Gaussian averages of its link; must not know any solver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.equations.transit.transit import logit_of_square
+from dynamics.problem import check_problem
+from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from dynamics.theory.prediction import EmergencePrediction
+
+    Array = NDArray[np.float64]
+
+__all__ = ["EscapeBias", "escape_bias", "learning_rate_limit"]
+
+_PANELS = 64
+_CHUNK = 1024
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
+NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EscapeBias:
+    """Hold the effect of the step size on the escape, per direction (P,), dimensionless.
+
+    Parameters
+    ----------
+    bias : ndarray, shape (P,)
+        T_η / T_0 − 1, relative delay of the mean time of emergence: the part below plus that of the fluctuations; inf
+        if the noise traps the neuron, NaN if it never emerges anyway.
+    drift_bias : ndarray, shape (P,)
+        Part of `bias` that slows the mean trajectory.
+    scatter : ndarray, shape (P,)
+        Standard deviation of the time of emergence over runs, divided by T_0.
+    emergence_time : ndarray, shape (P,)
+        T_η, mean flow time t = η · step; inf if trapped or unmatched.
+    search_growth : ndarray, shape (P,)
+        η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
+    trapped : ndarray of bool, shape (P,)
+        Whether the drift vanishes on the way.
+    notes : tuple of str
+        What the numbers do not model.
+    """
+
+    bias: Array
+    drift_bias: Array
+    scatter: Array
+    emergence_time: Array
+    search_growth: Array
+    trapped: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+
+def learning_rate_limit(problem: Problem) -> float:
+    r"""Return the learning rate at which the converged student loses stability as d → ∞.
+
+    .. math:: \eta^* = \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
+        M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2
+
+    Parameters
+    ----------
+    problem : Problem
+        Orthonormal teacher, link with c_1 = 0.
+
+    Returns
+    -------
+    float
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)² with one sample each.
+
+    Raises
+    ------
+    ValueError
+        If the teacher is not orthonormal or c_1 ≠ 0: the covariances of different neurons do not decouple then.
+
+    Notes
+    -----
+    With w_i = √a_i θ_i + δ_i and δ_i orthogonal to the teacher, the error is e = Σ_j √a_j σ'(z_j) x·δ_j to first order,
+    z_j = θ_j·x, and x·δ_j is independent of every z.  One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
+    mean is −η a_i g'(1) δ_i (other neurons enter with (E σ')² = c_1² = 0) and whose square is η² d e² a_i σ'(z_i)².
+    So D_i = |δ_i|² obeys, in the time η · step,
+
+        D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
+
+    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l.  The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
+    to c*.  A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
+    The min(m, P) largest coefficients count as learned.  Corrections are of relative order (m + P)/d: for small d this
+    is an estimate.  It is loss of stability of the mean square, not a certainty for one run.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=1000)
+    >>> round(learning_rate_limit(problem) * 1000, 6)
+    0.005376
+    """
+    from scipy.optimize import brentq
+
+    check_problem(problem)
+    c = problem.activation.coefficients
+    if not problem.teacher.is_orthonormal:
+        msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
+        raise ValueError(msg)
+    if c.size > 1 and c[1] != 0.0:
+        msg = f"Argument `problem` must have a link with c_1 = 0 for a learning-rate limit, but c_1 is {c[1]:.3g}."
+        raise ValueError(msg)
+    a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
+    slope = float(problem.activation.kernel_derivative(1.0))
+    fourth = fourth_moment_of_derivative(problem.activation)
+    spread = max(fourth - slope**2, 0.0)
+
+    def secular(value: float) -> float:
+        return slope**2 * float(np.sum(a / (value - spread * a))) - 1.0
+
+    low = fourth * float(a[0])
+    high = spread * float(a[0]) + slope**2 * float(np.sum(a))
+    largest = low if a.size == 1 or secular(low) <= 0.0 else brentq(secular, low, high * (1 + 1e-12), rtol=1e-14)
+    return 2.0 * slope / float(largest) / problem.dimension
+
+
+def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:
+    r"""Return the leading relative delay of emergence by the step size.
+
+    .. math:: \frac{dC}{dt} = b(C) - \eta B(C), \quad b = a_p g'(C)(1 - C^2), \qquad
+        B = E\Big[f^*(x)^2 \Big(\tfrac12 C\, \sigma'(z)^2 |x_\perp|^2 + 2 \sigma(z) \sigma'(z) (x_p - C z)\Big)\Big]
+
+    and the fluctuations of C, of variance η D dt with D = E[f*² σ'(z)² (x_p − C z)²], add at first order
+
+    .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
+        \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
+
+    with z = u·x and x_⊥ the part of x orthogonal to u; B ≈ ½ d C V, V = E[f*² σ'(z)²], as d → ∞.
+
+    Parameters
+    ----------
+    problem : Problem
+        Orthonormal teacher and c_0 = 0; otherwise every number is NaN, with a note.
+    learning_rate : float
+        η > 0, dimensionless.
+    prediction : EmergencePrediction
+        Prediction of `problem`.
+
+    Returns
+    -------
+    EscapeBias
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is not positive.
+
+    Notes
+    -----
+    One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0.  To second
+    order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the mean of
+    the first term is the flow, that of the others −η² B.
+
+    The own direction enters through E[F(x_p) G(z)] = Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as
+    independent of z, C_iq ≈ 0.  Not modelled: higher orders in η, and the student's own output once it has grown.  The
+    mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
+    O(500) evaluations per direction.
+    """
+    if not (np.isfinite(learning_rate) and learning_rate > 0):
+        msg = f"Argument `learning_rate` must be finite and positive, but is {learning_rate}."
+        raise ValueError(msg)
+    a = problem.teacher.coefficients
+    notes: list[str] = []
+    if problem.activation.coefficients[0] != 0.0:
+        notes.append(NOTE_CONSTANT)
+    if not problem.teacher.is_orthonormal:
+        notes.append(NOTE_DIRECTIONS)
+    if notes:
+        nothing = np.full(a.size, np.nan)
+        return EscapeBias(
+            bias=nothing,
+            drift_bias=nothing,
+            scatter=nothing,
+            emergence_time=nothing,
+            search_growth=nothing,
+            trapped=np.zeros(a.size, dtype=bool),
+            notes=tuple(notes),
+        )
+    noise = SearchNoise.of(problem)
+    parts = np.full((4, a.size), np.nan)
+    emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
+    for begin in range(0, emerging.size, _CHUNK):
+        part = emerging[begin : begin + _CHUNK]
+        parts[:, part] = _delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
+    drift, fluctuation, scatter, growth = parts
+    bias = drift + fluctuation
+    start = prediction.predicted_emergence_time
+    waits = np.isfinite(start) & (start > 0.0)
+    time = start.copy()
+    time[waits] = start[waits] * (1.0 + bias[waits])
+    return EscapeBias(
+        bias=bias,
+        drift_bias=drift,
+        scatter=scatter,
+        emergence_time=time,
+        search_growth=growth,
+        trapped=np.isinf(drift),
+    )
+
+
+def _delays(
+    problem: Problem, noise: SearchNoise, learning_rate: float, a: Array, overlap: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the two parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²)."""
+    xi = np.minimum(logit_of_square(overlap), 0.0)
+    edges = np.linspace(0.0, 1.0, _PANELS + 1)
+    points = (edges[:-1, None] + (edges[1] * 0.5) * (_NODES + 1.0)).ravel()
+    weights = np.tile(0.5 * edges[1] * _WEIGHTS, _PANELS)
+    # Points crowd at the start, where the integrand is largest and a zero of the drift is nearest.
+    grid = xi[:, None] * (1.0 - points**2)
+    far = np.exp(-np.logaddexp(0.0, grid))
+    C = np.sign(overlap)[:, None] * np.exp(-0.5 * np.logaddexp(0.0, -grid))
+    slope = problem.activation.kernel_derivative(C)
+    flow = a[:, None] * slope * far
+    turn = a[:, None] * (problem.activation.kernel_derivative(C, n=2) * far - 2.0 * C * slope)
+    V, B, D = noise(C, a[:, None])
+    # dt = dC / b, and dC = C (1 − C²) dξ / 2.
+    dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
+    h = learning_rate * B / flow
+    time = np.sum(dt, axis=1)
+    time = np.where(time > 0.0, time, 1.0)
+    drift = np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=1) / time
+    drift = np.where((h >= 1.0).any(axis=1), np.inf, drift)
+    fluctuation = 0.5 * learning_rate * np.sum(dt * D * turn / flow**2, axis=1) / time
+    scatter = np.sqrt(learning_rate * np.sum(dt * D / flow**2, axis=1)) / time
+    growth = learning_rate * problem.dimension * np.sum(dt * V, axis=1)
+    return drift, fluctuation, scatter, growth

@@ -1,0 +1,2 @@
+from .entrance import expand as expand
+from .expansion import HermiteExpansion as HermiteExpansion

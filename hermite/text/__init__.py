@@ -1,0 +1,1 @@
+"""Text to expressions, series to text, and how messages show values."""

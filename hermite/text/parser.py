@@ -1,0 +1,245 @@
+"""Formulas from text, without evaluating it.
+
+Responsible for turning text into a sympy expression: Python's parser builds a tree and an allow-list walks it.
+Degrees, exponents and numbers are bounded while walking, so that a formula can neither run code nor exhaust the
+machine. Knows nothing of coefficients.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermite.activations import FORMULAS, hermite_degree, suggestion
+from hermite.polynomials import MAX_DEGREE
+from hermite.text.expressions import (
+    FUNCTIONS,
+    MAX_LENGTH,
+    Expression,
+    check_degree,
+    hermite_polynomial,
+    refuse,
+    variable,
+)
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MAX_DEPTH = 40
+_MAX_NUMBER = 1e100
+_VARIABLES = ("z", "x")
+_CONSTANTS = ("pi", "e")
+_SEVERAL = ("max", "min")
+
+
+def parse(text: str) -> Expression:
+    """Turn text into a sympy expression in z.
+
+    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4. Names of links other
+    than functions of the list (relu, sigmoid, ...) may be used as functions; `erf(z)` in a formula is the
+    plain error function.
+
+    Parameters
+    ----------
+    text : str
+        Formula in z or in x, at most 500 characters.
+
+    Returns
+    -------
+    sympy.Expr
+        Expression in the real symbol z.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a formula in one variable made of the listed functions.
+
+    Examples
+    --------
+    >>> parse("x^3 - 3*x")
+    z**3 - 3*z
+    >>> parse("__import__('os')")
+    Traceback (most recent call last):
+    ...
+    ValueError: Argument `x` must be a formula, but contains a call of '__import__', which is not a known function.
+    """
+    if len(text) > MAX_LENGTH:
+        msg = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {len(text)}."
+        raise ValueError(msg)
+    try:
+        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        msg = f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {shown(text)}{_name_hint(text)}"
+        raise ValueError(msg) from None
+    try:
+        node = _Walker().walk(tree.body, 0)
+    except RecursionError:
+        refuse(f"is nested more than {_MAX_DEPTH} deep")
+    if not node.expression.free_symbols:
+        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_name_hint(text)}"
+        raise ValueError(msg)
+    return node.expression
+
+
+def _name_hint(text: str) -> str:
+    return "." + suggestion(text.strip(), [*FORMULAS, "he4"])
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A piece of a formula: its float if constant, its degree if polynomial (a constant has degree 0)."""
+
+    expression: Expression
+    number: float | None
+    degree: int | None
+
+
+class _Walker:
+    """Builds the expression of a syntax tree, refusing whatever is not on the list."""
+
+    def __init__(self) -> None:
+        import sympy
+
+        self.sympy = sympy
+        self.variable: str | None = None
+
+    def walk(self, node: ast.expr, depth: int) -> _Node:
+        if depth > _MAX_DEPTH:
+            refuse(f"is nested more than {_MAX_DEPTH} deep")
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return self._number(value)
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                inner = self.walk(operand, depth + 1)
+                return self._arithmetic("*", self._number(-1), inner) if isinstance(node.op, ast.USub) else inner
+            case ast.BinOp(left=left, op=operator, right=right):
+                symbol = _OPERATORS.get(type(operator))
+                if symbol is None:
+                    refuse(f"contains the operator {type(operator).__name__}, which is not one of + - * / **")
+                # Chains such as a + b + c lean left and cost no depth.
+                first, second = self.walk(left, depth), self.walk(right, depth + 1)
+                return self._power(first, second) if symbol == "**" else self._arithmetic(symbol, first, second)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+                return self._call(name, arguments, depth)
+            case _:
+                return refuse(f"contains {ast.unparse(node)!r}, which is no number, variable, operator or function")
+
+    def _number(self, value: float) -> _Node:
+        if isinstance(value, bool):
+            refuse(f"contains {value}, which is not a number")
+        if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
+            refuse(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
+        # The shortest decimal of the float, read exactly: what the user typed.
+        exact = self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
+        return _Node(exact, float(value), 0)
+
+    def _name(self, name: str) -> _Node:
+        lower = name.lower()
+        if lower in _VARIABLES:
+            if self.variable not in (None, lower):
+                refuse("has two variables, z and x")
+            self.variable = lower
+            return _Node(variable(), None, 1)
+        if lower in _CONSTANTS:
+            return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, math.pi if lower == "pi" else math.e, 0)
+        hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
+        return refuse(f"contains the name {name!r}, which is not z, x, pi or e", "." + hint)
+
+    def _arithmetic(self, symbol: str, first: _Node, second: _Node) -> _Node:
+        a, b = first.expression, second.expression
+        if symbol == "/" and b.is_zero:
+            refuse("divides by zero")
+        number = None
+        if first.number is not None and second.number is not None:
+            number = _bounded(_ARITHMETIC[symbol], first.number, second.number)
+        degree = None
+        if first.degree is not None and second.degree is not None and (symbol != "/" or second.number is not None):
+            degree = max(first.degree, second.degree) if symbol in "+-" else first.degree + second.degree
+        check_degree(degree)
+        return _Node(_ARITHMETIC[symbol](a, b), number, degree)
+
+    def _power(self, base: _Node, exponent: _Node) -> _Node:
+        if exponent.number is None:
+            if base.number is None or base.number <= 0.0:
+                refuse("has z in an exponent whose base is not a positive number")
+            return _Node(self.sympy.exp(self.sympy.log(base.expression) * exponent.expression), None, None)
+        if abs(exponent.number) > MAX_DEGREE:
+            refuse(f"has an exponent beyond {MAX_DEGREE}")
+        number = None
+        if base.number is not None:
+            if base.number < 0.0 and not exponent.expression.is_integer:
+                refuse("has a root of a negative number")
+            number = _bounded(lambda u, v: u**v, base.number, exponent.number)
+        degree = None
+        if base.degree is not None and exponent.expression.is_Integer and exponent.number >= 0:
+            degree = base.degree * int(exponent.number)
+        check_degree(degree)
+        return _Node(base.expression**exponent.expression, number, degree)
+
+    def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
+        lower = name.lower()
+        hermite = hermite_degree(lower)
+        if hermite is None and lower not in FUNCTIONS and lower not in FORMULAS:
+            hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
+            refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
+        if lower in _SEVERAL and len(arguments) < 2:
+            refuse(f"gives {len(arguments)} arguments to {name!r}, which takes at least 2")
+        if lower not in _SEVERAL and len(arguments) != 1:
+            refuse(f"gives {len(arguments)} arguments to {name!r}, which takes 1")
+        nodes = [self.walk(argument, depth + 1) for argument in arguments]
+        if hermite is not None:
+            return self._hermite(hermite, nodes[0])
+        if lower == "sqrt":
+            return self._power(nodes[0], _Node(self.sympy.Rational(1, 2), 0.5, 0))
+        values = [node.expression for node in nodes]
+        if lower in FUNCTIONS:
+            function = getattr(self.sympy, FUNCTIONS[lower])
+        else:
+            formula = parse(FORMULAS[lower])
+            function = lambda value: formula.subs(variable(), value)  # noqa: E731
+        if all(node.number is not None for node in nodes):
+            if any(abs(node.number or 0.0) > 100.0 for node in nodes):
+                refuse(f"contains a constant argument of {name!r} beyond 100")
+            expression = function(*values)
+            return _Node(expression, _constant(expression), 0)
+        return _Node(function(*values), None, None)
+
+    def _hermite(self, degree: int, argument: _Node) -> _Node:
+        if argument.number is not None:
+            refuse("contains a Hermite polynomial of a number")
+        total = None if argument.degree is None else degree * argument.degree
+        check_degree(total)
+        return _Node(hermite_polynomial(degree).subs(variable(), argument.expression), None, total)
+
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+}
+
+
+def _bounded(operation: Callable[[float, float], float], first: float, second: float) -> float:
+    """Compute a constant in floats before sympy computes it exactly, so that huge numbers are never built."""
+    try:
+        value = operation(first, second)
+    except (OverflowError, ZeroDivisionError):
+        refuse("contains an infinite or enormous constant")
+    if abs(value) > _MAX_NUMBER:
+        refuse("contains an infinite or enormous constant")
+    return value
+
+
+def _constant(expression: Expression) -> float:
+    """Return the float of a constant expression, refusing what is not a finite real number."""
+    value = complex(expression.evalf())
+    if value.imag != 0.0 or not math.isfinite(value.real) or abs(value.real) > _MAX_NUMBER:
+        refuse(f"contains {expression}, which is not a finite real number of moderate size")
+    return value.real

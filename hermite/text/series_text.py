@@ -1,0 +1,159 @@
+"""Hermite series as text: how they are named, printed, and read back.
+
+Responsible for strings such as "0.8 h4 + 0.6 h6" and "4/5*h4(z) + 3/5*h6(z)". Knows nothing of expansions.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from hermite.text.expressions import MAX_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_TERM = re.compile(
+    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?))\s*\*\s*)?"
+    r"h(?:e)?(?P<degree>[0-9]{1,9})\([zx]\)",
+    flags=re.IGNORECASE,
+)
+
+
+def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: int | None = None) -> str:
+    """Write Σ c_j h_j.
+
+    Parameters
+    ----------
+    terms : mapping of int to number
+        Nonzero coefficients by degree; numbers print as their `str`.
+    formal : bool, default False
+        Write "0.8*h4(z)", which can be read back, instead of "0.8 h4".
+    limit : int, optional
+        Number of terms to write before "…".
+
+    Returns
+    -------
+    str
+        The series, "0" where there is no term.
+
+    Examples
+    --------
+    >>> format_series({0: 2.0, 4: 0.8, 6: -1.0})
+    '2 + 0.8 h4 - h6'
+    >>> format_series({0: 2.0, 4: 0.8}, formal=True)
+    '2*h0(z) + 0.8*h4(z)'
+    """
+    pieces: list[str] = []
+    for count, degree in enumerate(sorted(terms)):
+        if count == limit:
+            pieces.append(" + …")
+            break
+        number = str(terms[degree]).removesuffix(".0")
+        compound = any(mark in number[1:] for mark in "+- ") and "e" not in number
+        negative = number.startswith("-") and not compound
+        number = f"({number})" if compound else number.removeprefix("-") if negative else number
+        sign = (" - " if negative else " + ") if pieces else ("-" if negative else "")
+        pieces.append(sign + _one(number, degree, formal=formal))
+    return "".join(pieces) or "0"
+
+
+def _one(number: str, degree: int, *, formal: bool) -> str:
+    if degree == 0 and not formal:
+        return number
+    symbol = f"h{degree}(z)" if formal else f"h{degree}"
+    if number == "1":
+        return symbol
+    return f"{number}*{symbol}" if formal else f"{number} {symbol}"
+
+
+def read_series(text: str) -> dict[int, Fraction] | None:
+    """Read a sum of decimals or fractions times h_k(z), exactly.
+
+    A short cut past the general parser: it needs no sympy and does not multiply polynomials out.
+
+    Parameters
+    ----------
+    text : str
+        What the user typed.
+
+    Returns
+    -------
+    dict or None
+        Exact coefficients by degree, or None where the text is no such sum.
+
+    Examples
+    --------
+    >>> read_series("0.8*h4(z) - h6(z)")
+    {4: Fraction(4, 5), 6: Fraction(-1, 1)}
+    >>> read_series("tanh(z)") is None
+    True
+    """
+    terms: dict[int, Fraction] = {}
+    position = 0
+    while position < len(text.rstrip()):
+        match = _TERM.match(text, position)
+        if match is None or (position > 0 and not match["sign"]):
+            return None
+        try:
+            number = Fraction(match["number"] or 1)
+        except ZeroDivisionError:
+            return None
+        degree = int(match["degree"])
+        terms[degree] = terms.get(degree, Fraction(0)) + (-number if match["sign"] == "-" else number)
+        position = match.end()
+    return terms or None
+
+
+def latex_series(terms: dict[int, str], limit: int) -> str:
+    r"""Write a printed series in LaTeX.
+
+    Parameters
+    ----------
+    terms : dict
+        Printed coefficients by degree.
+    limit : int
+        Number of terms before the dots.
+
+    Returns
+    -------
+    str
+        LaTeX without dollar signs.
+
+    Examples
+    --------
+    >>> latex_series({4: "0.8", 10: "1"}, limit=8)
+    '0.8\\,h_{4} + h_{10}'
+    """
+    plain = format_series(terms, limit=limit).replace("…", r"\dots")
+    powers = re.sub(r"e([+-])0*([0-9]+)", lambda m: rf"\cdot10^{{{m[1].strip('+')}{m[2]}}}", plain)
+    spaced = re.sub(r"([0-9}]) h", r"\1\\,h", powers)
+    return re.sub(r"h([0-9]+)", r"h_{\1}", spaced)
+
+
+def series_as_text(coefficients: NDArray[np.float64]) -> str | None:
+    """Return text that reads back to exactly these floats, or None where it would be too long.
+
+    Parameters
+    ----------
+    coefficients : ndarray, shape (N + 1,)
+        Coefficients c_j.
+
+    Returns
+    -------
+    str or None
+        Formula in h_j(z).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> series_as_text(np.array([0.0, 0.1]))
+    '0.1*h1(z)'
+    """
+    terms = {j: repr(float(c)) for j, c in enumerate(coefficients) if c != 0.0}
+    text = format_series(terms, formal=True)
+    return text if terms and len(text) <= MAX_LENGTH else None

@@ -1,0 +1,5 @@
+"""What takes the steps of SGD: projected, diffusion and torch engines, by name."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""The diffusion that online SGD tends to for small steps."""

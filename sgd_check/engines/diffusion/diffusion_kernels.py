@@ -1,0 +1,316 @@
+r"""Compiled steps of the diffusion; executed after `diffusion_law_kernels`.
+
+State of a run: W (m, D), row i the coordinates of neuron i on the r axes of the teacher and on m axes that hold the
+rest of all neurons, D = r + m. A diffusion step stands for h steps of SGD: half of their mean, noise with the exact
+covariance where that has led, the other half. One half of the mean is
+
+    w ← w − ½ E_1 G(w − (¼ − 1/2h) E_1 G(w)),   G = E[e ∇],  E_1 = Σ η over the h steps,
+
+so that two of them are the h steps of w ← w − η G(w) to second order in E_1, for every h ≥ 1.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.compiler.compilation import entry, kernel
+
+if TYPE_CHECKING:
+    from sgd_check.engines.diffusion.diffusion_law_kernels import (
+        Bench,
+        Link,
+        Vectors,
+        kernel_and_slopes,
+        make_bench,
+        make_vectors,
+        write_covariance,
+        write_mean_gradient,
+        write_vectors,
+    )
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+Settings = tuple[float, float, float, float, float, float]
+Law = tuple[FloatMatrix, FloatVector, Link]
+
+# A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
+SMALLEST_PIVOT = 1e-13
+# Steps shrink by this factor until the drift is resolved.
+SHRINKING = 0.7
+# How far noise may carry an overlap within a step, in standard deviations.
+REACH = 3.0
+# Learning rates may rise by this factor within a step.
+LARGEST_RISE = 1.1
+
+
+@kernel
+def write_factor(A: FloatMatrix) -> None:
+    """Replace the lower half of a positive semidefinite matrix by its Cholesky factor; zero pivots are allowed."""
+    for i in range(A.shape[0]):
+        diagonal = A[i, i]
+        for j in range(i + 1):
+            total = A[i, j]
+            for k in range(j):
+                total -= A[i, k] * A[j, k]
+            if j < i:
+                A[i, j] = total / A[j, j] if A[j, j] > 0.0 else 0.0
+            else:
+                A[i, i] = np.sqrt(total) if total > SMALLEST_PIVOT * diagonal else 0.0
+
+
+@kernel
+def fastest_rate(i: int, reach: float, vectors: Vectors, squares: FloatVector) -> float:
+    """Bound the rates at which G_i changes along the flow while overlaps stay within `reach` of where they are."""
+    _, w, _, Q = vectors
+    own, _, _ = kernel_and_slopes(squares, 1.0)
+    total = 6.0 * w[i] * own
+    for b in range(w.size):
+        if b != i:
+            most, least = min(abs(Q[i, b]) + reach, 1.0), max(abs(Q[i, b]) - reach, 0.0)
+            value, slope, bend = kernel_and_slopes(squares, most)
+            total += abs(w[b]) * (4.0 * value + 2.0 * most * slope + (1.0 - least * least) * bend)
+    return float(total)
+
+
+@kernel
+def write_levels(
+    G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, free: float, w: FloatVector, levels: FloatMatrix
+) -> None:
+    """Per η²: relative variance of w_i in one step, and the largest of it on one visible axis."""
+    m, D = G.shape
+    for i in range(m):
+        trace = free * K[i, i]
+        largest = 0.0
+        for c in range(D):
+            variance = C[i * D + c, i * D + c]
+            trace += variance
+            largest = max(largest, variance)
+        levels[0, i] = trace / w[i]
+        levels[1, i] = largest / w[i]
+
+
+@kernel
+def step_ratio(rate: float, G: FloatMatrix, levels: FloatMatrix, vectors: Vectors, squares: FloatVector) -> float:
+    """Largest root mean square of |Δw_i|/|w_i| in one step of SGD, or relative change of a mean gradient."""
+    found = 0.0
+    for i in range(G.shape[0]):
+        square = 0.0
+        for c in range(G.shape[1]):
+            square += G[i, c] * G[i, c]
+        moved = np.sqrt(levels[0, i] + square / vectors[1][i])
+        found = max(found, rate * max(moved, fastest_rate(i, 0.0, vectors, squares)))
+    return found
+
+
+@kernel
+def choose_span(
+    remaining: int, rate: float, settings: Settings, G: FloatMatrix, levels: FloatMatrix, vectors: Vectors,
+    squares: FloatVector,
+) -> int:  # fmt: skip
+    """Return how many steps of SGD the next diffusion step takes, from the state and the noise levels last seen."""
+    drift_tolerance, noise_tolerance = settings[0], settings[1]
+    m, D = G.shape
+    span = float(remaining)
+    for i in range(m):
+        span = min(span, noise_tolerance / max(rate * rate * levels[0, i], 1e-300))
+    # First without motion, which is a lower bound of the rates, and then as far as drift and noise may lead.
+    moving = 0.0
+    while span > 1.0:
+        fastest = 0.0
+        for i in range(m):
+            square = 0.0
+            for c in range(D):
+                square += G[i, c] * G[i, c]
+            reach = moving * rate * (span * np.sqrt(square) / vectors[2][i] + REACH * np.sqrt(span * levels[1, i]))
+            fastest = max(fastest, fastest_rate(i, reach, vectors, squares))
+        resolved = drift_tolerance / max(rate * fastest, 1e-300)
+        if moving == 0.0:
+            span = min(span, resolved)
+            moving = 1.0
+        elif span <= resolved:
+            break
+        else:
+            span *= SHRINKING
+    taken = max(int(span), 1)
+    # The last step before a look is as long as the others.
+    pieces = (remaining + taken - 1) // taken
+    return (remaining + pieces - 1) // pieces
+
+
+@kernel
+def move_by_mean(
+    W: FloatMatrix, total: float, share: float, vectors: Vectors, squares: FloatVector, G: FloatMatrix
+) -> None:
+    """Take half the mean of a span: w ← w − ½ E_1 G(w − share E_1 G(w)), where G(w) is known."""
+    m, D = W.shape
+    ahead = np.empty((m, D))
+    for i in range(m):
+        for c in range(D):
+            ahead[i, c] = W[i, c] - share * total * G[i, c]
+    write_vectors(ahead, vectors)
+    write_mean_gradient(vectors, squares, G)
+    for i in range(m):
+        for c in range(D):
+            W[i, c] -= 0.5 * total * G[i, c]
+
+
+@kernel
+def write_triangle(W: FloatMatrix, rows: FloatMatrix) -> None:
+    """Write to the last m axes of W the lower-triangular matrix whose rows have the products of `rows`, which is spent.
+
+    By Gram and Schmidt; a row that depends on those before it has 0 on the diagonal.
+    """
+    m, axes = rows.shape
+    r = W.shape[1] - m
+    for j in range(m):
+        square = 0.0
+        for x in range(axes):
+            square += rows[j, x] * rows[j, x]
+        length = np.sqrt(square)
+        inverse = 1.0 / length if length > 0.0 else 0.0
+        for i in range(j):
+            W[i, r + j] = 0.0
+        W[j, r + j] = length
+        for i in range(j + 1, m):
+            along = 0.0
+            for x in range(axes):
+                along += rows[i, x] * rows[j, x]
+            along *= inverse
+            W[i, r + j] = along
+            for x in range(axes):
+                rows[i, x] -= along * rows[j, x] * inverse
+
+
+@kernel
+def move_by_noise(
+    W: FloatMatrix, total: float, C: FloatMatrix, K: FloatMatrix, normals: FloatVector, gammas: FloatVector
+) -> None:
+    """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
+
+    What the rows gain on the s other axes is A T, A Aᵀ = E_2 K, with T (m, min(m, s)) the Bartlett factor of a Wishart
+    matrix: lower-trapezoidal, chi(s − j) on the diagonal and N(0, 1) below.
+    """
+    m, D = W.shape
+    r, new = D - m, gammas.size
+    size = np.sqrt(total)
+    write_factor(C)
+    for x in range(m * D):
+        moved = 0.0
+        for y in range(x + 1):
+            moved += C[x, y] * normals[y]
+        W[x // D, x % D] += size * moved
+    write_factor(K)
+    rows = np.zeros((m, m + new))
+    for i in range(m):
+        for j in range(m):
+            rows[i, j] = W[i, r + j]
+    place = m * D
+    for k in range(m):
+        for j in range(min(k + 1, new)):
+            if j < k:
+                entry_of_T = normals[place]
+                place += 1
+            else:
+                entry_of_T = np.sqrt(2.0 * gammas[j])
+            for i in range(k, m):
+                rows[i, m + j] += size * K[i, k] * entry_of_T
+    write_triangle(W, rows)
+
+
+@kernel
+def sums_of_rates(first: int, count: int, rate: float, sums: FloatMatrix) -> tuple[float, float]:
+    """Σ η and Σ η² over `count` steps from `first` on."""
+    if sums.shape[1] == 0:
+        return rate * count, rate * rate * count
+    return sums[0, first + count] - sums[0, first], sums[1, first + count] - sums[1, first]
+
+
+@entry(
+    "void(f8[:,::1], f8[:,::1], f8[::1], Tuple((f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1])), "
+    "Tuple((f8, f8, f8, f8, f8, f8)), f8[:,::1], f8[:,::1], f8[:,::1], f8[::1])"
+)
+def write_step_law(
+    W: FloatMatrix, teacher: FloatMatrix, a: FloatVector, link: Link, settings: Settings,
+    G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, ratio: FloatVector,
+) -> None:  # fmt: skip
+    """Write the mean E[e ∇], the lower half of its covariance, that of one other axis, and `step_ratio` at η = 1."""
+    m = W.shape[0]
+    vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
+    levels = np.empty((2, m))
+    write_vectors(W, vectors)
+    write_mean_gradient(vectors, link[0], G)
+    write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
+    write_levels(G, C, K, settings[4], vectors[1], levels)
+    ratio[0] = step_ratio(1.0, G, levels, vectors, link[0])
+
+
+@kernel
+def take_step(
+    W: FloatMatrix, remaining: int, first: int, rate: float, sums: FloatMatrix, link: Link, settings: Settings,
+    vectors: Vectors, bench: Bench, G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, levels: FloatMatrix,
+    normals: FloatVector, gammas: FloatVector, tally: FloatVector,
+) -> int:  # fmt: skip
+    """Take one diffusion step and return how many steps of SGD it stands for."""
+    squares = link[0]
+    write_vectors(W, vectors)
+    write_mean_gradient(vectors, squares, G)
+    if levels[0, 0] < 0.0:
+        write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
+        write_levels(G, C, K, settings[4], vectors[1], levels)
+    now, _ = sums_of_rates(first, 1, rate, sums)
+    span = choose_span(remaining, now, settings, G, levels, vectors, squares)
+    total, square = sums_of_rates(first, span, rate, sums)
+    while span > 1 and total > LARGEST_RISE * now * span:
+        span = (span + 1) // 2
+        total, square = sums_of_rates(first, span, rate, sums)
+    share = 0.25 - 0.5 / span
+    move_by_mean(W, total, share, vectors, squares, G)
+    write_vectors(W, vectors)
+    write_mean_gradient(vectors, squares, G)
+    write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
+    write_levels(G, C, K, settings[4], vectors[1], levels)
+    tally[0] = max(tally[0], step_ratio(total / span, G, levels, vectors, squares))
+    tally[1] += 1.0
+    move_by_noise(W, square, C, K, normals, gammas)
+    write_vectors(W, vectors)
+    write_mean_gradient(vectors, squares, G)
+    move_by_mean(W, total, share, vectors, squares, G)
+    return span
+
+
+@entry(
+    "void(i8[::1], f8[:,:,::1], i8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,:,::1], i8, f8, f8[:,::1], "
+    "f8[:,::1], f8[::1], Tuple((f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1])), Tuple((f8, f8, f8, f8, f8, f8)))"
+)
+def take_diffusion_steps(
+    seeds: IntVector, weights: FloatArray, left: IntVector, used: IntVector, levels: FloatArray, tally: FloatMatrix,
+    normals: FloatArray, gammas: FloatArray, steps: int, rate: float, sums: FloatMatrix,
+    teacher: FloatMatrix, a: FloatVector, link: Link, settings: Settings,
+) -> None:  # fmt: skip
+    """Bring every run named in `seeds` to the end of its span, or to the end of its random numbers.
+
+    `left` steps of SGD of `steps` are still to be taken, the random numbers of `used` diffusion steps are spent. A run
+    that is not finite, or whose squared norms exceed the cap of `settings`, turns to NaN and has none left.
+    """
+    m, D = weights.shape[1], weights.shape[2]
+    vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
+    G, C, K = np.empty((m, D)), np.zeros((m * D, m * D)), np.empty((m, m))
+    for seed in seeds:
+        W = weights[seed]
+        while left[seed] > 0 and used[seed] < normals.shape[1]:
+            at = used[seed]
+            left[seed] -= take_step(
+                W, left[seed], steps - left[seed], rate, sums, link, settings, vectors, bench, G, C, K, levels[seed],
+                normals[seed, at], gammas[seed, at], tally[seed],
+            )  # fmt: skip
+            used[seed] += 1
+            square = 0.0
+            for i in range(m):
+                for c in range(D):
+                    square += W[i, c] * W[i, c]
+            if not square <= settings[5]:
+                W[:, :] = np.nan
+                left[seed] = 0

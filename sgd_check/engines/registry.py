@@ -1,0 +1,136 @@
+"""What an engine of the experiment is, and the table of engines.
+
+Responsible for the names users may pass as `engine=`. An engine advances a batch of independent runs and tells their
+overlaps; it knows nothing of schedules, emergence, files or verdicts. A further engine is one module and one line here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+
+class Measurement(NamedTuple):
+    """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
+
+    Of the spherical student the neurons w (seed, neuron, d) take the place of G. Both are None where only C and n were
+    asked for.
+    """
+
+    teacher_overlap: NDArray[np.float64]
+    student_overlap: NDArray[np.float64] | None
+    squared_norm: NDArray[np.float64]
+    neuron_vector: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine.
+
+    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, and
+    `training_samples` the number of samples that a run reuses; both are for the spherical student.
+    """
+
+    seeds: tuple[int, ...]
+    batch_size: int = 1
+    starts: tuple[int, ...] | None = None
+    training_samples: int | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+class Engine(Protocol):
+    """A batch of independent SGD runs, one per seed, from one common start."""
+
+    attributes: dict[str, str | int | float]
+    """What to write down about the run: device, dtype, versions, the link that was simulated."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which `advance` and `measure` are called."""
+        ...
+
+    def advance(self, rates: NDArray[np.float64]) -> None:
+        """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
+        ...
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return the overlaps of all runs; the student's own, or its neurons, only if `student`."""
+        ...
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
+        ...
+
+
+@runtime_checkable
+class SpanEngine(Engine, Protocol):
+    """An engine that takes many steps at once: it is given the whole span between two looks, and never less.
+
+    How such a run is cut may change its bits, so it is cut at looks alone, never by the clock.
+    """
+
+    def advance_span(self, steps: int, rates: NDArray[np.float64] | float, deadline: float) -> bool:
+        """Take `steps` steps at the learning rates given, one for each or one for all.
+
+        Return False if `time.perf_counter()` passed `deadline` on the way; the state is then not to be used.
+        """
+        ...
+
+    def caution(self, peak_rate: float, steps: int) -> str | None:
+        """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
+        ...
+
+
+@runtime_checkable
+class ResumableEngine(Engine, Protocol):
+    """An engine that goes on, bit for bit, from arrays that can be kept in a file."""
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the further course depends on, generators included."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state of an engine for the same problem and options."""
+        ...
+
+
+class Maker(NamedTuple):
+    """Where an engine is made: a module with make_engine(problem, options), and the precision it takes by itself."""
+
+    module: str
+    dtype: str
+
+
+# Modules load when asked for.
+ENGINES: dict[str, Maker] = {
+    "projected": Maker("sgd_check.engines.projected.engine", "float64"),
+    "torch": Maker("sgd_check.engines.torch.engine", "float32"),
+    "diffusion": Maker("sgd_check.engines.diffusion.engine", "float64"),
+}
+DEFAULT_ENGINE = "projected"
+
+
+def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
+    """Return the engine of that name, or refuse with the menu."""
+    if not isinstance(name, str) or name not in ENGINES:
+        msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {shown(name)}."
+        near = difflib.get_close_matches(str(name), ENGINES, n=1)
+        raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
+    module, dtype = ENGINES[name]
+    if options.dtype == "auto":
+        options = replace(options, dtype=dtype)
+    engine: Engine = import_module(module).make_engine(problem, options)
+    return engine

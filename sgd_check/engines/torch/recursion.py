@@ -1,0 +1,160 @@
+r"""Consecutive steps of SGD in the span of their samples, without touching the weights.
+
+With the weights V at the start of a block and its samples x_1, …, x_K as rows of X, the weights after k steps are
+
+.. math:: w_i = s_i\,\Bigl(V_i - \sum_{j \le k} c_{ij}\, x_j\Bigr), \qquad
+   w_i\cdot x_{k+1} = s_i\,\Bigl(Z_{i,k+1} - \sum_{j \le k} c_{ij}\, G_{j,k+1}\Bigr), \quad Z = VX^T, \quad G = XX^T,
+
+so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
+passes over m d weights. This is SGD itself, no approximation. Lengths follow from
+|w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
+
+Responsible for what happens between the products. Knows neither how samples are drawn nor who keeps the weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sgd_check.engines.torch.links import TorchLink
+
+#: Elements are rounded one way in vectors of this many and another in the rest at an array's end.
+VECTOR = 32
+#: Rows of a multiple of so many numbers begin at a cache line, which matrix products need for equal roundings of lanes.
+ALIGNED = 16
+
+
+def aligned(count: int) -> int:
+    """Return the least multiple of `ALIGNED` that is not below `count`."""
+    return -(-count // ALIGNED) * ALIGNED
+
+
+def _all_lanes(lanes: int, batch: int) -> int:
+    """Return a number of lanes that puts lanes nobody reads, or nothing, where elements do not fill a vector."""
+    found = lanes
+    while found * batch % VECTOR and (found - lanes) * batch < VECTOR - 1:
+        found += 1
+    return found
+
+
+class Recursion:
+    """The steps of one block, for all lanes (runs side by side) at once; lanes are the last axis but the samples.
+
+    Parameters
+    ----------
+    lanes, width, steps, batch : int
+        Runs, neurons m, steps K of a block and samples B of a step; K > 1 only with B = 1.
+    link : TorchLink
+        σ and its derivative.
+    free : bool
+        Whether neurons enter as σ(w·x) with free length, as in a committee, rather than as |w|² σ(w·x/|w|).
+    like : Tensor
+        Has the device and the type of all numbers.
+
+    Attributes
+    ----------
+    projections : Tensor, shape (K, m, lanes, B)
+        Z, to be filled before a block.
+    gram : Tensor, shape (K, K, lanes), or None for blocks of one step
+        G, to be filled before a block.
+    squared_norm : Tensor, shape (m, lanes)
+        n, to be filled before a block.
+    targets : Tensor, shape (K, lanes, B)
+        Minus the labels, to be filled before a block.
+    rates : Tensor, shape (K, 1, 1)
+        η/B of the steps, to be filled before they are taken.
+    coefficients : Tensor, shape (K, m, lanes, B)
+        c of the steps taken, zero elsewhere.
+    """
+
+    def __init__(
+        self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, free: bool, like: torch.Tensor
+    ) -> None:
+        self._free, self._fill, self._single = free, link.fill, batch == 1
+        every = _all_lanes(lanes, batch)
+
+        def zeros(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+        all_z, self._all_c = zeros(steps, width, every, batch), zeros(steps, width, every, batch)
+        all_targets, self._norm = zeros(steps, every, batch), zeros(width, every, 1).fill_(1.0)
+        all_g = zeros(steps, steps, every) if steps > 1 else None
+        self.rates = zeros(steps, 1, 1)
+        self.projections, self.coefficients = all_z[:, :, :lanes], self._all_c[:, :, :lanes]
+        self.targets, self.squared_norm = all_targets[:, :lanes], self._norm[:, :lanes, 0]
+        self.gram = None if all_g is None else all_g[..., :lanes]
+        # Views cost as much to make as a step's operations cost to call, so every step has its own from the start.
+        self._z_of, self._c_of = all_z.unbind(0), self._all_c.unbind(0)
+        self._target_of, self._rate_of = all_targets.unbind(0), self.rates.unbind(0)
+        self._z_later: list[torch.Tensor] = []
+        self._gram_later: list[torch.Tensor] = []
+        self._length_of: list[torch.Tensor] = []
+        if all_g is not None:
+            self._z_later = [all_z[k + 1 :] for k in range(steps)]
+            self._gram_later = [all_g[k, k + 1 :, None, :, None] for k in range(steps)]
+            self._length_of = [all_g[k, k, None, :, None] for k in range(steps)]
+        self._functions = zeros(3, width, every, batch)
+        self._parts = self._functions.unbind(0)
+        self._z, self._slope = zeros(width, every, batch), zeros(width, every, batch)
+        self._sum, self._error = zeros(every, batch), zeros(every, batch)
+        self._ratio, self._shrink = zeros(width, every, 1), zeros(width, every, 1)
+        self._growth = zeros(width, every, 1)
+        self._one = torch.ones(1, 1, 1, dtype=like.dtype, device=like.device)
+        self._take: Callable[[int], None] = self._step_free if free else self._step
+
+    def begin(self) -> None:
+        """Start a block with what was filled in."""
+        self._all_c.zero_()
+        if not self._free:
+            torch.rsqrt(self._norm, out=self._ratio)
+
+    def run(self, first: int, last: int) -> None:
+        """Take the steps first, …, last − 1 of the block: about twenty calls each, whose number is the cost."""
+        for k in range(first, last):
+            self._take(k)
+
+    def scale(self) -> torch.Tensor | None:
+        """Return s of the weights after the steps taken, shape (m, lanes), or None where it is one."""
+        if self._free:
+            return None
+        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0]
+
+    def _step(self, k: int) -> None:
+        """Take step k; the running ratio is s_i/|w_i|."""
+        z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
+        sigma, double, derivative = self._parts
+        error, norm, coefficient = self._error, self._norm, self._c_of[k]
+        torch.mul(self._z_of[k], ratio, out=z)
+        self._fill(z, self._functions)
+        torch.sum(sigma.mul_(norm), dim=0, out=self._sum)
+        torch.add(self._sum, self._target_of[k], out=error).mul_(self._rate_of[k])  # η e / B
+        torch.mul(derivative, error, out=slope)  # g
+        if self._single:
+            torch.addcmul(self._one, double, error, value=-1, out=shrink)  # h
+        else:
+            torch.sum(double.mul_(error), dim=2, keepdim=True, out=shrink)
+            torch.sub(self._one, shrink, out=shrink)
+        ratio.mul_(shrink)
+        torch.div(slope, ratio, out=coefficient)
+        if not self._length_of:  # a block of one step: nothing follows that would need its projections and lengths
+            return
+        self._z_later[k].addcmul_(coefficient, self._gram_later[k], value=-1)
+        torch.addcmul(shrink, slope, z, value=-2, out=growth).mul_(shrink)
+        growth.addcmul_(slope.mul_(slope), self._length_of[k])  # |w'|² / |w|²
+        norm.mul_(growth)
+        ratio.div_(growth.sqrt_())
+
+    def _step_free(self, k: int) -> None:
+        """Take step k of a committee: w' = w − η e σ'(w·x) x, with f = Σ_i σ(w_i·x)."""
+        sigma, _, derivative = self._parts
+        self._fill(self._z_of[k], self._functions)
+        torch.sum(sigma, dim=0, out=self._sum)
+        torch.add(self._sum, self._target_of[k], out=self._error).mul_(self._rate_of[k])
+        torch.mul(derivative, self._error, out=self._c_of[k])
+        if self._length_of:
+            self._z_later[k].addcmul_(self._c_of[k], self._gram_later[k], value=-1)

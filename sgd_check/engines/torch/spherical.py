@@ -1,0 +1,204 @@
+r"""SGD of the spherical network in R^d in torch, with the seeds as a batch axis, on the processor or on a CUDA device.
+
+Projected gradient descent on ½ (f − y)² with velocities scaled by the width, f(x) = (1/m) Σ_i σ(w_i·x), |w_i| = 1: one
+step on a batch of B samples is
+
+.. math:: v_i = \frac1B \sum_b e_b\, \sigma'(w_i\cdot x_b)\, x_b, \qquad e_b = f(x_b) - y_b, \qquad
+   w_i \leftarrow \frac{w_i - \eta\,(v_i - (v_i\cdot w_i)\, w_i)}{|\cdot|},
+
+the tangential part of m times the gradient and then back to the sphere, so that Σ η is the time of `solve_spherical`
+and `solve_mean_field`. Samples are those of `sgd_check.engines.torch.samples`. Must not know about schedules, emergence
+times or predictions, and must import without numba.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.torch.devices import check_memory, checked_device, checked_dtype, device_name
+from sgd_check.engines.torch.links import make_link
+from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, drawn_steps
+from sgd_check.engines.torch.streams import make_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from sgd_check.engines.torch.links import TorchLink
+    from sgd_check.engines.torch.samples import Batch, Source
+
+#: Numbers m·(samples) of one pass on the processor, which bounds the memory of a run; shorter passes cost more calls.
+PASS_NUMBERS = 2**18
+#: Below this many numbers m·B in a step, threads cost more than they bring.
+THREADED_NUMBERS = 2**18
+
+
+class SphericalEngine:
+    """A batch of runs of the spherical network; see the module's docstring for the step."""
+
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        device, dtype = checked_device(options.device), checked_dtype(options.dtype)
+        seeds, batch, d = options.seeds, options.batch_size, problem.dimension
+        reused = options.training_samples
+        held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
+        check_memory(d * len(seeds) * (2 * problem.width + held), problem, len(seeds), dtype)
+        rows = problem.teacher.directions
+        self._rows = None if rows is None else torch.tensor(rows, dtype=torch.float64, device=device)
+        self._span = problem.teacher.span
+        link, link_name = make_link(problem.activation, dtype, device)
+        teacher = TorchTeacher.of(problem, dtype, device)
+        streams = make_streams(seeds, dtype, device)
+        start = torch.tensor(_starts(problem, options), dtype=dtype, device=device)
+        # On the processor every run has tensors of its own, so that its roundings do not depend on how many there are.
+        count = 1 if device.type == "cpu" else len(seeds)
+        self._groups: list[Runs] = []
+        for first in range(0, len(seeds), count):
+            lanes = range(first, min(first + count, len(seeds)))
+            common = (teacher, streams, lanes, batch, d)
+            source: Source = (
+                FreshSamples(*common)
+                if reused is None
+                else FixedSamples(*common, seeds=seeds[lanes.start : lanes.stop], count=reused)
+            )
+            self._groups.append(Runs(link, start[lanes.start : lanes.stop].clone(), source, batch))
+        work = problem.width * batch
+        many = device.type == "cpu" and work >= THREADED_NUMBERS
+        self._threads = min(torch.get_num_threads(), len(self._groups)) if many else 1
+        self._pool: ThreadPoolExecutor | None = None
+        self.attributes: dict[str, str | int | float] = {
+            "device": device_name(device),
+            "dtype": options.dtype,
+            "simulated_link": link_name,
+            "torch_version": str(torch.__version__),
+            "step_kernel": "plain",
+            "threads": self._threads,
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return a context in which runs share threads; each has one thread of the matrix library."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.inference_mode(), ThreadPoolExecutor(self._threads, thread_name_prefix="sgd") as pool:
+                self._pool = pool if self._threads > 1 else None
+                yield
+        finally:
+            self._pool = None
+            torch.set_num_threads(before)
+
+    def advance(self, rates: NDArray[np.float64]) -> None:
+        """Take one step per learning rate."""
+        steps = rates.tolist()
+        self._each(lambda runs: runs.advance(steps))
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps, and the neurons if asked for, in float64."""
+        weights = torch.cat([runs.weights for runs in self._groups]).to(torch.float64)
+        overlap = weights[:, :, : self._span]
+        if self._rows is not None:
+            overlap = overlap @ self._rows.T
+        squared_norm = torch.sum(weights * weights, dim=2)
+        vectors = weights.cpu().numpy() if student else None
+        return Measurement(overlap.cpu().numpy(), None, squared_norm.cpu().numpy(), vectors)
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
+        lanes = [(runs, lane) for runs in self._groups for lane in range(runs.weights.shape[0])]
+        for index in np.flatnonzero(stopped).tolist():
+            runs, lane = lanes[index]
+            runs.weights[lane] = torch.nan
+
+    def weights(self) -> NDArray[np.float64]:
+        """Return the neurons w_i, shape (seeds, m, d)."""
+        return torch.cat([runs.weights for runs in self._groups]).to(torch.float64).cpu().numpy()
+
+    def draw(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Take the batch of the next step from every run; return x (seeds, B, d) and labels (seeds, B)."""
+        parts = [runs.source.batch() for runs in self._groups]
+        x, labels = (torch.cat([part[k] for part in parts]).to(torch.float64).cpu().numpy() for k in (0, 1))
+        return x, labels
+
+    def _each(self, work: Callable[[Runs], None]) -> None:
+        if self._pool is None:
+            for runs in self._groups:
+                work(runs)
+            return
+
+        def in_thread(runs: Runs) -> None:
+            with torch.inference_mode():
+                work(runs)
+
+        list(self._pool.map(in_thread, self._groups))
+
+
+class Runs:
+    """Runs side by side in one tensor.
+
+    Parameters
+    ----------
+    link : TorchLink
+        σ and its derivative.
+    weights : Tensor, shape (lanes, m, d)
+        Start, unit vectors; changed in place.
+    source : Source
+        Samples of every step.
+    batch : int
+        How many these are.
+    """
+
+    def __init__(self, link: TorchLink, weights: torch.Tensor, source: Source, batch: int) -> None:
+        self.weights, self.source = weights, source
+        self._link = link
+        self._velocity = torch.empty_like(weights)
+        lanes, width, _ = weights.shape
+        # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
+        largest = max(PASS_NUMBERS // width, 1) if weights.device.type == "cpu" else batch
+        self._passes = [slice(first, min(first + largest, batch)) for first in range(0, batch, largest)]
+        self._rows = weights.new_empty(4 * lanes * width * min(largest, batch))
+
+    def advance(self, rates: list[float]) -> None:
+        """Take one step per learning rate η."""
+        for rate in rates:
+            self._step(rate, self.source.batch())
+
+    def _step(self, rate: float, batch: Batch) -> None:
+        """Add η v up pass by pass, then move on the sphere."""
+        w, v = self.weights, self._velocity
+        x, labels = batch
+        v.zero_()
+        for chosen in self._passes:
+            self._add_velocity(x[:, chosen], labels[:, chosen], rate / x.shape[1])
+        along = torch.sum(v * w, dim=2, keepdim=True)
+        w.mul_(along.add_(1.0)).sub_(v)
+        w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
+
+    def _add_velocity(self, x: torch.Tensor, labels: torch.Tensor, factor: float) -> None:
+        lanes, width, _ = self.weights.shape
+        rows = self._rows[: 4 * lanes * width * x.shape[1]].view(4, lanes, width, x.shape[1])
+        torch.bmm(self.weights, x.transpose(1, 2), out=rows[0])
+        self._link.fill_ends(rows[0], rows[1:])
+        error = torch.mean(rows[1], dim=1).sub_(labels).mul_(factor)
+        self._velocity.baddbmm_(rows[3].mul_(error[:, None]), x)
+
+
+def _starts(problem: Problem, options: EngineOptions) -> NDArray[np.float64]:
+    """Return the neurons of all runs at the start, shape (seeds, m, d)."""
+    from dynamics.solve import coupled_problem
+
+    if options.starts is not None:
+        chosen = [coupled_problem(problem, problem.width, seed).reduced_weights() for seed in options.starts]
+    else:
+        chosen = [problem.reduced_weights()] * len(options.seeds)
+    start = np.zeros((len(chosen), problem.width, problem.dimension))
+    start[:, :, : chosen[0].shape[1]] = chosen
+    start /= np.linalg.norm(start, axis=2, keepdims=True)
+    return start

@@ -1,0 +1,1 @@
+"""Comparisons, runs and studies told to people: findings, tables and figures."""

@@ -1,0 +1,165 @@
+"""Figures of a comparison. Every function takes a DataTree, draws on given or new axes, and never shows anything.
+
+Knows the variables of a comparison; nothing of how they were computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import check_panels
+from sgd_check.report.figures_loss import plot_loss_band
+from sgd_check.report.figures_runs import plot_overlaps, plot_survival
+from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
+from sgd_check.report.figures_widths import plot_widths
+from sgd_check.verdicts.chaos import THEORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+__all__ = ["plot_comparison", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"]
+
+PANELS = 5
+
+
+def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+    """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
+
+    Against a mean field, `sgd_check.report.figures_widths.plot_widths` draws losses, distances and exponents on four
+    axes.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    axes : sequence of Axes, optional
+        Where to draw times, overlaps, survival, loss and its residual (five), or what belongs to a mean field (four);
+        by default a new figure.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If `axes` are not so many.
+    """
+    check_comparison(tree)
+    if tree["comparison"].attrs["theory"] == THEORY:
+        return plot_widths(tree, axes)
+    panels: Sequence[Axes] = _new_panels() if axes is None else axes
+    check_panels("axes", panels, PANELS)
+    plot_times(tree, panels[0])
+    plot_overlaps(tree, panels[1])
+    plot_survival(tree, panels[2])
+    plot_loss_band(tree, (panels[3], panels[4]))
+    return panels[0].get_figure()  # type: ignore[return-value]
+
+
+def _new_panels() -> list[Axes]:
+    from matplotlib.figure import Figure as NewFigure
+
+    figure: Any = NewFigure(figsize=(11.0, 8.2), layout="constrained")
+    grid = figure.add_gridspec(2, 2)
+    halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
+    places = [grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1]]
+    return [figure.add_subplot(place) for place in places]
+
+
+def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
+    """Draw simulated against predicted emergence times, one point with error bar per direction.
+
+    Dots are single runs; the error bar is the geometric mean with twice its standard error; the short red line spans
+    the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
+    without emergence, at the horizon.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    check_comparison(tree)
+    comparison = tree["comparison"].to_dataset()
+    simulation = tree["simulation"].to_dataset()
+    ax = axes_or_new(ax)
+    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    horizon = float(simulation.attrs["end_time"])
+    kept = np.flatnonzero(np.isfinite(predicted))
+    for p in kept.tolist():
+        ax.plot(
+            np.full(ratio.shape[0], predicted[p]), ratio[:, p] * predicted[p], ".", color=SIMULATED, ms=4, alpha=0.3
+        )
+        _draw_theory(ax, tree, p)
+        mean, error = comparison["mean_log_ratio"].values[p], comparison["standard_error"].values[p]
+        if np.isfinite(mean):
+            low, mid, high = predicted[p] * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
+            ax.errorbar(predicted[p], mid, yerr=[[mid - low], [high - mid]], fmt="o", color=SIMULATED, ms=5, capsize=3)
+        count = int(comparison["censored_count"].values[p])
+        if count:
+            ax.plot(predicted[p], horizon, "^", color=SIMULATED, mfc="none", ms=7)
+            ax.annotate(
+                f"{count}", (predicted[p], horizon), (0, 7), textcoords="offset points", ha="center", fontsize="small"
+            )
+    _finish_times(ax, comparison, predicted[kept])
+    return ax
+
+
+def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
+    """Draw the allowed band of the mean upwards, or the spread of the predicted runs across."""
+    comparison, prediction = tree["comparison"].to_dataset(), tree["prediction"].to_dataset()
+    time = float(comparison["emergence_time"].values[p])
+    if comparison.attrs["theory"] == "sample":
+        sample = prediction["emergence_time"].values[prediction["blown_up"].values == 0, p]
+        ends = np.nanquantile(sample, [0.1, 0.9])
+        ax.plot(ends, [time, time], color=PREDICTED, lw=2, alpha=0.7)
+        return
+    low, high = (float(comparison[name].values[p]) for name in ("band_low", "band_high"))
+    if np.isfinite(low) and np.isfinite(high):
+        ax.plot(
+            [time] * 2, time * np.exp([low, high]), color=PREDICTED, lw=12, alpha=0.4, solid_capstyle="butt", zorder=1
+        )
+
+
+def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: NDArray[np.float64]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    from dynamics.report import plain_log_ticks
+
+    if predicted.size:
+        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
+        ax.plot(span, span, ":", color=REFERENCE, lw=1)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.margins(y=0.12)
+        plain_log_ticks(ax)
+    theory = comparison.attrs["theory"]
+    if theory == "sample":
+        band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
+    else:
+        words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
+        band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
+    handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
+    if int(comparison["censored_count"].values.sum()):
+        handles.append(
+            Line2D([], [], marker="^", ls="", mfc="none", color=SIMULATED, label="runs without, at the horizon")
+        )
+    ax.legend(handles=handles, frameon=False, fontsize="small")
+    blown = int(comparison.attrs["blown_up_count"])
+    left_out = f", {blown} blown up" if blown else ""
+    ax.set_title(f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}", fontsize="medium")
+    ax.set_xlabel("predicted emergence time")
+    ax.set_ylabel("emergence time in SGD")

@@ -1,0 +1,131 @@
+"""Figure of the loss: mean of the runs with band, prediction, and the residual below.
+
+Knows the variables of a comparison; nothing of how they were computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.report import check_panels
+from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, check_comparison, log_time
+from sgd_check.verdicts.loss_band import critical_score
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+# Residuals beyond so many times the critical score are drawn at the edge.
+_FARTHEST = 3.0
+
+
+def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+    """Draw the mean loss of the runs with its band and the predicted loss; below, the residual in standard errors.
+
+    The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
+    the mean of early and late runs means little, the residual is left out.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    axes : (Axes, Axes), optional
+        For the loss and for the residual.
+
+    Returns
+    -------
+    (Axes, Axes)
+    """
+    check_comparison(tree)
+    check_panels("axes", axes, 2)
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 4.6), layout="constrained")
+        axes = tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1]))
+    upper, lower = axes
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    _draw_loss(upper, tree)
+    if "loss_z" in comparison:
+        _draw_residual(lower, comparison)
+    else:
+        lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
+        lower.set_yticks([])
+    for ax in (upper, lower):
+        log_time(ax, simulation["time"].values)
+    upper.tick_params(labelbottom=False)
+    upper.set_xlabel("")
+    return upper, lower
+
+
+def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    prediction = tree["prediction"].to_dataset()
+    time, loss = simulation["time"].values, simulation["loss"].values[simulation["blown_up"].values == 0]
+    lowest, largest = np.inf, 0.0
+    if loss.size:
+        known = np.isfinite(loss).any(axis=0)
+        low, high = np.nanquantile(loss[:, known], [0.1, 0.9], axis=0)
+        lowest, largest = float(low.min()), float(high.max())
+        ax.fill_between(time[known], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
+    if "mean_loss" in comparison:
+        mean, error = comparison["mean_loss"].values, comparison["loss_standard_error"].values
+        compared = comparison["loss_compared"].values != 0
+        width = _critical(comparison) * error
+        ax.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
+        ax.fill_between(
+            time,
+            mean - width,
+            mean + width,
+            where=compared,
+            color=SIMULATED,
+            alpha=0.5,
+            lw=0,
+            label="its band where compared",
+        )
+        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=_predicted_label(comparison))
+    elif "loss" in prediction and "seed" not in prediction.dims:
+        ax.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
+    ax.set_yscale("log")
+    if largest > 0:
+        ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
+    ax.set_ylabel(r"loss $\mathrm{E}(f-f^*)^2$")
+    blown = int(comparison.attrs["blown_up_count"])
+    ax.set_title(f"loss of {loss.shape[0]} runs" + (f", {blown} blown up" if blown else ""), fontsize="medium")
+    ax.legend(frameon=False, fontsize="small", loc="lower left")
+
+
+def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
+    """Draw the residual where the loss is compared; in the shade is what theory and the rate of false alarms allow."""
+    time, z, expected = (comparison[name].values for name in ("time", "loss_z", "expected_loss"))
+    shown = comparison["loss_compared"].values != 0
+    time, z, expected = time[shown], z[shown], expected[shown]
+    critical = _critical(comparison)
+    if comparison.attrs["theory"] == "sample":
+        residual, low, high = z, np.full(z.size, -critical), np.full(z.size, critical)
+    else:
+        error = comparison["loss_standard_error"].values[shown]
+        residual, low, high = (
+            (comparison[name].values[shown] - expected) / error
+            for name in ("mean_loss", "expected_loss_low", "expected_loss_high")
+        )
+        low, high = low - critical, high + critical
+    edge = min(1.2 * np.abs([residual, low, high]).max(initial=1.2 * critical), _FARTHEST * critical)
+    colours = np.where(np.abs(z) > critical, PREDICTED, SIMULATED)
+    # A gap between plateaus is no plateau: the shade is drawn time by time.
+    ax.vlines(time, np.maximum(low, -edge), np.minimum(high, edge), color=SIMULATED, alpha=0.18, lw=4)
+    ax.scatter(time, np.clip(residual, -0.95 * edge, 0.95 * edge), s=9, c=colours, zorder=3)
+    ax.axhline(0.0, color=REFERENCE, lw=0.8)
+    ax.set_ylim(-edge, edge)
+    ax.set_ylabel("residual / s.e.")
+
+
+def _critical(comparison: xr.Dataset) -> float:
+    return critical_score(int(comparison.attrs["loss_compared_times"]), float(comparison.attrs["false_alarm_rate"]))
+
+
+def _predicted_label(comparison: xr.Dataset) -> str:
+    theory = comparison.attrs["theory"]
+    return "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]

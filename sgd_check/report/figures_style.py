@@ -1,0 +1,60 @@
+"""Colours and axes that all figures of a comparison share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import check_panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+SIMULATED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
+MOST_DIRECTIONS = 8
+THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return the axes, or those of a new figure that pyplot does not know."""
+    check_panels("ax", ax, 1)
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    new: Axes = Figure(figsize=(5, 4.2), layout="constrained").subplots()
+    return new
+
+
+def check_comparison(tree: object) -> None:
+    """Raise one sentence unless it is what `sgd_check.compare` returns."""
+    import xarray as xr
+
+    if not isinstance(tree, xr.DataTree):
+        msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
+        raise TypeError(msg)
+    missing = {"comparison", "simulation", "prediction"} - set(tree.children)
+    if missing:
+        msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
+        raise ValueError(msg)
+
+
+def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
+    """Return at most eight directions, evenly spread, and a colour for each."""
+    from matplotlib import colormaps
+
+    chosen = np.unique(np.linspace(0, count - 1, MOST_DIRECTIONS).round().astype(np.intp))
+    return chosen, colormaps["viridis"](np.linspace(0.0, 0.85, chosen.size))
+
+
+def log_time(ax: Axes, time: NDArray[np.float64]) -> None:
+    """Show the last two decades of flow time."""
+    from dynamics.report import plain_log_ticks
+
+    later = time[time > 0]
+    ax.set_xscale("log")
+    ax.set_xlim(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1]))
+    ax.set_xlabel("flow time $t$")
+    plain_log_ticks(ax)

@@ -1,0 +1,95 @@
+"""The figure of a check of a mean field: losses of all widths, distances scaled by the width, and their exponents.
+
+Knows the variables of such a comparison; nothing of how they were computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import BAND, plot_chaos
+from sgd_check.report.figures_style import REFERENCE, log_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANELS = 4
+
+
+def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+    """Draw the loss, m E(f_m − f_∞)², √m |Δ| and their exponents in m, of SGD without its noise.
+
+    Curves are means over starts with two standard errors; dashed black is the mean field, the grey band what
+    corrections of finite width may do to the exponent, and the black line is what is tested.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare` for a mean field.
+    axes : sequence of four Axes, optional
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If `axes` are not four.
+    """
+    panels = _new_panels() if axes is None else list(axes)
+    if len(panels) != PANELS:
+        msg = f"Argument `axes` must be four axes, but has {len(panels)}."
+        raise ValueError(msg)
+    comparison = tree["comparison"].to_dataset()
+    shown = comparison.isel(time=comparison["time"].values > 0.0)
+    plot_chaos(comparison, panels[1:])
+    _draw_loss(panels[0], shown, [line.get_color() for line in panels[1].get_lines()])
+    _draw_test(panels[3], shown)
+    if np.isnan(shown["coupling_error"].values).all():
+        legend = panels[2].get_legend()
+        if legend is not None:
+            legend.remove()
+        panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
+    for ax in panels:
+        log_time(ax, shown["time"].values)
+    runs = f"{comparison.attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
+    panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize="medium")
+    return panels[0].get_figure()  # type: ignore[return-value]
+
+
+def _new_panels() -> list[Axes]:
+    from matplotlib.figure import Figure as NewFigure
+
+    figure: Any = NewFigure(figsize=(11.0, 8.2), layout="constrained")
+    return list(figure.subplots(2, 2).ravel())
+
+
+def _draw_loss(ax: Axes, shown: xr.Dataset, colours: list[Any]) -> None:
+    """Draw the loss of every width in the colour of its distance."""
+    time = shown["time"].values
+    for width, colour in zip(shown["width"].values, colours, strict=False):
+        ax.plot(time, shown["loss"].sel(width=width).mean("seed").values, color=colour, lw=1.5, label=f"m = {width}")
+    ax.plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
+    ax.set_yscale("log")
+    ax.set_ylabel("loss")
+    ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
+    """Draw the allowed band, and the tested mean with two standard errors at the middle of its window."""
+    allowed = float(shown.attrs["width_correction"])
+    ax.axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
+    ends = np.array([shown.attrs["tested_from"], shown.attrs["tested_to"]])
+    exponent, error = (float(shown[name]) for name in ("mean_gap_exponent", "mean_gap_exponent_error"))
+    middle = float(np.sqrt(ends.prod()))
+    ax.plot(ends, [exponent, exponent], color="black", lw=2, label="tested: mean over log time")
+    ax.errorbar(middle, exponent, yerr=BAND * error, color="black", lw=2, capsize=4)
+    ax.set_ylim(-2.0, 0.1)
+    ax.legend(frameon=False, fontsize="small")

@@ -1,0 +1,238 @@
+"""Figures of the studies, one each. Every function takes a dataset and returns a figure; nothing is ever shown.
+
+Knows the variables of the studies; nothing of how they were computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, plain_log_ticks
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = (MEASURED, "#b9770e", "#1e8449", "#6c3483")
+
+
+def plot_study(dataset: xr.Dataset) -> Figure:
+    """Draw the figure of a study.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases` or `sgd_transfer`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no study's.
+    """
+    check_drawable(dataset)
+    answer = dataset.attrs["answer"]
+    if answer not in _DRAWN:
+        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
+        raise ValueError(msg)
+    from matplotlib.figure import Figure as NewFigure
+
+    draw, size, rows, columns, options = _DRAWN[answer]
+    figure: Any = NewFigure(figsize=size, layout="constrained")
+    draw(dataset, figure.subplots(rows, columns, **options))
+    return figure  # type: ignore[no-any-return]
+
+
+# --- sample complexity ------------------------------------------------------------------------------------------------
+
+
+def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
+    """Left: steps to escape against d. Right: the same times over those of the finite-step equation."""
+    steps_ax, ratio_ax = axes
+    d = dataset["dimension"].values.astype(float)
+    for k, colour in zip(dataset["information_exponent"].values.tolist(), COLOURS, strict=False):
+        one = dataset.sel(information_exponent=k).isel(direction=0)
+        rate, runs = one["step_size"].values, one["emergence_step"].values
+        equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
+        mean = np.exp(np.log(runs).mean(axis=1))
+        error = np.log(runs).std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
+        x, dx = float(one["exponent"].values[0]), float(one["exponent_error"].values[0])
+        steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
+        label = f"k = {k}: SGD, d^({x:.2f} ± {dx:.2f}); k − 1 = {k - 1}"
+        steps_ax.loglog(d, mean, "o", color=colour, ms=6, label=label)
+        steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
+        steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
+        ratio = mean * rate / equation
+        spread = np.array([ratio * (1.0 - np.exp(-2.0 * error)), ratio * (np.exp(2.0 * error) - 1.0)])
+        # The points of different links side by side.
+        shifted = d * 1.06 ** (2 * (k % 2) - 1)
+        ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt="o", color=colour, ms=5, capsize=3, label=f"SGD, k = {k}")
+        ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0, label=f"flow, k = {k}")
+    steps_ax.plot([], [], "-", color=REFERENCE, label="finite-step equation")
+    steps_ax.plot([], [], "--", color=REFERENCE, label="flow")
+    steps_ax.set_ylabel("SGD steps until C² = ½")
+    steps_ax.set_title("small dots: runs, large: geometric mean", fontsize="medium")
+    ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
+    ratio_ax.set_xscale("log")
+    ratio_ax.set_ylabel("time over that of the finite-step equation")
+    ratio_ax.set_title("error bars: twice the standard error", fontsize="medium")
+    for ax in axes:
+        plain_log_ticks(ax)
+        ax.set_xlabel("dimension d")
+        ax.set_xticks(d, [f"{value:g}" for value in d])
+        ax.minorticks_off()
+        ax.legend(frameon=False, fontsize="small")
+
+
+# --- unstable discretisation ------------------------------------------------------------------------------------------
+
+
+def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
+    """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
+    _draw_large(dataset, axes[0])
+    _draw_losses(dataset, axes[1])
+    _draw_delays(dataset, axes[2])
+    for ax in axes:
+        plain_log_ticks(ax)
+        ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
+    loss, needed = dataset["large_target_loss"].values, dataset["large_samples_needed"].values
+    exponent = dataset["exponent"].values
+    fitted, law = float(exponent[2]), float(exponent[4])
+    error = float(dataset["exponent_error"].values[2])
+    ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
+    middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
+    for slope, style, label, height in (
+        (fitted, "k--", f"fit: n^({fitted:.3f} ± {error:.3f})", 1.0),
+        (law, ":", f"asymptotic: n^({law:.3f})", 1.6),
+    ):
+        ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
+    ax.set_xlabel("samples n")
+    ax.set_ylabel("loss reached")
+    count = int(dataset["large_target"].values[-1])
+    ax.set_title(f"theory, targets 1 to {count}, step tuned to each", fontsize="medium")
+
+
+def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
+    from matplotlib import colormaps
+
+    samples, losses = dataset["samples"].values, dataset["sample_loss"].values
+    targets = dataset["target"].values.tolist()
+    colours = colormaps["viridis"](np.linspace(0.0, 0.85, len(targets)))
+    level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
+    for at, (target, colour) in enumerate(zip(targets, colours, strict=True)):
+        blown = float(dataset["blown_up_share"].values[at])
+        lost = f", {blown:.0%} blown up" if blown > 0 else ""
+        # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
+        ended = np.isfinite(losses[at]).any(axis=0)
+        middle = np.median(np.where(np.isnan(losses[at][:, ended]), np.inf, losses[at][:, ended]), axis=0)
+        ax.loglog(samples[ended], middle, color=colour, lw=1.1, label=f"tuned to {target}{lost}")
+        reached = needed[at][np.isfinite(needed[at])]
+        if reached.size:
+            ax.loglog(np.exp(np.log(reached).mean()), level[at], "o", color=colour, ms=7)
+    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", color=PREDICTED, ms=8, mew=1.6, label="theory")
+    law = float(dataset["exponent"].values[0])
+    error = float(dataset["exponent_error"].values[0])
+    ax.set_ylim(0.5 * level[-1], 3.0)
+    ax.set_xlabel("samples n")
+    ax.set_ylabel("loss E(f − f*)²")
+    ax.set_title(f"SGD, medians; circles: target reached, n^({law:.2f} ± {error:.2f})", fontsize="medium")
+
+
+def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
+    from matplotlib import colormaps
+
+    a = dataset["teacher_coefficient"].values
+    targets = dataset["target"].values.tolist()
+    colours = colormaps["viridis"](np.linspace(0.0, 0.85, len(targets)))
+    flow = dataset["predicted_emergence_time"].values
+    lag = dataset["predicted_learned_time"].values - flow
+    end = dataset["step_size"].values * _last_samples(dataset)
+    late = dataset["emergence_time"].values
+    ratios = np.median(np.where(np.isnan(late), np.inf, late), axis=1) / flow
+    top = 1.15 * float(np.max(ratios, initial=1.3, where=np.isfinite(ratios)))
+    for at, (target, colour) in enumerate(zip(targets, colours, strict=True)):
+        noise = a[target - 1] / a
+        # Directions that the flow itself would not have time for say nothing of the noise.
+        seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
+        found = seen & np.isfinite(ratios[at])
+        ax.semilogx(noise[found], ratios[at][found], "o", color=colour, ms=4, label=f"tuned to {target}")
+        theory = (dataset["delayed_time"].values[at] - lag) / flow
+        ax.semilogx(noise[seen], theory[seen], "-", color=colour, lw=1.0)
+        lost = seen & ~found
+        ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
+    ax.axhline(1.0, color=REFERENCE, lw=0.8)
+    ax.set_ylim(0.8, top)
+    ax.set_xlabel("noise: last wanted weight over the direction's own")
+    ax.set_ylabel("emergence time over the flow's")
+    ax.set_title("medians; lines: theory; arrows: not in half of the runs", fontsize="medium")
+
+
+def _last_samples(dataset: xr.Dataset) -> Any:
+    """Return the last recorded number of samples of each target."""
+    recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
+    return dataset["samples"].values[recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)]
+
+
+# --- step size --------------------------------------------------------------------------------------------------------
+
+
+def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
+    """Above: emergence time against the step size. Below: shares of the runs that blew up or never emerged."""
+    time_ax, share_ax = axes
+    shown = int(dataset.attrs["shown_direction"]) - 1
+    rate = dataset["learning_rate"].values
+    time = dataset["emergence_time"].values[..., shown]
+    flow = float(dataset["predicted_emergence_time"].values[shown])
+    finite = dataset["finite_step_time"].values[:, shown]
+    blown, lost = dataset["blown_up_share"].values, dataset["censored_share"].values[:, shown]
+    time_ax.loglog(np.repeat(rate, time.shape[1]), time.ravel(), ".", color=MEASURED, ms=4, alpha=0.3, label="SGD runs")
+    ordered = np.sort(np.where(np.isnan(time), np.inf, time), axis=1)
+    quartiles = [ordered[:, round(q * (time.shape[1] - 1))] for q in (0.25, 0.5, 0.75)]
+    top = float(np.nanmax(time))
+    low, middle, high = (np.where(np.isnan(blown), np.nan, np.minimum(quartile, 10 * top)) for quartile in quartiles)
+    time_ax.fill_between(rate, low, high, color=MEASURED, alpha=0.15, lw=0, label="quartiles, lost runs as late")
+    shown_middle = np.where(middle < 10 * top, middle, np.nan)
+    time_ax.loglog(rate, shown_middle, "o-", color=MEASURED, ms=5, lw=1.2, label="median")
+    time_ax.axhline(flow, color="k", lw=1.0, ls="--", label="flow")
+    time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
+    time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
+    time_ax.set_ylabel("emergence in flow time η·step")
+    share_ax.semilogx(rate, blown, "o-", color=PREDICTED, ms=4, label="blown up")
+    share_ax.semilogx(rate, lost, "s-", color=REFERENCE, ms=4, label="not emerged")
+    share_ax.set_ylim(-0.04, 1.04)
+    share_ax.set_ylabel("share of runs")
+    share_ax.set_xlabel("step size η")
+    if "learning_rate_limit" in dataset.attrs:
+        for ax in axes:
+            ax.axvline(
+                dataset.attrs["learning_rate_limit"], color="#1e8449", lw=1.4, ls="-.", label="limit of stability"
+            )
+    for ax in axes:
+        plain_log_ticks(ax)
+    time_ax.legend(frameon=False, fontsize="small", loc="upper left")
+    share_ax.legend(frameon=False, fontsize="small", loc="upper left")
+
+
+# --- transfer ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:
+    draw_transfer(dataset, axes, float(dataset.attrs["learning_rate_limit"]), "limit of stability")
+
+
+_DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
+    "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
+    "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
+    "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
+}

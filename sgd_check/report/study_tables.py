@@ -1,0 +1,205 @@
+"""The result of a study as text: points, and fitted exponents beside theory's, or one JSON object.
+
+Knows the variables of the studies; nothing of how they were computed, and writes to nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import study_json, study_text, transfer_sentences, transfer_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import xarray as xr
+
+
+def summarise(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return what a study found as plain values: `points`, and `fits` or single numbers."""
+    return _SUMMARIES[dataset.attrs["answer"]](dataset)
+
+
+def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
+    """Return one JSON object; what is not finite becomes null."""
+    return study_json(dataset, summarise(dataset), output, figure)
+
+
+def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
+    """Return the table of the points, one sentence per fit, and the names of the files."""
+    return study_text(dataset, summarise(dataset), sentences(dataset), output, figure)
+
+
+def sentences(dataset: xr.Dataset) -> list[str]:
+    """Return what is to be said about a study, line by line."""
+    return _SENTENCES[dataset.attrs["answer"]](summarise(dataset))
+
+
+# --- sample complexity ------------------------------------------------------------------------------------------------
+
+
+def _complexity(dataset: xr.Dataset) -> dict[str, Any]:
+    points, fits = [], []
+    for k in dataset["information_exponent"].values.tolist():
+        one = dataset.sel(information_exponent=k).isel(direction=0)
+        rate = one["step_size"].values
+        logs = np.log(one["emergence_step"].values)
+        for at, d in enumerate(one["dimension"].values.tolist()):
+            points.append(
+                {
+                    "k": k,
+                    "d": d,
+                    "eta": rate[at],
+                    "steps": np.exp(logs[at].mean()),
+                    "s.e.": np.exp(logs[at].mean()) * logs[at].std(ddof=1) / math.sqrt(logs[at].size),
+                    "equation": one["finite_step_time"].values[at] / rate[at],
+                    "flow": one["predicted_emergence_time"].values[at] / rate[at],
+                    "z": one["time_deviation"].values[at],
+                    "censored": one["censored_share"].values[at],
+                    "blown_up": one["blown_up_share"].values[at],
+                }
+            )
+        exponent, error = one["exponent"].values, float(one["exponent_error"].values[0])
+        fits.append(
+            {
+                "k": k,
+                "exponent": exponent[0],
+                "standard_error": error,
+                "equation": exponent[1],
+                "flow": exponent[2],
+                "asymptotic": exponent[3],
+                "z_asymptotic": (exponent[0] - exponent[3]) / error,
+                "z_equation": (exponent[0] - exponent[1]) / error,
+                "p_value": float(one["p_value"].values),
+            }
+        )
+    return {"points": points, "fits": fits}
+
+
+def _complexity_sentences(summary: dict[str, Any]) -> list[str]:
+    lines = []
+    for fit in summary["fits"]:
+        k = fit["k"]
+        lines += [
+            f"k = {k}: steps ~ d^x, x = {fit['exponent']:.3f} +- {fit['standard_error']:.3f} by SGD; at these d "
+            f"{fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; k - 1 = {k - 1}.",
+            f"  SGD's x is {fit['z_asymptotic']:+.1f} standard errors from k - 1 and {fit['z_equation']:+.1f} from the "
+            f"equation's; its times agree with the equation's at p = {fit['p_value']:.2g}.",
+            f"  In flow time: {fit['exponent'] - k / 2:.3f} by SGD, k/2 - 1 = {k / 2 - 1:g}.",
+        ]
+    lines.append("Standard errors: from the scatter over runs. z: mean ln(steps) against the equation, in these.")
+    return lines
+
+
+# --- unstable discretisation ------------------------------------------------------------------------------------------
+
+
+def _discretisation(dataset: xr.Dataset) -> dict[str, Any]:
+    limit, points = dataset.attrs["learning_rate_limit"], []
+    predicted = dataset["predicted_samples_needed"].values
+    flow = dataset["predicted_emergence_time"].values
+    for at, target in enumerate(dataset["target"].values.tolist()):
+        needed = dataset["samples_needed"].values[at]
+        logs = np.log(needed)
+        emerged = dataset["emergence_time"].values[at, :, target - 1]
+        points.append(
+            {
+                "wanted": target,
+                "eta/limit": float(dataset["step_size"].values[at]) / limit,
+                "loss": float(dataset["target_loss"].values[at]),
+                "samples": np.exp(logs.mean()),
+                "s.e.": np.exp(logs.mean()) * logs.std(ddof=1) / math.sqrt(logs.size),
+                "theory": predicted[at],
+                "z": (logs.mean() - np.log(predicted[at])) / (logs.std(ddof=1) / math.sqrt(logs.size)),
+                "last_delay": np.median(np.where(np.isnan(emerged), np.inf, emerged)) / flow[target - 1],
+                "missed": float(np.isnan(needed).mean()),
+                "blown_up": float(dataset["blown_up_share"].values[at]),
+            }
+        )
+    fits = [
+        {"source": str(source), "exponent": float(x), "standard_error": float(error)}
+        for source, x, error in zip(
+            dataset["source"].values, dataset["exponent"].values, dataset["exponent_error"].values, strict=True
+        )
+    ]
+    return {"points": points, "fits": fits}
+
+
+def _discretisation_sentences(summary: dict[str, Any]) -> list[str]:
+    def shown(fit: dict[str, Any]) -> str:
+        return f"{fit['exponent']:.3f}" + (f" +- {fit['standard_error']:.3f}" if fit["standard_error"] else "")
+
+    sgd, same, large, ideal, law = map(shown, summary["fits"])
+    return [
+        f"loss ~ samples^x: {sgd} by SGD (error from the scatter over runs), {same} by theory for the same problem.",
+        f"At the large size {large} by theory, {ideal} by the ideal sum (errors: jackknife over targets).",
+        f"Asymptotically {law}, which is no prediction for the small problem. Last delay: median emergence of the",
+        "last wanted direction over the flow's. Missed: share of runs that did not reach the loss; no fit uses them.",
+    ]
+
+
+# --- step size --------------------------------------------------------------------------------------------------------
+
+
+def _step_size(dataset: xr.Dataset) -> dict[str, Any]:
+    attrs = dataset.attrs
+    shown = int(attrs["shown_direction"]) - 1
+    flow = float(dataset["predicted_emergence_time"].values[shown])
+    limit = float(attrs.get("learning_rate_limit", math.nan))
+    points = []
+    for at, rate in enumerate(dataset["learning_rate"].values.tolist()):
+        blown = float(dataset["blown_up_share"].values[at])
+        time = dataset["emergence_time"].values[at, :, shown]
+        # Runs that were lost count as infinite; those that were not run as unknown.
+        known = np.sort(np.where(np.isnan(time), math.nan if math.isnan(blown) else math.inf, time))
+        low, middle, high = (known[round(q * (known.size - 1))] for q in (0.25, 0.5, 0.75))
+        points.append(
+            {
+                "eta": rate,
+                "eta/limit": rate / limit,
+                "median/flow": middle / flow,
+                "quartile_1": low / flow,
+                "quartile_3": high / flow,
+                "equation/flow": float(dataset["finite_step_time"].values[at, shown]) / flow,
+                "not_emerged": float(dataset["censored_share"].values[at, shown]),
+                "blown_up": blown,
+            }
+        )
+    names = ("largest_faithful_rate", "largest_faithful_rate_of_equation", "half_blown_up_rate", "learning_rate_limit")
+    numbers = {name: float(attrs.get(name, math.nan)) for name in names}
+    errors = {f"{name}_error": float(attrs[f"{name}_error"]) for name in (names[0], names[2])}
+    return {"points": points, "direction": shown + 1, "flow": flow, **numbers, **errors}
+
+
+def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
+    limit = summary["learning_rate_limit"]
+
+    def shown(name: str) -> str:
+        rate, error = summary[name], summary.get(f"{name}_error", math.nan)
+        if math.isnan(rate):
+            return "beyond the range studied"
+        return f"{rate:.3g}" + ("" if math.isnan(error) else f" +- {error:.1g}") + f" = {rate / limit:.2f} of the limit"
+
+    return [
+        f"Direction {summary['direction']} emerges at t = {summary['flow']:.4g} in the flow; limit {limit:.4g}.",
+        f"SGD's median is within 10 % of the flow up to {shown('largest_faithful_rate')},",
+        f"the finite-step equation up to {shown('largest_faithful_rate_of_equation')}.",
+        f"Half of the runs blow up from {shown('half_blown_up_rate')} on, within the time that was run.",
+    ]
+
+
+_SUMMARIES = {
+    "sample-complexity": _complexity,
+    "unstable-discretisation": _discretisation,
+    "step-size": _step_size,
+    "transfer": transfer_summary,
+}
+_SENTENCES = {
+    "sample-complexity": _complexity_sentences,
+    "unstable-discretisation": _discretisation_sentences,
+    "step-size": _step_size_sentences,
+    "transfer": transfer_sentences,
+}

@@ -1,0 +1,238 @@
+"""The check of a mean field on the command line: choose widths, steps and times, simulate, compare, write.
+
+`python -m sgd_check.run` calls it for the files of `python -m dynamics.solve --model mean-field`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time as clock
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands import EXIT_FAILED, UsageError
+from sgd_check.run.end import duration, exit_code, say, sentence, write
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from sgd_check.engines.registry import EngineOptions
+
+ENGINE = "torch"
+WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
+#: Learning rate times g'(1), half of the rate at which an aligned neuron relaxes.
+STEP_SHARE = 0.08
+#: Samples per neuron, learning rate and E σ'² = g'(1): the noise is then of one size at all widths, and for h_4 at
+#: d = 16 an eighth of the distance or less.
+SAMPLES_PER_NEURON = 500.0
+#: Compared times, over so many decades, up to a little after the loss has fallen to its last level.
+TIMES, DECADES, BEYOND = 24, 2.0, 1.02
+#: Mean fields with m E(f − f')² below this are one.
+SAME_FIELD = 0.01
+LONG_RUN_SECONDS = 300
+BURST_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to simulate: a problem of each width, the steps, and the saved times of the mean field to look at."""
+
+    problem: Problem
+    widths: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    starts: tuple[int, ...]
+    learning_rate: float
+    steps: int
+    times: NDArray[np.float64]
+
+    def describe(self) -> str:
+        """Return one line for the reader."""
+        sizes = ", ".join(f"{m} ({b})" for m, b in zip(self.widths, self.batch_sizes, strict=True))
+        return (
+            f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, widths (and batch sizes) {sizes}, "
+            f"{len(self.starts)} runs of each, {REPLICAS} of each start."
+        )
+
+
+def check_mean_field(parsed: argparse.Namespace, prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
+    """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
+    import xarray as xr
+
+    from sgd_check import compare
+
+    try:
+        plan = _make_plan(parsed, prediction)
+        seconds = _expected_seconds(plan, parsed)
+    except (ValueError, ImportError) as error:
+        raise UsageError(sentence(error, ENGINE)) from None
+    if not parsed.quiet:
+        say(plan.describe())
+        say(f"About {duration(seconds)}.")
+        if seconds > LONG_RUN_SECONDS:
+            say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")
+    simulations = _simulate(plan, parsed)
+    reason = str(simulations[-1].attrs["stop_reason"])
+    try:
+        tested = _with_tracers(plan, prediction, quiet=parsed.quiet)
+        tree = compare(tested, simulations, false_alarm_rate=parsed.false_alarm_rate)
+    except ValueError as error:
+        # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
+        if reason == "reached_end":
+            raise
+        say(f"Nothing could be compared: {error}")
+        branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
+        tree = xr.DataTree.from_dict({"/prediction": prediction, **branches})
+        return _end(parsed, tree, output, None, reason)
+    return _end(parsed, tree, output, figure, reason)
+
+
+def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
+    """Write what there is, and print what was compared; return the exit code."""
+    stored, figure, troubles = write(tree, output, figure, overwrite=parsed.overwrite)
+    if stored is None:
+        return EXIT_FAILED
+    code = exit_code(reason, stored)
+    if "comparison" in tree and code != EXIT_FAILED and not parsed.quiet:
+        from sgd_check.report.table_chaos import as_json, as_text
+
+        sys.stdout.write((as_json if parsed.json else as_text)(tree, stored, figure) + "\n")
+    return (code or EXIT_FAILED) if troubles else code
+
+
+# --- choosing ---------------------------------------------------------------------------------------------
+
+
+def _make_plan(parsed: argparse.Namespace, prediction: xr.Dataset) -> Plan:
+    """Return what to simulate, or refuse in one sentence."""
+    from dynamics.problem import Problem
+    from sgd_check.verdicts.family import check_mean_field as check_field
+
+    if parsed.engine not in (None, ENGINE):
+        msg = f"Option --engine must be {ENGINE} for a mean field, but is {parsed.engine}."
+        raise UsageError(msg)
+    for option, given in (("--theory", parsed.theory != "auto"), ("--directions", parsed.directions is not None)):
+        if given:
+            msg = f"Option {option} must be absent for a mean field, but is given."
+            raise UsageError(msg)
+    runs = parsed.seeds or RUNS
+    if runs % REPLICAS or runs < 2 * REPLICAS:
+        msg = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field, but is {runs}."
+        raise UsageError(msg)
+    check_field(prediction)
+    asked = replace(Problem.from_dataset(prediction), width=1)
+    widths = parsed.widths or WIDTHS
+    slope = float(asked.activation.kernel_derivative(1.0))
+    rate = parsed.learning_rate or STEP_SHARE / slope
+    sizes = [parsed.batch_size or int(np.ceil(SAMPLES_PER_NEURON * rate * slope * m)) for m in widths]
+    times = np.asarray(prediction["time"].values)[np.isfinite(prediction["loss"].values)]
+    level = float(prediction["loss_level_time"].values[-1])
+    end = min(BEYOND * level, float(times[-1])) if np.isfinite(level) else float(times[-1])
+    steps = parsed.steps or int(np.ceil(end / rate))
+    levels = prediction["loss_level_time"].values
+    chosen = _chosen_times(times, levels[np.isfinite(levels)], rate, rate * steps)
+    starts = tuple(run // REPLICAS for run in range(runs))
+    return Plan(asked, widths, tuple(sizes), starts, rate, steps, chosen)
+
+
+def _chosen_times(
+    times: NDArray[np.float64], levels: NDArray[np.float64], rate: float, end: float
+) -> NDArray[np.float64]:
+    """Return saved times of the mean field, about evenly in log and with those next to the levels, a step apart."""
+    near = np.flatnonzero((times >= max(rate, 10.0**-DECADES * end)) & (times <= end))
+    if near.size == 0:
+        msg = (
+            f"Option --steps must reach a saved time of the file, {times[-1]:.4g} at the latest, but ends at {end:.4g}."
+        )
+        raise UsageError(msg)
+    wanted = np.geomspace(times[near[0]], times[near[-1]], TIMES)
+    picks = [int(near[np.abs(times[near] - time).argmin()]) for time in (*wanted, *levels[levels <= end])]
+    found: NDArray[np.float64] = times[sorted(set(picks))]
+    return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
+
+
+def _expected_seconds(plan: Plan, parsed: argparse.Namespace) -> float:
+    """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
+    from sgd_check.engines.registry import make_engine
+    from sgd_check.verdicts.defaults import measured_seconds_per_step
+
+    total = 0.0
+    for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
+        engine = make_engine(ENGINE, replace(plan.problem, width=width), _options(parsed, size))
+        total += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
+    return total * plan.steps * len(plan.starts)
+
+
+def _options(parsed: argparse.Namespace, batch_size: int) -> EngineOptions:
+    from sgd_check.engines.registry import EngineOptions
+
+    seeds = tuple(range(REPLICAS))
+    return EngineOptions(seeds=seeds, batch_size=batch_size, device=parsed.device, dtype=parsed.dtype)
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+def _simulate(plan: Plan, parsed: argparse.Namespace) -> list[xr.Dataset]:
+    """Return the simulations by width, up to the first that ended early."""
+    from dynamics.problem import SaveAt
+    from sgd_check import simulate
+
+    started, found = clock.perf_counter(), []
+    for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
+        left = None
+        if parsed.max_runtime is not None:
+            left = max(parsed.max_runtime - (clock.perf_counter() - started), 1e-3)
+        simulation = simulate(
+            replace(plan.problem, width=width),
+            learning_rate=plan.learning_rate,
+            steps=plan.steps,
+            seeds=len(plan.starts),
+            engine=ENGINE,
+            save_at=SaveAt.at([0.0, *plan.times]),
+            batch_size=size,
+            device=parsed.device,
+            dtype=parsed.dtype,
+            starts=plan.starts,
+            progress=False if parsed.quiet else None,
+            max_runtime=left,
+        )
+        found.append(simulation)
+        if simulation.attrs["stop_reason"] != "reached_end":
+            break
+    return found
+
+
+def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
+    """Return the mean field solved again with the neurons of the runs in it, or the given one where it is another."""
+    from dynamics.equations import make_particle_system
+    from dynamics.laws import coupled_tracers
+    from dynamics.problem import SaveAt
+    from dynamics.solve import solve_mean_field
+
+    attrs: dict[str, Any] = prediction.attrs
+    again = solve_mean_field(
+        plan.problem,
+        particles=int(attrs["particles"]),
+        quadrature=attrs["quadrature"],
+        tracers=coupled_tracers(plan.problem, plan.widths[-1], sorted(set(plan.starts))),
+        save_at=SaveAt.at([0.0, *plan.times]),
+        keep="summary",
+        method=attrs["method"],
+        rtol=float(attrs["rtol"]),
+        atol=float(attrs["atol"]),
+        progress=False,
+    )
+    gap = again["law_moment"].values[1:] - prediction["law_moment"].sel(time=plan.times).values
+    weights = make_particle_system(plan.problem, np.zeros((1, plan.problem.teacher.span))).coefficients
+    if plan.widths[-1] * float(np.max(gap**2 @ weights)) <= SAME_FIELD:
+        return again
+    if not quiet:
+        say("The file has another mean field than its problem, so the file is tested, without following neurons.")
+    return prediction

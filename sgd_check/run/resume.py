@@ -1,0 +1,94 @@
+"""How `python -m sgd_check.run` keeps its runs while they go on, and goes on with them.
+
+The runs have a file of their own beside the output, which goes when they have ended: a verdict needs them all.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynamics.commands import UsageError
+from hermite.text.messages import shown
+from sgd_check.run.end import say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dynamics.runs import RunFile
+
+__all__ = ["adopt_runs", "end_of_runs", "file_of_runs"]
+
+#: What the file of the runs says, so that the command must not.
+SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
+#: Values of options that were not given.
+ABSENT = (None, "auto")
+
+
+def adopt_runs(parsed: argparse.Namespace) -> RunFile:
+    """Return the file of runs to go on with, and take from it what the command does not say.
+
+    Raises
+    ------
+    UsageError
+        If it holds no runs that can go on, or an option contradicts it.
+    """
+    from dynamics.runs import StorageError, reopened
+
+    for name in SAID:
+        if getattr(parsed, name) not in ABSENT:
+            msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+            raise UsageError(msg)
+    try:
+        file = reopened(parsed.resume, every=parsed.checkpoint_every, keeps_result=False)
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+    begun = file.begun
+    if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
+        msg = f"Option --resume must name a file that this command left, but is {shown(parsed.resume)}."
+        raise UsageError(msg)
+    for name in SAID:
+        value = begun.settings[name]
+        setattr(parsed, name, len(value) if name == "seeds" else value)
+    parsed.overwrite = True
+    return file
+
+
+def file_of_runs(parsed: argparse.Namespace, problem: Any, output: Path, begun: RunFile | None) -> RunFile:
+    """Return the file in which the runs of a problem are kept while they go on: the one that was begun, or a new one.
+
+    Raises
+    ------
+    UsageError
+        If the one that was begun is of another problem, or a new one may not be written.
+    """
+    from dynamics.runs import RunFile, StorageError
+
+    if begun is not None and begun.begun is not None:
+        if begun.begun.problem != problem:
+            msg = f"Option --resume must name runs of this prediction, but {parsed.resume!r} holds those of another."
+            raise UsageError(msg)
+        return begun
+    path = output.with_name(f"{output.stem}-runs.nc")
+    if path.exists() and not parsed.overwrite:
+        msg = f"File {str(path)!r} must not exist: it holds runs that have not ended, for --resume or --overwrite."
+        raise UsageError(msg)
+    try:
+        return RunFile(path, parsed.checkpoint_every, overwrite=parsed.overwrite, keeps_result=False)
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+
+
+def end_of_runs(file: RunFile, parsed: argparse.Namespace) -> None:
+    """Remove the file of runs that have ended; say how to go on with the others."""
+    if not file.unfinished:
+        file.remove()
+        return
+    words = ["python", "-m", "sgd_check.run", parsed.prediction, "--resume", str(file.target)]
+    for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):
+        value = getattr(parsed, name)
+        words += [] if value == default else [f"--{name}", str(value)]
+    words += [] if parsed.false_alarm_rate == 0.01 else ["--false-alarm-rate", str(parsed.false_alarm_rate)]
+    words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if getattr(parsed, name)]
+    say(f"Go on with: {shlex.join(words)}")

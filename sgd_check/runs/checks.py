@@ -1,0 +1,113 @@
+"""What arguments of `simulate` must be, one sentence each.
+
+Knows problems and numbers; nothing of engines but their names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem import MOST_RUNS, Problem, checked_integer, checked_real
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LARGEST_SEED = 2**32 - 1
+RECORD_LIMIT = 16 * 2**30
+
+
+def check_student(problem: object, engine: str) -> None:
+    """Refuse what is no problem, and students that an engine does not simulate."""
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    if engine != "torch" and problem.student != "homogeneous":
+        msg = (
+            f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
+            f"{problem.student} student, which engine 'torch' simulates."
+        )
+        raise ValueError(msg)
+
+
+def checked_seeds(seeds: object) -> tuple[int, ...]:
+    """Return the seeds of a number of runs, or those given."""
+    if isinstance(seeds, (int, np.integer)):
+        return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
+    try:
+        chosen = tuple(checked_integer(seed, "seeds", minimum=0) for seed in seeds)  # type: ignore[attr-defined]
+    except TypeError:
+        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {shown(seeds)}."
+        raise TypeError(msg) from None
+    if not chosen:
+        msg = "Argument `seeds` must name at least one seed, but is empty."
+        raise ValueError(msg)
+    if len(set(chosen)) < len(chosen):
+        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
+        raise ValueError(msg)
+    if max(chosen) > LARGEST_SEED:
+        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
+        raise ValueError(msg)
+    return chosen
+
+
+def checked_budget(max_runtime: object) -> float:
+    """Return the seconds of a budget, infinite if there is none."""
+    if max_runtime is None:
+        return float("inf")
+    seconds = checked_real(max_runtime, "max_runtime")
+    if not seconds > 0:
+        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {shown(max_runtime)}."
+        raise ValueError(msg)
+    return seconds
+
+
+def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) -> tuple[int, ...] | None:
+    """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
+    if starts is None:
+        return None
+    _check_spherical("starts", problem)
+    if not problem.start_is_random:
+        msg = "Argument `starts` must be None for a problem with a given start, but is not."
+        raise ValueError(msg)
+    try:
+        chosen = tuple(checked_integer(seed, "starts", minimum=0) for seed in starts)
+    except TypeError:
+        msg = f"Argument `starts` must be a sequence of integers, but is {shown(starts)}."
+        raise TypeError(msg) from None
+    if len(chosen) != runs:
+        msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
+        raise ValueError(msg)
+    return chosen
+
+
+def checked_training_samples(training_samples: object, problem: Problem, batch_size: int) -> int | None:
+    """Return the number of samples that a run reuses, or None if every step has fresh ones."""
+    if training_samples is None:
+        return None
+    _check_spherical("training_samples", problem)
+    count = checked_integer(training_samples, "training_samples", minimum=1)
+    if count % batch_size:
+        msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
+        raise ValueError(msg)
+    return count
+
+
+def check_records(problem: Problem, runs: int, records: int) -> None:
+    """Refuse runs whose records do not fit into memory."""
+    beside = problem.dimension if problem.student == "spherical" else problem.width
+    need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
+    if need > RECORD_LIMIT:
+        msg = (
+            f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB, but {records} times of "
+            f"{runs} runs need {need / 2**30:.1f} GiB."
+        )
+        raise ValueError(msg)
+
+
+def _check_spherical(name: str, problem: Problem) -> None:
+    if problem.student != "spherical":
+        msg = f"Argument `{name}` must be None for the {problem.student} student, but is not."
+        raise ValueError(msg)

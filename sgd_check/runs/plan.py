@@ -1,0 +1,168 @@
+"""The course of a run: learning rate and time of every step, which steps are recorded, which are looked at.
+
+Knows numbers of steps and flow times t = Σ η; nothing of weights or samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem import checked_integer, checked_number
+from hermite.text.messages import shown
+from sgd_check.engines.schedules import Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import SaveAt
+
+LearningRate = float | Callable[[int], float]
+
+RECORDS_PER_E_FOLD = 12
+RECORDED_DECADES = 4
+# Emergence is looked for at steps this far apart, relative to the step: fine enough to interpolate an escape.
+LOOK_RATIO = 1.02
+# Above it, steps are no longer told apart as float64.
+MOST_STEPS = 2**53
+# A varying learning rate is tabulated: 8 GB at this many steps.
+MOST_TABULATED_STEPS = 10**9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps, learning rates and times of one run.
+
+    Attributes
+    ----------
+    steps : int
+        Number of SGD steps.
+    table : ndarray, shape (steps,), or float
+        Learning rates η of the steps, or the one learning rate of all.
+    recorded : ndarray of int, shape (records,)
+        Steps at which the state is kept, increasing.
+    looked_at : ndarray of int
+        Steps at which emergence is looked for, increasing; includes the recorded ones, 0 and the last.
+    schedule : str
+        What a schedule with a name calls itself, else empty.
+    """
+
+    steps: int
+    table: NDArray[np.float64] | float
+    recorded: NDArray[np.int64]
+    looked_at: NDArray[np.int64]
+    schedule: str = ""
+
+    def rates(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the learning rates of steps first, …, last − 1."""
+        if isinstance(self.table, float):
+            return np.full(last - first, self.table)
+        return self.table[first:last]
+
+    def span(self, first: int, last: int) -> NDArray[np.float64] | float:
+        """Return the learning rates of steps first, …, last − 1, as one number if they are all the same."""
+        return self.table if isinstance(self.table, float) else self.table[first:last]
+
+    def times(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the flow times t = Σ η before the given steps, which increase."""
+        if isinstance(self.table, float):
+            return np.asarray(self.table * steps, dtype=np.float64)
+        return _sums_before(self.table, steps)
+
+    @property
+    def peak_rate(self) -> float:
+        """Largest learning rate."""
+        return float(np.max(self.table))
+
+    @property
+    def effective_rate(self) -> float:
+        """Learning rate averaged over flow time, Σ η²/Σ η: the one that sets the delay by the step size."""
+        if isinstance(self.table, float):
+            return self.table
+        return float(np.dot(self.table, self.table) / np.sum(self.table))
+
+
+def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
+    """Return the plan of a run, or refuse in one sentence what cannot be run.
+
+    Without `save_at` the records are step 0 and, over the last four decades of steps, twelve per e-fold.
+    """
+    count = checked_integer(steps, "steps", minimum=1)
+    most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
+    if count > most:
+        kind = "varies" if callable(learning_rate) else "is constant"
+        msg = f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}."
+        raise ValueError(msg)
+    table = _tabulated(learning_rate, count)
+    looks = _geometric_steps(1, count, LOOK_RATIO)
+    if save_at is None:
+        first = max(1, count // 10**RECORDED_DECADES)
+        recorded = np.union1d([0], _geometric_steps(first, count, float(np.exp(1 / RECORDS_PER_E_FOLD))))
+    else:
+        recorded = _steps_of(save_at, table, count)
+    name = repr(learning_rate) if isinstance(learning_rate, Schedule) else ""
+    return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]), name)
+
+
+def _sums_before(table: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return Σ table[:s] at increasing s without a second table of all steps."""
+    edges = np.union1d([0], steps)
+    pieces = [float(np.sum(table[a:b])) for a, b in pairwise(edges.tolist())]
+    sums: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)]
+    return sums
+
+
+def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float:
+    if callable(learning_rate):
+        try:
+            if isinstance(learning_rate, Schedule):
+                table = learning_rate.table(steps)
+            else:
+                table = np.fromiter((float(learning_rate(step)) for step in range(steps)), np.float64, steps)
+        except (TypeError, ValueError):
+            msg = "Argument `learning_rate` must return a number for every step, but does not."
+            raise TypeError(msg) from None
+        bad = ~(np.isfinite(table) & (table > 0))
+        if bad.any():
+            at = int(np.argmax(bad))
+            msg = (
+                f"Argument `learning_rate` must be finite and positive at every step, but is {table[at]} at step {at}."
+            )
+            raise ValueError(msg)
+        return table
+    if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, np.integer, np.floating)):
+        msg = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
+        raise TypeError(msg)
+    return checked_number(learning_rate, "learning_rate", positive=True)
+
+
+def _geometric_steps(first: int, last: int, ratio: float) -> NDArray[np.int64]:
+    count = int(np.ceil(np.log(last / first) / np.log(ratio))) + 2
+    return np.unique(np.rint(np.geomspace(first, last, count)).astype(np.int64))
+
+
+def _steps_of(save_at: object, table: NDArray[np.float64] | float, steps: int) -> NDArray[np.int64]:
+    """Return the steps nearest to the requested times."""
+    from dynamics.problem import SaveAt
+
+    if not isinstance(save_at, SaveAt):
+        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
+        raise TypeError(msg)
+    wanted = save_at.times
+    if isinstance(table, float):
+        end, nearest = table * steps, np.rint(wanted / table)
+    else:
+        edges = np.concatenate([[0.0], np.cumsum(table)])
+        end, nearest = float(edges[-1]), np.rint(np.interp(wanted, edges, np.arange(steps + 1.0)))
+    if wanted[-1] > end * (1 + 1e-9):
+        msg = f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}."
+        raise ValueError(msg)
+    chosen = np.minimum(nearest, steps).astype(np.int64)
+    if (np.diff(chosen) == 0).any():
+        msg = "Argument `save_at` must have times at least one step apart, but two of them fall on one step."
+        raise ValueError(msg)
+    return chosen

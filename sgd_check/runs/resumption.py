@@ -1,0 +1,102 @@
+"""Go on with a simulation from the file that it left.
+
+Knows what a file says of a call; the call itself knows how to go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, reopened
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+
+    import xarray as xr
+
+    from sgd_check.runs.plan import LearningRate
+
+__all__ = ["resume"]
+
+#: Settings in the file that say what was done rather than what was asked.
+DERIVED = ("effective_learning_rate", "save_at")
+
+
+def resume(
+    path: str | os.PathLike[str] | RunFile,
+    *,
+    learning_rate: LearningRate | None = None,
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    every: float = DEFAULT_SECONDS,
+) -> xr.Dataset:
+    """Go on with a simulation that was interrupted, killed or out of time, to its end, and complete its file.
+
+    The states of the random generators are in the file, so the values are, bit for bit, those of a simulation that was
+    never stopped.
+
+    Parameters
+    ----------
+    path : path
+        File that `simulate` with `checkpoint` left unfinished.
+    learning_rate : callable, optional
+        The function of the step that was given to `simulate`, which a file cannot hold; absent for a number.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds, of this part alone.
+    every : float, default 30
+        Seconds between two checkpoints.
+
+    Returns
+    -------
+    Dataset
+        As of `simulate`. `wall_seconds` counts all parts.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read, or holds no simulation that can be continued.
+    ValueError
+        If the learning rate is missing, or is not that of the file.
+    """
+    from sgd_check.runs.simulation import simulate
+
+    file = path if isinstance(path, RunFile) else reopened(path, every=every)
+    begun = file.begun
+    if begun is None or begun.answer != "simulation":
+        answer = None if begun is None else begun.answer
+        msg = f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}."
+        raise StorageError(msg)
+    settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
+    varies = settings["learning_rate"] == "schedule"
+    if varies != (learning_rate is not None):
+        need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
+        msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
+        raise ValueError(msg)
+    if varies:
+        _check_rate(begun.settings, learning_rate)
+        settings["learning_rate"] = learning_rate
+    try:
+        return simulate(
+            begun.problem,
+            save_at=begun.save_at,
+            **settings,
+            progress=progress,
+            max_runtime=max_runtime,
+            checkpoint=file,
+        )
+    except (TypeError, ValueError) as error:
+        msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
+        raise StorageError(msg) from error
+
+
+def _check_rate(settings: dict[str, object], learning_rate: LearningRate | None) -> None:
+    from sgd_check.runs.plan import make_plan
+
+    found = make_plan(learning_rate, settings["steps"], None).effective_rate
+    stored = settings["effective_learning_rate"]
+    if found != stored:
+        msg = f"Argument `learning_rate` must have the mean {stored} over flow time, but has {found}."
+        raise ValueError(msg)

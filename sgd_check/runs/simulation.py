@@ -1,0 +1,294 @@
+"""The experiment's public call: checks, plan, the loop over looks, and the labelled result.
+
+Knows the problem, the plan and that an engine advances and measures; nothing of how an engine samples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import check_memory, check_switch, checked_integer
+from dynamics.runs import as_run_file
+from sgd_check.engines.registry import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
+from sgd_check.runs.checks import (
+    check_records,
+    check_student,
+    checked_budget,
+    checked_seeds,
+    checked_starts,
+    checked_training_samples,
+)
+from sgd_check.runs.loop import Reached, parts_of, restored, take_course
+from sgd_check.runs.plan import make_plan
+from sgd_check.runs.recording import Recorder
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem, SaveAt
+    from dynamics.runs import RunFile
+    from sgd_check.runs.plan import LearningRate, Plan
+
+#: Settings that are attributes of the dataset too.
+IN_ATTRIBUTES = (
+    "engine",
+    "learning_rate",
+    "effective_learning_rate",
+    "steps",
+    "batch_size",
+    "training_samples",
+)
+
+
+def simulate(
+    problem: Problem,
+    *,
+    learning_rate: LearningRate,
+    steps: int,
+    seeds: int | Sequence[int],
+    engine: str = DEFAULT_ENGINE,
+    save_at: SaveAt | None = None,
+    batch_size: int = 1,
+    device: str = "auto",
+    dtype: str = "auto",
+    starts: Sequence[int] | None = None,
+    training_samples: int | None = None,
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Run online SGD on fresh Gaussian samples, one run per seed, all from the problem's one start.
+
+    .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
+       \quad x \sim N(0, I_d)
+
+    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is learned; its start is the start of every run.
+    learning_rate : float or callable
+        Step size η > 0, or a function of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or
+        `piecewise` of `sgd_check.engines.schedules`. Dimensionless.
+    steps : int
+        Number of SGD steps.
+    seeds : int or sequence of int
+        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
+        the start. On the processor of one machine a seed gives the same bits alone, beside others and on any number of
+        threads.
+    engine : {"projected", "torch", "diffusion"}
+        "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
+        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d,
+        for committees too.
+        "diffusion" is the limit of small and many steps, which takes thousands to billions of them at once, for up to
+        four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
+    save_at : SaveAt, optional
+        Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
+        steps, twelve records per e-fold.
+    batch_size : int, default 1
+        Fresh samples per step.
+    device : {"auto", "cpu", "cuda"}
+        "projected" and "diffusion" run on the processor. For "torch", "auto" takes CUDA where there is one. The samples
+        of a seed differ between engines and between devices.
+    dtype : {"auto", "float32", "float64"}
+        Precision of weights and samples; float32 by default for "torch", float64 alone for the others. Records are
+        float64.
+    starts : sequence of int, optional
+        Spherical student only: seeds of the starts, one per run. Run s starts from
+        ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries share a start,
+        and networks of other widths start from the first rows of the same matrix. By default all runs start from the
+        problem's own start.
+    training_samples : int, optional
+        Spherical student only: draw so many samples once per seed and reuse them, each once per epoch in an order of
+        its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default every step has
+        fresh samples. The loss is that of the population in either case.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+    max_runtime : float, optional
+        Wall-clock budget in seconds; what was recorded until then is kept.
+    checkpoint : path or RunFile, optional
+        File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
+        goes on from it if the runs end early, for the engines "projected" and, but for its fused kernel and the
+        spherical student, "torch".
+
+    Returns
+    -------
+    Dataset
+        `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
+        `squared_norm` (seed, time, neuron); for the spherical student `neuron_vector` (seed, time, neuron, flow_axis),
+        the neurons in R^d, the teacher's axes first, in place of `student_overlap`, and `start_seed` (seed) where
+        `starts` are given; `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
+        NaN if never), `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were
+        not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
+        function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
+        "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Warns
+    -----
+    UserWarning
+        Before the run, if the learning rate exceeds the limit of stability, or if "diffusion" does not hold.
+
+    Notes
+    -----
+    Emergence is looked for at steps 2 % apart and located between them in log time, whatever `save_at` says. The loss
+    is the exact population loss of the link's Hermite series. A run blows up when its squared norms are not finite or
+    sum to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on.
+
+    Polynomials and formulas are simulated as they are, callables by their Hermite series, and by "diffusion" all that
+    is no polynomial by the series whose noise is most like its own (`attrs["simulated_link"]`).
+    One step of one seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and the
+    cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
+    three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
+    """
+    # === check
+    check_student(problem, engine)
+    plan = make_plan(learning_rate, steps, save_at)
+    chosen_seeds = checked_seeds(seeds)
+    samples = checked_integer(batch_size, "batch_size", minimum=1)
+    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
+    check_switch("progress", progress, optional=True)
+    options = EngineOptions(
+        seeds=chosen_seeds,
+        batch_size=samples,
+        device=device,
+        dtype=dtype,
+        starts=checked_starts(starts, problem, len(chosen_seeds)),
+        training_samples=checked_training_samples(training_samples, problem, samples),
+    )
+    budget = checked_budget(max_runtime)
+    file = as_run_file(checkpoint)
+    check_records(problem, len(chosen_seeds), plan.recorded.size)
+    # === build
+    chosen = make_engine(engine, problem, options)
+    limit = _limit(problem, options.batch_size)
+    if limit is not None and plan.peak_rate > limit:
+        warnings.warn(
+            f"The learning rate {plan.peak_rate:.3g} exceeds {limit:.3g}, the limit of stability for this problem, "
+            "so runs may blow up.",
+            UserWarning,
+            stacklevel=2,
+        )
+    caution = chosen.caution(plan.peak_rate, plan.steps) if isinstance(chosen, SpanEngine) else None
+    if caution is not None:
+        warnings.warn(caution, UserWarning, stacklevel=2)
+    recorder = Recorder(problem, plan, len(options.seeds))
+    reached = Reached() if file.begun is None else restored(chosen, recorder, file.begun)
+    # === run
+    settings = {
+        "engine": engine,
+        "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+        "effective_learning_rate": plan.effective_rate,
+        "steps": plan.steps,
+        "seeds": list(options.seeds),
+        "batch_size": options.batch_size,
+        "dtype": str(chosen.attributes["dtype"]),
+        "device": device,
+        "starts": None if options.starts is None else list(options.starts),
+        "training_samples": options.training_samples,
+    }
+
+    def labelled(reached: Reached, reason: str) -> xr.Dataset:
+        end = max(reached.look, 0)
+        attributes = {
+            **chosen.attributes,
+            **{name: settings[name] for name in IN_ATTRIBUTES},
+            **({"schedule": plan.schedule} if plan.schedule else {}),
+            "learning_rate_limit": limit,
+            "above_limit": limit is not None and plan.peak_rate > limit,
+            "stop_reason": reason,
+            "end_step": end,
+            "end_time": float(plan.times(np.array([end]))[0]),
+            "wall_seconds": reached.seconds,
+            "steps_per_second": end / max(reached.seconds, 1e-9),
+        }
+        return _labelled(problem, plan, recorder, options, settings, attributes)
+
+    def keep(reached: Reached) -> None:
+        file.keep(labelled(reached, "unfinished"), parts_of(chosen, recorder, reached))
+
+    reached, reason = take_course(
+        chosen,
+        plan,
+        recorder,
+        reached,
+        budget=budget,
+        progress=progress,
+        every=file.every,
+        keep=keep if file.has_path else None,
+    )
+    # === return
+    dataset = labelled(reached, reason)
+    resumable = reason in ("interrupted", "max_runtime")
+    parts = parts_of(chosen, recorder, reached) if resumable and file.has_path else {}
+    file.close(dataset, parts, resumable=resumable)
+    return dataset
+
+
+def _labelled(
+    problem: Problem,
+    plan: Plan,
+    recorder: Recorder,
+    options: EngineOptions,
+    settings: dict[str, Any],
+    attributes: dict[str, Any],
+) -> xr.Dataset:
+    from dynamics.runs import make_dataset, prediction_values
+
+    predicted = _prediction(problem)
+    times, neurons = plan.times(plan.recorded), np.arange(problem.width)
+    return make_dataset(
+        {
+            **recorder.values(),
+            **({} if predicted is None else prediction_values(predicted)),
+            **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
+        },
+        problem=problem,
+        title="Online SGD on Gaussian samples",
+        coords={
+            "time": times,
+            "step": plan.recorded,
+            "seed": np.array(options.seeds, dtype=np.int64),
+            "neuron": neurons,
+            **({} if problem.student == "spherical" else {"neuron_2": neurons}),
+        },
+        solver={
+            "answer": "simulation",
+            **settings,
+            "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
+        },
+        attributes=attributes,
+        leading=("seed",),
+        with_leading=recorder.WITH_SEED,
+    )
+
+
+def _prediction(problem: Problem) -> Any:
+    """Return the prediction that needs no integration, or None where there is none (k ≤ 2)."""
+    from dynamics.theory import prediction
+
+    try:
+        return prediction.predict(problem)
+    except ValueError:
+        return None
+
+
+def _limit(problem: Problem, batch_size: int) -> float | None:
+    """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
+    from dynamics.theory import prediction
+
+    try:
+        return batch_size * float(prediction.learning_rate_limit(problem))
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Theory held against runs: times, losses and widths, with the rates of error of each verdict."""

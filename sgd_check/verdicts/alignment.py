@@ -1,0 +1,160 @@
+"""Whether prediction and simulation answer the same question, before anything is compared.
+
+Knows datasets of both kinds and what they say about themselves; nothing of statistics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hermite.text.messages import shown
+from sgd_check.verdicts.expectation import has_step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+
+START_TOLERANCE = 1e-7
+RATE_TOLERANCE = 1e-9
+
+
+def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
+    """Return the problem that both answer, and the simulation, or refuse in one sentence.
+
+    Raises
+    ------
+    TypeError
+        If one of the two is no dataset.
+    ValueError
+        If they are no prediction and simulation, or differ in problem or start; for a prediction that has a step size
+        or seeds of its own also if they differ in learning rate, batch size or label noise, or share seeds.
+    """
+    from dynamics.problem import Problem
+
+    check_dataset("prediction", prediction)
+    simulated = check_dataset("simulation", simulation)
+    for name, dataset in (("prediction", prediction), ("simulation", simulated)):
+        if "emergence_time" not in dataset:
+            msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
+            raise ValueError(msg)
+    if "seed" not in simulated.dims:
+        msg = (
+            "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
+        )
+        raise ValueError(msg)
+    problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
+    _check_same(predicted, problem)
+    if has_step(prediction) or "seed" in prediction.dims:
+        _check_steps(prediction, simulated)
+        if predicted.label_noise != problem.label_noise:
+            _refuse("label noise", predicted.label_noise, problem.label_noise)
+    if "seed" in prediction.dims:
+        _check_seeds(prediction, simulated)
+    return problem, simulated
+
+
+def check_prediction(prediction: xr.Dataset) -> None:
+    """Refuse what no runs could be held against, before any are made.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no prediction of one problem, or its times, loss or step are no numbers, or not as many as needed.
+    """
+    from dynamics.problem import Problem
+
+    if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
+        msg = "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not."
+        raise ValueError(msg)
+    directions = Problem.from_dataset(prediction).num_directions
+    shapes = {"emergence_time": {"direction": directions}}
+    if "loss" in prediction and "time" in prediction["loss"].dims:
+        shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
+    for name, shape in shapes.items():
+        found = prediction[name]
+        if found.sizes != shape or found.dtype.kind not in "fiu":
+            msg = f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}."
+            raise ValueError(msg)
+    for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
+        value = prediction.attrs.get(name)
+        if not isinstance(value, (int, float, np.number)):
+            msg = f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}."
+            raise ValueError(msg)
+
+
+def noise_rate(simulation: xr.Dataset) -> float:
+    """Return learning rate over batch size, what sets the noise of the steps."""
+    return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
+
+
+def check_dataset(name: str, dataset: object) -> xr.Dataset:
+    """Return a dataset, or refuse what is none."""
+    import xarray as xr
+
+    if not isinstance(dataset, xr.Dataset):
+        msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
+        raise TypeError(msg)
+    return dataset
+
+
+def _refuse(what: str, theirs: object, ours: object) -> None:
+    msg = f"Argument `simulation` must have the {what} of the prediction, {theirs}, but has {ours}."
+    raise ValueError(msg)
+
+
+def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
+    """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
+    for name in ("student", *fields):
+        if getattr(predicted, name) != getattr(simulated, name):
+            _refuse(name, getattr(predicted, name), getattr(simulated, name))
+    for word, link in (("link", "activation"), ("teacher's link", "teacher_link")):
+        theirs, ours = getattr(predicted, link), getattr(simulated, link)
+        if not _same(ours.coefficients, theirs.coefficients):
+            _refuse(word, theirs.name, ours.name)
+
+
+def _check_same(predicted: Problem, simulated: Problem) -> None:
+    check_question(predicted, simulated, ("dimension", "width", "teacher"))
+    for field, a, b in zip(predicted.start()._fields, predicted.start(), simulated.start(), strict=True):
+        if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
+            _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
+
+
+def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
+
+
+def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
+    """Refuse another learning rate or batch size than those that made the prediction."""
+    theirs, ours = prediction.attrs["learning_rate"], simulation.attrs["learning_rate"]
+    scheduled = [isinstance(rate, str) for rate in (theirs, ours)]
+    if any(scheduled):
+        plans = [str(dataset.attrs.get("schedule", "")) for dataset in (prediction, simulation)]
+        same = all(scheduled) and plans[0] == plans[1]
+        theirs, ours = (plan or rate for plan, rate in zip(plans, (theirs, ours), strict=True))
+    else:
+        same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0))
+    if not same:
+        _refuse("learning rate", theirs, ours)
+    sizes = [int(dataset.attrs["batch_size"]) for dataset in (prediction, simulation)]
+    if sizes[0] != sizes[1]:
+        _refuse("batch size", *sizes)
+
+
+def _check_seeds(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
+    """Refuse runs of one engine that share seeds, since they share samples and are not independent."""
+    if prediction.attrs.get("engine") != simulation.attrs.get("engine"):
+        return
+    shared = np.intersect1d(prediction["seed"].values, simulation["seed"].values)
+    if shared.size:
+        msg = (
+            "Argument `simulation` must have other seeds than a prediction by the same engine, "
+            f"but both have seed {shared[0]}."
+        )
+        raise ValueError(msg)

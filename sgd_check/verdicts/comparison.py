@@ -1,0 +1,319 @@
+"""Prediction against experiment: align the two, test every direction, say one word.
+
+Knows datasets of both kinds and which test belongs to which; the statistics are in `verdict`, `survival` and
+`loss_band`, the words in `judgement`. Nothing of how either dataset was computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import checked_real
+from hermite.text.messages import shown
+from sgd_check.verdicts.alignment import checked_problem, noise_rate
+from sgd_check.verdicts.chaos import compare_with_mean_field
+from sgd_check.verdicts.expectation import Expectation, expectation, has_step
+from sgd_check.verdicts.judgement import Finding, judgement
+from sgd_check.verdicts.loss_band import against_curve, against_sample
+from sgd_check.verdicts.survival import (
+    cut_at,
+    expected_survival,
+    kaplan_meier,
+    log_rank_scores,
+    median_time,
+    permutation_test,
+)
+from sgd_check.verdicts.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value, shares_of_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from sgd_check.verdicts.loss_band import LossBand
+    from sgd_check.verdicts.verdict import DirectionTest
+
+    Array = NDArray[np.float64]
+
+#: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
+FAMILIES = 2
+
+
+def compare(
+    prediction: xr.Dataset, simulation: xr.Dataset | Sequence[xr.Dataset], *, false_alarm_rate: float = 0.01
+) -> xr.DataTree:
+    r"""Hold simulated emergence times, and the loss, against predicted ones.
+
+    Against **one predicted time** per direction, for every direction that the prediction says emerges, the null
+    hypothesis is
+
+    .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in
+        \begin{cases} [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{flow} \\
+        [-s_p^2,\; 2 \varphi_p] & \text{finite-step equation} \end{cases}
+
+    with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
+    delay that fluctuations cause, which the equation of the mean step lacks. `sgd_check.verdicts.expectation` derives
+    the band, `sgd_check.verdicts.verdict` describes the test. "Agree" is said only if every direction whose predicted
+    time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen; else the
+    verdict is "undecided" and its reasons say on how many directions there is agreement. The loss is compared on
+    plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+
+    Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
+    log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
+    (`sgd_check.verdicts.survival`).
+
+    Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
+    with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in
+    function space, without the noise of SGD, falls as
+
+    .. math:: E(f_m - f_\infty)^2 \sim m^x, \qquad x \in -1 \pm 0.15
+
+    averaged over log time while the loss of the mean field falls from half to a tenth; 0.15 is for corrections of
+    finite width. The standard error of x is from a bootstrap over the starts, and "agree" is said only where an
+    exponent of −1/2 would have been seen (`sgd_check.verdicts.chaos`). Distances of neurons stand beside the verdict.
+
+    Parameters
+    ----------
+    prediction : Dataset
+        Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow, or with
+        `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
+        neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine; or
+        `dynamics.solve_mean_field`, saved at times at which the simulations have records, with
+        ``tracers=dynamics.laws.chaos.coupled_tracers(problem, m, starts)`` for the largest m if neurons are to be
+        followed, and with time 0 by which these are recognised.
+    simulation : Dataset or sequence of Dataset
+        Result of `sgd_check.simulate` for the same problem; for a mean field one for each width.
+    false_alarm_rate : float, default 0.01
+        Probability, in (0, 1), of "disagree" if the theory holds.
+
+    Returns
+    -------
+    DataTree
+        /prediction and /simulation as given. /comparison per direction: `emergence_ratio` (by seed), `emergence_time`
+        (predicted; of a sample the median), `expected_delay` and `expected_scatter`, `band_low` and `band_high`,
+        `mean_log_ratio` (runs without emergence at the horizon), `standard_error`, `log_scatter`, `z_score`,
+        `direction_p_value` (NaN: not tested), `early_power` and `late_power` (to see a time predicted 30 % too late or
+        too early; NaN: that side is not tested) and `censored_count`. Over the times of the simulation: `survival`
+        (Kaplan–Meier) with pointwise 95 % intervals `survival_low` and `survival_high`, `predicted_survival`,
+        `mean_loss`, `loss_standard_error`, `expected_loss` with the allowed range `expected_loss_low` and
+        `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is the global one, `loss_p_value` that of the loss
+        (NaN where none can be given). Its attrs hold `verdict` ("agree", "disagree" or "undecided"),
+        `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of
+        runs. Runs that blew up are excluded and counted.
+
+        For a mean field the simulations are /simulation/width_m, and /comparison has the variables of
+        `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD; this is
+        `function_gap_noise` and `coupling_noise`. What is tested is `mean_gap_exponent` with its error, and
+        `exponent_z` its distance from the band (NaN: not tested); `theory` is "mean field".
+
+    Raises
+    ------
+    TypeError
+        If one of the two is no dataset.
+    ValueError
+        If the two do not answer the same problem from the same start, or the rate is not in (0, 1); if the prediction
+        has a step size or seeds of its own, also if learning rate, batch size or label noise differ, or runs of one
+        engine share a seed.
+    """
+    import xarray as xr
+
+    from dynamics.runs import make_dataset
+
+    if not 0 < checked_real(false_alarm_rate, "false_alarm_rate") < 1:
+        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
+        raise ValueError(msg)
+    if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
+        return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    problem, simulation = checked_problem(prediction, simulation)
+    sampled = "seed" in prediction.dims
+    if sampled:
+        finding = _against_sample(prediction, simulation, false_alarm_rate)
+    else:
+        finding = _against_theory(problem, prediction, simulation, false_alarm_rate)
+    comparison = make_dataset(
+        {**_per_direction(simulation, finding), **_over_time(prediction, simulation, finding)},
+        problem=problem,
+        title="Online SGD against prediction",
+        coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
+        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
+        attributes={
+            "answer": "comparison",
+            "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
+            **judgement(simulation, finding, false_alarm_rate),
+            "prediction_blown_up_count": int(np.sum(~_sound(prediction))) if sampled else None,
+        },
+    )
+    return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
+
+
+def _sound(simulation: xr.Dataset) -> NDArray[np.bool_]:
+    return np.asarray(simulation["blown_up"].values == 0)
+
+
+def _emergence(simulation: xr.Dataset) -> Array:
+    """Return the times of emergence of the runs that did not blow up, shape (runs, P)."""
+    return np.asarray(simulation["emergence_time"].values, dtype=np.float64)[_sound(simulation)]
+
+
+def _ratio(simulation: xr.Dataset, time: Array) -> Array:
+    """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
+    measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
+    return np.where(_sound(simulation)[:, None], measured, np.nan) / time
+
+
+def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+    """Test every direction that theory says emerges against its one predicted time."""
+    expected = expectation(problem, prediction, noise_rate(simulation))
+    measured, end = _emergence(simulation), float(simulation.attrs["end_time"])
+    ratio = measured / expected.time
+    shares = shares_of_rate(expected.time, end)
+    tests: list[DirectionTest | None] = [None] * expected.time.size
+    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
+        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
+        logs = np.log(np.maximum(ratio[:, p], 1e-12))
+        log_horizon = float(np.log(end / expected.time[p]))
+        band = float(expected.low[p]), float(expected.high[p])
+        test = assess_direction(logs, log_horizon, *band, rate * float(shares[p]))
+        tests[p] = None if test is None or test.early is None is test.late else test
+    p_values = np.array([np.nan if test is None else test.p for test in tests])
+    with np.errstate(invalid="ignore"):
+        awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
+    return Finding(
+        theory="finite step" if has_step(prediction) else "flow",
+        expected=expected,
+        ratio=_ratio(simulation, expected.time),
+        tests=tests,
+        awaited=awaited,
+        p_value=combined_p_value(p_values, shares),
+        loss=_loss_against_curve(prediction, simulation, expected.time, ratio),
+    )
+
+
+def _loss_against_curve(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
+    if "loss" not in prediction or "time" not in prediction["loss"].dims or not _sound(simulation).any():
+        return None
+    with np.errstate(invalid="ignore"):
+        due = time <= float(simulation.attrs["end_time"])
+    known = ratio[:, due]
+    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    losses = np.asarray(simulation["loss"].values, dtype=np.float64)[_sound(simulation)]
+    return against_curve(
+        simulation["time"].values,
+        losses,
+        prediction["time"].values,
+        np.asarray(prediction["loss"].values, dtype=np.float64),
+        fastest,
+        slowest,
+        float(np.nanmin(time, initial=np.inf)),
+    )
+
+
+def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+    """Test whether two samples of runs have one law: their times of emergence, and their losses."""
+    theirs, ours = _emergence(prediction), _emergence(simulation)
+    ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
+    horizon = min(ends)
+    first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
+    both = np.concatenate([first, second])
+    tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
+    scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
+    chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
+    loss = _loss_against_sample(prediction, simulation, both)
+    share = FAMILIES if loss is not None and np.isfinite(loss.p) else 1
+    level = rate / (share * max(len(tested), 1))
+    tests: list[DirectionTest | None] = [None] * ours.shape[1]
+    for p, chance in zip(tested, chances.each.tolist(), strict=True):
+        tests[p] = assess_samples(first[:, p], second[:, p], horizon, chance, level)
+    usable = any(test is not None for test in tests)
+    families = [chances.together if usable else 1.0, *([loss.p] if share == FAMILIES and loss is not None else [])]
+    medians = np.array([median_time(sample, ends[0]) for sample in theirs.T])
+    medians = np.where(medians > 0, medians, np.nan)
+    nothing = np.zeros(medians.size)
+    return Finding(
+        theory="sample",
+        expected=Expectation(medians, nothing, _log_scatter(theirs), nothing, nothing, ()),
+        ratio=_ratio(simulation, medians),
+        tests=tests,
+        awaited=np.array([test is not None for test in tests]),
+        p_value=min(1.0, len(families) * min(families)),
+        loss=loss,
+    )
+
+
+def _loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
+    if "loss" not in prediction or not (_sound(simulation).any() and _sound(prediction).any()):
+        return None
+    losses = [np.asarray(part["loss"].values, dtype=np.float64)[_sound(part)] for part in (simulation, prediction)]
+    first = float(np.nanmin(emergence, initial=np.inf))
+    return against_sample(simulation["time"].values, losses[0], prediction["time"].values, losses[1], first)
+
+
+def _log_scatter(times: Array) -> Array:
+    """Return the standard deviation of ln T over the runs, shape (P,), NaN where a run has none."""
+    if times.shape[0] < 2:
+        return np.full(times.shape[1], np.nan)
+    return np.asarray(np.std(np.log(np.maximum(times, 1e-300)), axis=0, ddof=1))
+
+
+def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+    def column(name: str) -> Array:
+        return np.array([np.nan if test is None else getattr(test, name) for test in finding.tests], dtype=np.float64)
+
+    def power(side: str) -> Array:
+        sides = [getattr(test, side, None) for test in finding.tests]
+        return np.array([np.nan if one is None else one.power for one in sides])
+
+    sound, expected = _sound(simulation), finding.expected
+    return {
+        "emergence_ratio": finding.ratio,
+        "emergence_time": expected.time,
+        "expected_delay": expected.delay,
+        "expected_scatter": expected.scatter,
+        "band_low": column("low"),
+        "band_high": column("high"),
+        "mean_log_ratio": column("mean"),
+        "standard_error": column("standard_error"),
+        "log_scatter": _log_scatter(_emergence(simulation)),
+        "z_score": column("z"),
+        "direction_p_value": column("p"),
+        "early_power": power("early"),
+        "late_power": power("late"),
+        "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
+        "p_value": finding.p_value,
+        "loss_p_value": np.nan if finding.loss is None else finding.loss.p,
+    }
+
+
+def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+    """Return survival curves and losses at the times of the simulation."""
+    times, end = simulation["time"].values, float(simulation.attrs["end_time"])
+    curves = [kaplan_meier(sample, end, times) for sample in _emergence(simulation).T]
+    expected = finding.expected
+    if finding.theory == "sample":
+        its_end = float(prediction.attrs["end_time"])
+        predicted = [kaplan_meier(sample, its_end, times).value for sample in _emergence(prediction).T]
+    else:
+        laws = zip(expected.time, expected.delay, expected.scatter, strict=True)
+        predicted = [expected_survival(*law, times) for law in laws]
+    values: dict[str, Any] = {
+        "survival": np.array([curve.value for curve in curves]),
+        "survival_low": np.array([curve.low for curve in curves]),
+        "survival_high": np.array([curve.high for curve in curves]),
+        "predicted_survival": np.array(predicted),
+    }
+    if finding.loss is not None:
+        values |= {
+            "mean_loss": finding.loss.mean,
+            "loss_standard_error": finding.loss.standard_error,
+            "expected_loss": finding.loss.expected,
+            "expected_loss_low": finding.loss.low,
+            "expected_loss_high": finding.loss.high,
+            "loss_compared": finding.loss.compared.astype(np.int8),
+            "loss_z": finding.loss.z,
+        }
+    return values

@@ -1,0 +1,196 @@
+"""Choose learning rate and horizon of a check from the prediction, and estimate how long it takes.
+
+Knows the theory of the step size and the plan of a run; nothing of command lines or files.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgd_check.verdicts.alignment import check_prediction
+from sgd_check.verdicts.expectation import expectation
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from sgd_check.engines.registry import Engine
+
+LIMIT_SHARE = 0.1
+LARGEST_DELAY = 0.04
+HORIZON_FACTOR = 2.5
+BURST_STEPS = 300
+BURST_SECONDS = 0.03
+LONGEST_BURST = 256 * BURST_STEPS
+BURST_RATE = 1e-12
+AFFORDABLE_SECONDS = 600.0
+# The sample's scatter is itself uncertain by a fifth at sixteen runs.
+MARGIN = 0.8
+SMALLEST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class Course:
+    """What to simulate, and why so.
+
+    Attributes
+    ----------
+    problem : Problem
+    learning_rate : float
+        η, dimensionless.
+    steps : int
+    largest_delay : float
+        Largest expected relative delay of a checked direction at this learning rate; inf if theory gives none.
+    checked, emerging : int
+        Directions that the course is made for, the first to emerge, of those that emerge in the prediction.
+    """
+
+    problem: Problem
+    learning_rate: float
+    steps: int
+    largest_delay: float
+    checked: int
+    emerging: int
+
+    def describe(self) -> str:
+        """Return one line for the reader."""
+        delay = f"{self.largest_delay:.1%}" if np.isfinite(self.largest_delay) else "unknown"
+        return (
+            f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
+            f"horizon {self.learning_rate * self.steps:.4g}, made for {self.checked} of {self.emerging} directions."
+        )
+
+
+def choose_course(
+    prediction: xr.Dataset,
+    learning_rate: float | None = None,
+    steps: int | None = None,
+    *,
+    batch_size: int = 1,
+    seeds: int = 32,
+    false_alarm_rate: float = 0.01,
+    directions: int | None = None,
+) -> Course:
+    """Return the course of a check; what is not given is chosen safely.
+
+    Parameters
+    ----------
+    prediction : Dataset
+        Answer with `emergence_time(direction)`.
+    learning_rate : float, optional
+        By default the largest rate, up to a tenth of the limit of stability, at which every direction that emerges has
+        an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds` runs.
+    steps : int, optional
+        By default up to 2.5 times the last emergence of those directions.
+    batch_size, seeds : int
+        Samples per step, and number of runs.
+    false_alarm_rate : float, default 0.01
+        Of the comparison that will follow.
+    directions : int, optional
+        Make the course for so many directions, the first to emerge; by default all.
+
+    Returns
+    -------
+    Course
+
+    Raises
+    ------
+    ValueError
+        If nothing emerges in the prediction and `steps` is not given, or theory gives no safe learning rate.
+    """
+    from dynamics.problem import Problem
+
+    check_prediction(prediction)
+    problem = Problem.from_dataset(prediction)
+    time = expectation(problem, prediction, 1e-9).time
+    emerging = int(np.isfinite(time).sum())
+    chosen = np.argsort(time)[: min(directions or emerging, emerging)]  # NaN, never, is sorted last
+    rate = learning_rate or _safe_rate(problem, prediction, chosen, batch_size, seeds, false_alarm_rate)
+    if steps is None:
+        if not emerging:
+            msg = "Argument `steps` must be given, because no direction emerges in the prediction."
+            raise ValueError(msg)
+        steps = int(np.ceil(HORIZON_FACTOR * float(time[chosen].max()) / rate))
+    delay = expectation(problem, prediction, rate / batch_size).delay[chosen]
+    return Course(problem, rate, steps, float(delay.max(initial=0.0)) if emerging else np.inf, chosen.size, emerging)
+
+
+def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> Course:
+    """Return the course for as many directions as ten minutes allow, the first to emerge, and at least for one.
+
+    Parameters
+    ----------
+    prediction : Dataset
+    seconds_per_step : float
+        Wall-clock cost of a step of all runs.
+    **options
+        Of `choose_course`; with `steps` given, the course is for all directions.
+    """
+    course = choose_course(prediction, **options)
+    if options.get("steps") is not None or course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
+        return course
+    fits, too_long = 1, course.checked
+    best = choose_course(prediction, **options, directions=1)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        course = choose_course(prediction, **options, directions=middle)
+        if course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
+            fits, best = middle, course
+        else:
+            too_long = middle
+    return best
+
+
+def _safe_rate(
+    problem: Problem,
+    prediction: xr.Dataset,
+    chosen: NDArray[np.intp],
+    batch_size: int,
+    seeds: int,
+    false_alarm_rate: float,
+) -> float:
+    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
+    from dynamics.theory import prediction as theory
+
+    try:
+        limit = batch_size * float(theory.learning_rate_limit(problem))
+    except ValueError as error:
+        msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
+        raise ValueError(msg) from None
+    # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
+    vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
+    known = chosen[np.isfinite(vanishing.delay[chosen])]
+    factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
+    rate = LIMIT_SHARE * limit
+    while rate > SMALLEST_SHARE * limit:
+        expected = expectation(problem, prediction, rate / batch_size)
+        delay, scatter = expected.delay[known], expected.scatter[known]
+        told_apart = 2.0 * np.log1p(delay) + factor * scatter <= MARGIN * np.log1p(VISIBLE_ERROR)
+        if ((delay <= LARGEST_DELAY) & told_apart).all():
+            break
+        rate *= 0.8
+    return rate
+
+
+def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
+    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent.
+
+    The first burst has so many steps.
+    """
+    with engine.running():
+        engine.advance(np.full(10, BURST_RATE))
+        engine.measure(student=False)
+        while True:
+            started = clock.perf_counter()
+            engine.advance(np.full(steps, BURST_RATE))
+            engine.measure(student=False)
+            spent = clock.perf_counter() - started
+            if spent >= BURST_SECONDS or steps >= LONGEST_BURST:
+                return spent / steps
+            steps *= 4

@@ -1,0 +1,116 @@
+"""The finite-step equation as the prediction of a check, and whether it may stand in for the one that was given.
+
+Knows the course of a check and the public solver; nothing of command lines or files.
+
+The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is the sharper
+theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter alone, and it
+has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go untested
+behind it. It stands in only where no time differs from the given one by more than the delay by the step size and half
+of a visible error explain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgd_check.verdicts.expectation import expectation, has_step
+from sgd_check.verdicts.verdict import VISIBLE_ERROR
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sgd_check.verdicts.defaults import Course
+
+LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
+#: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
+LONGEST_SECONDS = 120.0
+
+
+class NoFiniteStepError(ValueError):
+    """There is no solution of the finite-step equation to test; the sentence says why."""
+
+
+def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
+    """Return the solution of the finite-step equation at the learning rate of a course, at the records of its runs.
+
+    Parameters
+    ----------
+    course : Course
+    batch_size : int
+        Samples per step.
+    progress : bool, optional
+        As in `dynamics.solve_overlaps`.
+    max_runtime : float
+        Wall-clock budget in seconds.
+
+    Raises
+    ------
+    NoFiniteStepError
+        If the link has no exact moments, or the solution fails or takes too long.
+    """
+    import warnings
+
+    from dynamics.problem import SaveAt
+    from dynamics.solve import StepSettings, make_system, solve_overlaps
+    from sgd_check.runs.plan import make_plan
+
+    plan = make_plan(course.learning_rate, course.steps, None)
+    try:
+        make_system(course.problem, StepSettings(course.learning_rate, "finite-d", batch_size))
+    except ValueError as error:
+        raise NoFiniteStepError(str(error)) from None
+    with warnings.catch_warnings():
+        # The simulation says the same of a learning rate beyond the limit.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        solution = solve_overlaps(
+            course.problem,
+            learning_rate=course.learning_rate,
+            step_theory="finite-d",
+            batch_size=batch_size,
+            save_at=SaveAt.at(plan.times(plan.recorded)),
+            progress=progress,
+            max_runtime=max_runtime,
+            on_failure="return",
+            error_estimate=False,
+        )
+    reason = solution.attrs["stop_reason"]
+    if reason == "interrupted":
+        raise KeyboardInterrupt
+    if reason != "reached_end":
+        msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
+        raise NoFiniteStepError(msg)
+    return solution
+
+
+def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
+    """Return the direction for which the solution is farthest from the given prediction, or None if it stands in.
+
+    It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
+    one of the two does not see emerge counts as due at their common end, at the earliest.
+
+    Parameters
+    ----------
+    prediction, solution : Dataset
+        The given prediction, and the one of `solve_finite_step`.
+    """
+    from dynamics.problem import Problem
+
+    end = min(float(part["time"].values[-1]) for part in (prediction, solution) if "time" in part.coords)
+    times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in (prediction, solution)]
+    given, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
+    gap = np.log(found / given)
+    rate, size = step_of(solution) or (0.0, 1)
+    allowed = expectation(Problem.from_dataset(prediction), prediction, rate / size).high
+    late = np.maximum(LARGEST_GAP, np.where(np.isfinite(allowed), allowed, 0.0))
+    excess = np.maximum(gap - late, -gap - LARGEST_GAP)
+    worst = int(np.argmax(excess))
+    return worst if excess[worst] > 0 else None
+
+
+def step_of(prediction: xr.Dataset) -> tuple[float, int] | None:
+    """Return learning rate and batch size that a prediction carries, or None for one of the flow."""
+    if not has_step(prediction):
+        return None
+    return float(prediction.attrs["learning_rate"]), int(prediction.attrs["batch_size"])

@@ -1,0 +1,188 @@
+r"""The loss of the runs against a predicted loss: at which times the mean may be compared, and how far it is off.
+
+Knows arrays of losses and times; nothing of datasets or verdicts.
+
+While a direction emerges, runs that are early and runs that are late differ by the whole drop of the loss, and their
+mean follows neither of them nor the prediction. So the mean is held against *one* predicted curve L only where L hardly
+depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a run, 1 included, its loss is
+one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the smallest and of the largest of these are what the prediction
+allows the mean loss, and t is compared where they differ by at most 5 %: before the first emergence and on plateaus
+between emergences. A run that misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out:
+few samples have moved the loss then, hardly and with heavy tails. The z-score is the distance of the mean from what is
+allowed in standard errors. The rule looks at the runs, and corrections of second order in the scatter remain, so no
+rate of false alarms is claimed and the verdict does not use it.
+
+Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks: under one
+law for both samples runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs,
+at an exact rate of false alarms (`sgd_check.verdicts.survival.permutation_test`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from sgd_check.verdicts.survival import permutation_test
+from sgd_check.verdicts.verdict import FEWEST_RUNS, normal_score
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+#: A predicted loss that varies by no more than this over the times that runs are early or late is a plateau.
+LARGEST_VARIATION = 0.05
+_RATIOS = 17
+#: The loss is compared from this part of the first emergence on.
+EARLIEST_SHARE = 0.1
+
+
+class LossBand(NamedTuple):
+    """Loss of the runs beside the predicted one, shape (times,) each; NaN where there is nothing.
+
+    `low` and `high` bound what the prediction allows; `z` is NaN where `compared` is false; `p` is the global p-value
+    of the times compared, NaN where no rate of false alarms can be claimed.
+    """
+
+    mean: Array
+    standard_error: Array
+    expected: Array
+    low: Array
+    high: Array
+    z: Array
+    compared: NDArray[np.bool_]
+    p: float
+
+
+def interpolated(times: Array, losses: Array, at: Array) -> Array:
+    """Return losses, shape (..., times), at other times, interpolated in ln t by monotone cubics; NaN outside.
+
+    Between time 0 and the first positive time the interpolation is linear.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    known = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
+    times, losses = times[known], losses[..., known]
+    positive = times > 0
+    found = np.full((*losses.shape[:-1], *at.shape), np.nan)
+    if np.count_nonzero(positive) >= 2:
+        first, last = times[positive][0], times[positive][-1]
+        inside = (at >= first * (1 - 1e-9)) & (at <= last * (1 + 1e-9))
+        curve = PchipInterpolator(np.log(times[positive]), losses[..., positive], axis=-1)
+        found[..., inside] = curve(np.log(np.clip(at[inside], first, last)))
+        if not positive.all():
+            early = (at >= 0) & (at < first)
+            share = at[early] / first
+            zero, one = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
+            found[..., early] = zero + share * (one - zero)
+    return found
+
+
+def against_curve(
+    times: Array,
+    losses: Array,
+    predicted_times: Array,
+    predicted_loss: Array,
+    fastest: Array,
+    slowest: Array,
+    first_emergence: float,
+) -> LossBand:
+    """Hold the mean loss of runs against one predicted curve.
+
+    Parameters
+    ----------
+    times : ndarray, shape (times,)
+    losses : ndarray, shape (runs, times)
+        Of the runs that did not blow up; NaN where there is no record.
+    predicted_times, predicted_loss : ndarray, shape (predicted times,)
+    fastest, slowest : ndarray, shape (runs,)
+        Smallest and largest measured ratio of times of each run, around 1; inf if it misses a direction.
+    first_emergence : float
+        Earliest predicted emergence; inf if there is none.
+
+    Returns
+    -------
+    LossBand
+    """
+    mean, error = _mean_and_error(losses)
+    expected = interpolated(predicted_times, predicted_loss, times)
+    low, high = _allowed(times, predicted_times, predicted_loss, fastest, slowest)
+    positive = times > 0
+    with np.errstate(invalid="ignore"):
+        compared = positive & (times >= EARLIEST_SHARE * first_emergence) & np.isfinite(mean) & (error > 0)
+        compared &= high <= (1.0 + LARGEST_VARIATION) * low
+    distance = np.maximum(mean - high, 0.0) + np.minimum(mean - low, 0.0)
+    z = np.full(times.size, np.nan)
+    runs = losses.shape[0]
+    z[compared] = [normal_score(d, e, runs - 1) for d, e in zip(distance[compared], error[compared], strict=True)]
+    return LossBand(mean, error, expected, low, high, z, compared, np.nan)
+
+
+def _allowed(
+    times: Array, predicted_times: Array, predicted_loss: Array, fastest: Array, slowest: Array
+) -> tuple[Array, Array]:
+    """Return the mean over runs of the smallest and of the largest loss that their ratios allow, shape (times,)."""
+    known = np.isfinite(predicted_loss)
+    start = float(predicted_times[known][0]) if known.any() else np.nan
+    # A run cannot be behind the start of the prediction.
+    earliest = np.maximum(times / slowest[:, None], np.minimum(start, times))
+    latest = times / fastest[:, None]
+    share = np.linspace(0.0, 1.0, _RATIOS)[:, None, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        grid = np.where(earliest > 0, earliest * (latest / earliest) ** share, share * latest)
+    moved = interpolated(predicted_times, predicted_loss, grid)
+    return moved.min(axis=0).mean(axis=0), moved.max(axis=0).mean(axis=0)
+
+
+def against_sample(
+    times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
+) -> LossBand:
+    """Hold the loss of runs against the loss of predicted runs.
+
+    Parameters
+    ----------
+    times : ndarray, shape (times,)
+    losses : ndarray, shape (runs, times)
+    predicted_times : ndarray, shape (predicted times,)
+    predicted_losses : ndarray, shape (predicted runs, predicted times)
+        Both of runs that did not blow up.
+    first_emergence : float
+        Earliest emergence of any run; inf if there is none.
+
+    Returns
+    -------
+    LossBand
+        With z = the rank sum of the simulated runs as a normal score, by the variance of permutations.
+    """
+    mean, error = _mean_and_error(losses)
+    predicted = interpolated(predicted_times, predicted_losses, times)
+    expected, its_error = _mean_and_error(predicted)
+    error = np.hypot(error, its_error)
+    enough = min(losses.shape[0], predicted.shape[0]) >= FEWEST_RUNS
+    late_enough = times >= EARLIEST_SHARE * first_emergence
+    compared = late_enough & np.isfinite(mean) & np.isfinite(expected) & enough
+    z, p = np.full(times.size, np.nan), np.nan
+    if compared.any():
+        both = np.concatenate([predicted, losses])[:, compared]
+        ranks = np.argsort(np.argsort(both, axis=0, kind="stable"), axis=0).astype(np.float64)
+        ranks -= ranks.mean(axis=0)
+        second = np.arange(both.shape[0]) >= predicted.shape[0]
+        n, m = losses.shape[0], predicted.shape[0]
+        z[compared] = second @ ranks / np.sqrt(n * m * (n + m + 1) / 12.0)
+        p = permutation_test(ranks, second).together
+    return LossBand(mean, error, expected, expected, expected, z, compared, p)
+
+
+def critical_score(count: int, rate: float) -> float:
+    """Return the score that none of `count` times exceeds with probability 1 − rate at least, by Bonferroni."""
+    return float(special.ndtri(1.0 - rate / (2 * max(count, 1))))
+
+
+def _mean_and_error(losses: Array) -> tuple[Array, Array]:
+    """Return mean and standard error over runs, NaN where a run has no record or there are fewer than two."""
+    if losses.shape[0] < 2:
+        nothing = np.full(losses.shape[1], np.nan)
+        return nothing, nothing
+    return losses.mean(axis=0), losses.std(axis=0, ddof=1) / np.sqrt(losses.shape[0])

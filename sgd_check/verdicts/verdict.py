@@ -1,0 +1,220 @@
+r"""The statistics of emergence times: times in, z-scores, p-values and what could have been seen out.
+
+Knows arrays alone. Against one predicted time T_p per direction, the null hypothesis is that ln(T_SGD/T_p) scatters
+symmetrically about a place in a band (`sgd_check.verdicts.expectation` says which); its place is its mean. The two
+edges are two one-sided tests (`sgd_check.verdicts.sides`): Student's t where every run emerged, the randomisation test
+of the values cut about the edge where some did not. Each has half of the level of its direction, so that the
+false-alarm rate per direction is at most the stated one. Directions share their samples and are combined by Bonferroni,
+which needs no independence, at shares of the rate that are known before the runs (`shares_of_rate`).
+
+Against a sample of predicted times, the null hypothesis is one law for both samples; `sgd_check.verdicts.survival` has
+the test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from sgd_check.verdicts.expectation import band_by_scatter
+from sgd_check.verdicts.sides import Side, early_side, late_side, scatter
+from sgd_check.verdicts.survival import cut_at, log_rank, log_rank_scores, permutation_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEWEST_RUNS = 4
+# "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
+VISIBLE_ERROR = 0.3
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class DirectionTest:
+    """The test of one direction; all numbers dimensionless.
+
+    Attributes
+    ----------
+    runs, censored : int
+        Runs used, and how many of them did not emerge by the horizon.
+    mean, standard_error : float
+        Of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a sample of predictions, of the
+        difference of the two means of ln T.
+    low, high : float
+        The band; 0 against a sample.
+    early, late : Side or None
+        p-value of each side, and its power: the probability that a time predicted 30 % too late, or too early, is seen.
+        None where no outcome could show such an error.
+    z, p : float
+        Normal score of the smaller p-value, negative if that is the early one and 0 inside the band, and the two-sided
+        p-value; against a sample, the log-rank statistic and its p-value by permutations.
+    """
+
+    runs: int
+    censored: int
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    early: Side | None
+    late: Side | None
+    z: float
+    p: float
+
+    @property
+    def resolved(self) -> bool:
+        """Whether an error of 30 % to either side would have been seen."""
+        return all(side is not None and side.power >= POWER for side in (self.early, self.late))
+
+
+def assess_direction(
+    log_ratio: NDArray[np.float64], log_horizon: float, low: float, high: float, level: float
+) -> DirectionTest | None:
+    """Test one direction against one predicted time, or return None with fewer than four runs.
+
+    Parameters
+    ----------
+    log_ratio : ndarray, shape (runs,)
+        ln(T_SGD/T_p); NaN where the direction did not emerge within the run.
+    log_horizon : float
+        ln(H/T_p), H the length of the runs.
+    low, high : float
+        Band of the mean; `high` is inf where lateness is no evidence, and NaN lets the scatter of the runs decide.
+    level : float
+        Level of the two-sided test of this one direction.
+
+    Notes
+    -----
+    The power is that of runs which scatter and are censored as these, from the edge of the band at which the error is
+    harder to see.
+
+    Examples
+    --------
+    >>> late = assess_direction(np.array([0.5, 0.52, 0.49, 0.51]), 1.0, 0.0, 0.04, 0.01)
+    >>> late.p < 1e-4, late.z > 0
+    (True, True)
+    >>> early = assess_direction(np.array([np.nan, *np.linspace(-0.6, -0.2, 31)]), 1.0, 0.0, 0.04, 0.01)
+    >>> early.censored, early.p < 1e-4, early.z < 0
+    (1, True, True)
+    """
+    missing = np.isnan(log_ratio)
+    n = log_ratio.size
+    if n < FEWEST_RUNS:
+        return None
+    counted = np.where(missing, log_horizon, log_ratio)
+    if np.isnan(low):
+        low, high = band_by_scatter(scatter(log_ratio, log_horizon), complete=not missing.any())
+    visible = float(np.log1p(VISIBLE_ERROR))
+    early = early_side(log_ratio, log_horizon, low, high - visible, level)
+    late = late_side(log_ratio, log_horizon, high, low + visible, level)
+    z, p = _two_sided(early, late)
+    error = float(counted.std(ddof=1) / np.sqrt(n))
+    return DirectionTest(n, int(missing.sum()), float(counted.mean()), error, low, high, early, late, z, p)
+
+
+def _two_sided(early: Side | None, late: Side | None) -> tuple[float, float]:
+    """Return normal score and two-sided p-value of two one-sided tests, 0 and 1 where neither speaks against theory."""
+    chances = [1.0 if side is None else side.p for side in (early, late)]
+    p = min(1.0, 2.0 * min(chances))
+    if p == 1.0:
+        return 0.0, 1.0
+    return float(np.copysign(special.ndtri(0.5 * p), chances[0] - chances[1])), p
+
+
+def assess_samples(
+    predicted: NDArray[np.float64], simulated: NDArray[np.float64], horizon: float, p: float, level: float
+) -> DirectionTest | None:
+    """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
+
+    Parameters
+    ----------
+    predicted, simulated : ndarray, shape (runs,)
+        Times of emergence; NaN where there was none by the horizon.
+    horizon : float
+        Common end of the runs.
+    p : float
+        p-value of the direction, from `survival.permutation_test`.
+    level : float
+        Level of the two-sided test of this one direction.
+
+    Notes
+    -----
+    A direction that no run of either sample has by the horizon is not tested.
+    """
+    samples = (predicted, simulated)
+    if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
+        return None
+    with np.errstate(divide="ignore"):
+        logs = [np.log(np.where(np.isnan(sample), horizon, np.maximum(sample, 1e-12 * horizon))) for sample in samples]
+    mean = float(logs[1].mean() - logs[0].mean())
+    error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in logs)))
+    censored = int(np.isnan(simulated).sum())
+    z = log_rank(predicted, simulated, horizon)
+    powers = log_rank_powers(predicted, simulated, horizon, level)
+    towards, away = 0.5 * p, 1.0 - 0.5 * p
+    early, late = map(Side, (away, towards) if z > 0 else (towards, away), powers)
+    return DirectionTest(simulated.size, censored, mean, error, 0.0, 0.0, early, late, z, p)
+
+
+def log_rank_powers(
+    first: NDArray[np.float64], second: NDArray[np.float64], horizon: float, level: float
+) -> tuple[float, float]:
+    """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
+
+    Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
+    sum of scores is the mean that the sum would have, with the variance of the log-rank statistic; it is seen beyond
+    the quantile of its permutations.
+    """
+    pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
+
+    def quantiles(count: int) -> NDArray[np.float64]:
+        return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
+
+    def power(factor: float) -> float:
+        one, other = cut_at(quantiles(first.size), horizon), cut_at(factor * quantiles(second.size), horizon)
+        score = abs(log_rank(one, other, horizon))
+        if score == 0.0:
+            return 0.0
+        scores = log_rank_scores(np.concatenate([one, other]), horizon)
+        total = abs(float(scores[first.size :].sum()))
+        margin = total - permutation_quantile(scores, second.size, level)
+        return float(special.ndtr(margin * score / total))
+
+    return power(1.0 / (1.0 + VISIBLE_ERROR)), power(1.0 + VISIBLE_ERROR)
+
+
+def reach_factor(runs: int, level: float) -> float:
+    """Return the shift of the mean that a test at this level sees with probability 0.8, in units of the scatter."""
+    quantiles = special.stdtrit(runs - 1, 1.0 - level / 2) + special.stdtrit(runs - 1, POWER)
+    return float(quantiles / np.sqrt(runs))
+
+
+def normal_score(distance: float, error: float, freedom: int) -> float:
+    """Return the normal score with the tail probability of Student's t = distance/error."""
+    if distance == 0.0:
+        return 0.0
+    if error == 0.0:
+        return float(np.copysign(np.inf, distance))
+    t = abs(distance) / error
+    tail = special.stdtr(freedom, -t)
+    return float(np.copysign(-special.ndtri(tail) if tail > 0 else np.inf, distance))
+
+
+def shares_of_rate(time: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+    """Return what share of the rate of false alarms every direction has, of sum 1; 0 where none is predicted.
+
+    The directions predicted up to the end of the runs have one share each, all later ones together have one more. So
+    the shares depend on the prediction alone, and the many that nobody waits for cost the others little.
+    """
+    later = time > end
+    weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
+    return np.asarray(weights / max(float(weights.sum()), 1.0))
+
+
+def combined_p_value(p_values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
+    """Return the global p-value of the tested directions (NaN: not tested) by Bonferroni; 1 if none was."""
+    tested = np.isfinite(p_values)
+    return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))
