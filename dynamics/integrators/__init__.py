@@ -4,7 +4,7 @@ Responsible for: steps, error control, dense output and the location of events. 
 a method sees arrays and the compiled functions named in `dynamics.equations.interface`.
 """
 
-from dynamics.integrators.methods import METHODS, check_method, load_method, make_stepper
+from dynamics.integrators.methods import METHODS, check_method, load_method, make_stepper, stepper_of
 from dynamics.integrators.stepper import Status, Stepper
 
-__all__ = ["METHODS", "Status", "Stepper", "check_method", "load_method", "make_stepper"]
+__all__ = ["METHODS", "Status", "Stepper", "check_method", "load_method", "make_stepper", "stepper_of"]

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.compiler.compilation import Piece
+    from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
 
-__all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
+__all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
 
 SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
@@ -332,3 +333,40 @@ def make_stepper(
         num_events=num_events,
         t0=t0,
     )
+
+
+def stepper_of(system: System, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
+    """Return a stepper at the start of a system, and the seconds spent compiling or loading its code.
+
+    Parameters
+    ----------
+    system : System
+        Equations, initial state and events.
+    method : str
+        One of `METHODS`.
+    rtol, atol : float
+        Relative and absolute tolerance; `system.absolute_tolerance` turns the latter into one per component.
+
+    Returns
+    -------
+    tuple of Stepper and float
+        Stepper at t = 0, and wall-clock seconds.
+
+    Raises
+    ------
+    TypeError, ValueError, ImportError
+        If the method is unknown or not installed, or the system lacks a function it needs.
+    """
+    compiled = load_method(method, system.pieces)
+    stepper = make_stepper(
+        method,
+        compiled,
+        system.initial_state,
+        system.parameters,
+        system.sizes,
+        np.empty(system.work_size),
+        rtol=rtol,
+        atol=system.absolute_tolerance(atol),
+        num_events=system.num_events,
+    )
+    return stepper, compiled.compile_seconds
