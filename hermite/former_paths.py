@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
     from types import ModuleType
 
-__all__ = ["find_former_modules", "present_path"]
+__all__ = ["find_former_modules"]
 
 #: Room: modules that moved into it, as old=new, or as one word where the name stayed. Old names follow the package's.
 _MOVED = """
@@ -106,12 +106,6 @@ def _present_paths() -> dict[str, str]:
 
 
 _PRESENT = _present_paths()
-
-
-def present_path(path: str) -> str:
-    """Return "module:function" with the module's present path."""
-    module, colon, name = path.partition(":")
-    return f"{_PRESENT.get(module, module)}{colon}{name}"
 
 
 class _FormerModules:

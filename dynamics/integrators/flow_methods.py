@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.integrators import METHODS, load_method, make_stepper
+from dynamics.integrators.methods import load_method, make_stepper
 from dynamics.integrators.vector_flow import VectorStepper
 from hermite.text.messages import shown
 
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FLOW_METHODS", "FlowMethod", "FlowSystem", "choose_method"]
+__all__ = ["FlowMethod", "FlowSystem", "choose_method"]
 
-FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
 EXPLICIT_STEP_LIMIT = 3000.0
 #: Tolerance per step of the methods of low order, in units of the tolerance asked for: their errors add up over many
@@ -206,9 +205,10 @@ class FlowMethod:
             first = TorchFlowStepper(self.system.problem, rtol=rtol, atol=self.atol, device=self.device)
         return FallingBack(first, lambda vectors, time: self._generic("bdf", rtol, vectors, time), self.last_time)
 
-    def carries_vectors(self, stepper: Stepper) -> bool:
-        """Return whether vectors are what is integrated, so that they exist by construction."""
-        return self.name in ("stiff", "gradient-descent") or isinstance(stepper, VectorStepper)
+    @property
+    def carries_vectors(self) -> bool:
+        """Whether vectors are what is integrated, so that they exist by construction."""
+        return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.name == "overlaps")
 
     def attributes(self, stepper: Stepper) -> dict[str, Any]:
         """Return what a dataset says about the method that ran."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
 from dynamics.integrators.explicit.stepper import ExplicitStepper
+from dynamics.integrators.names import METHODS
 from dynamics.integrators.stepper import (
     EVENT_VALUES,
     CompiledStepper,
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
 
-__all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
-
-SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
-METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
+__all__ = ["CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
 
 _HERE = "dynamics.integrators"
 _CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"

@@ -124,7 +124,7 @@ def test_every_option_has_a_flag_and_a_line_of_help():
 def test_declared_defaults_are_those_of_the_library():
     """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
     from dynamics.commands import options
-    from dynamics.integrators.flow_methods import FLOW_METHODS
+    from dynamics.integrators.names import FLOW_METHODS
     from dynamics.problem import checks, schedule
 
     declared = {option.name: option.default for option in OPTIONS}
