@@ -128,10 +128,10 @@ class Integration:
         A state, whose record tells the shapes.
     events : mapping
         Name of the times of events -> how many there are, in the order of the stepper's.
-    coords : mapping
-        Coordinates beside `time`.
     constants : mapping
         Variables that are known before the run.
+    coords : mapping
+        Coordinates beside `time`.
     settings : mapping
         Arguments of the answer alone, as they are stored.
     says : callable
@@ -153,8 +153,8 @@ class Integration:
     observe: Callable[[Array], Mapping[str, Any]]
     start: Array
     events: Mapping[str, int]
-    coords: Mapping[str, Any]
     constants: Mapping[str, Any]
+    coords: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     says: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
     notes: Sequence[str] = ()
