@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dynamics.integrators.bdf.vector_stepper import VectorStepper
 from dynamics.integrators.methods import load_method, make_stepper
-from dynamics.integrators.vector_flow import VectorStepper
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -9,21 +9,15 @@ from __future__ import annotations
 import difflib
 import time as clock
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.integrators.compiled_stepper import CompiledStepper, Layout
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
-from dynamics.integrators.stepper import (
-    EVENT_VALUES,
-    CompiledStepper,
-    Layout,
-    Stepper,
-    Tolerances,
-    check_vector,
-)
+from dynamics.integrators.stepper import EVENT_VALUES, Stepper, Tolerances, check_vector
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -297,40 +291,25 @@ def make_stepper(
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
     compiled = system if isinstance(system, CompiledMethod) else load_method(method, system)
-    if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
+    family, _, name = method.partition(":")
+    if compiled.method.split(":")[0] != family:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
     bound = (compiled.functions(), numbers, integers, work)
     _check_events(compiled, state, bound, num_events, t0)
-    if method.startswith("scipy:"):
+    control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
+    namespace = compiled.kernels.namespace
+    if family == "scipy":
         # Imported here because scipy.integrate is heavy and a referee is rare.
         from dynamics.integrators.scipy_referee import ScipyStepper
 
-        return ScipyStepper(
-            method.removeprefix("scipy:"),
-            compiled.kernels.namespace,
-            state,
-            bound,
-            tolerances=tolerances,
-            num_events=num_events,
-            t0=t0,
-        )
-    if method == "sundials":
+        return ScipyStepper(name, namespace, state, bound, **control)
+    if family == "sundials":
         from dynamics.integrators.sundials.stepper import SundialsStepper
 
-        return SundialsStepper(
-            compiled.kernels.namespace, state, bound, tolerances=tolerances, num_events=num_events, t0=t0
-        )
-    stepper = ExplicitStepper if method == "explicit" else CompiledStepper
-    return stepper(
-        compiled.kernels.namespace,
-        _LAYOUTS[method],
-        state,
-        bound,
-        tolerances=tolerances,
-        num_events=num_events,
-        t0=t0,
-    )
+        return SundialsStepper(namespace, state, bound, **control)
+    stepper = ExplicitStepper if family == "explicit" else CompiledStepper
+    return stepper(namespace, _LAYOUTS[family], state, bound, **control)
 
 
 def stepper_of(system: System, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:

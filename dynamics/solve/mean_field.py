@@ -256,7 +256,7 @@ class _ParticleMethod(PlainMethod):
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         from dynamics.integrators import load_method
-        from dynamics.integrators.particle_stepper import ParticleStepper, wants_sweeps
+        from dynamics.integrators.particles.stepper import ParticleStepper, wants_sweeps
 
         if not wants_sweeps(self.name, self.system):
             return super().stepper(rtol)

@@ -20,12 +20,11 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.committee.links import committee_link
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEP_THEORIES", "CommitteeSystem"]
 
-KERNELS = Path(__file__).with_name("committee_kernels.py")
+_HERE = "dynamics.equations.committee"
 STEP_THEORIES = ("infinite-d", "finite-d")
 
 
@@ -68,7 +67,9 @@ class CommitteeSystem:
         teacher, start = problem.teacher, problem.start()
         self.problem = problem
         self._link = committee_link(problem.activation, for_step=learning_rate is not None)
-        self.pieces = (read_piece(self._link.kernels), read_piece(KERNELS))
+        self.pieces = kernel_pieces(
+            "dynamics.equations.pairs.array_kernels", self._link.kernels, f"{_HERE}.committee_kernels"
+        )
         length = np.sqrt(start.squared_norm)
         self.initial_state: Array = np.concatenate(
             [

@@ -43,12 +43,11 @@ Knows Hermite coefficients and compiled kernels; not the problem, nor what uses 
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.compiler.compilation import load, read_piece
+from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.equations.finite_step.step_moment_tables import MomentTables, moment_tables
 
 if TYPE_CHECKING:
@@ -62,8 +61,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MomentParts", "StepMoments"]
 
-KERNELS = Path(__file__).with_name("step_moments_kernels.py")
-ENTRY = Path(__file__).with_name("step_moments_entry_kernels.py")
+_HERE = "dynamics.equations.finite_step"
+KERNELS = f"{_HERE}.step_moments_kernels"
+STANDALONE = ("dynamics.equations.pairs.array_kernels", KERNELS, f"{_HERE}.step_moments_entry_kernels")
 
 
 class MomentParts(NamedTuple):
@@ -114,7 +114,7 @@ class StepMoments:
     """
 
     def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
-        self.pieces: tuple[Piece, ...] = (read_piece(KERNELS),)
+        self.pieces: tuple[Piece, ...] = kernel_pieces(KERNELS)
         self.tables: MomentTables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
         self._shape = (width, num_directions)
         self._work = np.zeros(self.tables.work_size)
@@ -141,5 +141,5 @@ class StepMoments:
 
 @lru_cache(maxsize=1)
 def _evaluator() -> Callable[..., None]:
-    namespace = load([read_piece(KERNELS), read_piece(ENTRY)]).namespace
+    namespace = load(kernel_pieces(*STANDALONE)).namespace
     return cast("Callable[..., None]", namespace.evaluate_step_moments)

@@ -31,12 +31,11 @@ Knows the flow and the moments; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.equations.overlaps.system import OverlapSystem
 
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FiniteStepSystem"]
 
-KERNELS = Path(__file__).with_name("finite_step_kernels.py")
+KERNELS = "dynamics.equations.finite_step.finite_step_kernels"
 
 
 class FiniteStepSystem:
@@ -94,7 +93,7 @@ class FiniteStepSystem:
         flow = OverlapSystem(problem)
         self._flow = flow
         self.problem = problem
-        self.pieces: tuple[Piece, ...] = (*flow.pieces, *moments.pieces, read_piece(KERNELS))
+        self.pieces: tuple[Piece, ...] = (*flow.pieces, *moments.pieces, *kernel_pieces(KERNELS))
         self.initial_state = flow.initial_state
         self.parameters: Array = np.concatenate(
             [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]

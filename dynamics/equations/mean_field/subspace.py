@@ -45,7 +45,7 @@ class SubspaceSystem(MeanFieldSystem):
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)
-        super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels.py")
+        super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels")
 
     def _enumerate(self, problem: Problem) -> None:
         axes = problem.teacher.span

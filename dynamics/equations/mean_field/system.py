@@ -30,12 +30,11 @@ Knows the problem and its kernels; not the integrators, nor datasets. Dimensionl
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanFieldSystem", "link_powers"]
 
-FOLDER = Path(__file__).parent
+_HERE = "dynamics.equations.mean_field"
+KERNELS = ("mean_field_layout_kernels", "mean_field_kernels")
 #: Particles treated at a time by numpy.
 BLOCK = 16384
 #: Speed below which a particle counts as resting.
@@ -69,7 +69,7 @@ class MeanFieldSystem:
     levels : sequence of float
         Fractions of E f*² below which the loss is timed; the events are these, then the directions' learned masses.
     kernels : str
-        File of the kernels of the particles.
+        Module of the kernels of the particles.
     """
 
     name = "mean-field"
@@ -85,7 +85,7 @@ class MeanFieldSystem:
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / float(problem.activation.kernel(1.0))
-        self.pieces = (read_piece(FOLDER / "mean_field_kernels.py"), read_piece(FOLDER / kernels))
+        self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
         self.grows = problem.student == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])

@@ -14,12 +14,11 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.mean_field.system import link_powers
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import unit_vectors
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SphericalSystem", "mean_of_pairs", "squared_error", "teacher_square"]
 
-KERNELS = Path(__file__).with_name("spherical_kernels.py")
+KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.spherical.spherical_kernels")
 #: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.
 STRIP = 32
 #: Numbers of the Gram matrix treated at a time by numpy.
@@ -63,7 +62,7 @@ class SphericalSystem:
         student, other = link_powers(problem)
         self.problem = problem
         self.shape = start.shape
-        self.pieces = (render(problem.activation.coefficients), read_piece(KERNELS))
+        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
         self.initial_state: Array = start.ravel()
         self._rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
         self._pull = student * other

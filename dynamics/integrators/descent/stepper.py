@@ -24,7 +24,7 @@ from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_PASSED, Status
+from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
 from dynamics.problem.checks import checked_number
 
 if TYPE_CHECKING:
@@ -159,9 +159,7 @@ class DescentStepper:
         ValueError
             If `t` is outside the last step.
         """
-        if not self.start <= t <= self.time:
-            msg = f"Argument `t` must be within the last step [{self.start}, {self.time}], but is {t}."
-            raise ValueError(msg)
+        check_inside(t, self.start, self.time)
         if t in (self.start, self.time):
             return self._overlaps(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
         out = self._overlaps(int(self._step[0]), out)
@@ -209,10 +207,7 @@ class DescentStepper:
             If an array is missing or has another shape, or the learning rate is another.
         """
         for name, array in self._arrays().items():
-            shape = np.shape(state[name]) if name in state else None
-            if shape != array.shape:
-                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {shape}."
-                raise ValueError(msg)
+            check_stored(state, name, array.shape)
         if state["learning_rate"] != self._eta:
             msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
             raise ValueError(msg)

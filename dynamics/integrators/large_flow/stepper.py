@@ -37,7 +37,7 @@ from dynamics.integrators.large_flow.division import Divider, State
 from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
-from dynamics.integrators.stepper import Status
+from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,10 +154,7 @@ class LargeFlowStepper:
 
     def vectors(self, t: float) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at a time within the last step, both ends included."""
-        begin = self._time if self._last is None else self._last.time
-        if not begin <= t <= self._time:
-            msg = f"Argument `t` must be within the last step [{begin}, {self._time}], but is {t}."
-            raise ValueError(msg)
+        check_inside(t, self._time if self._last is None else self._last.time, self._time)
         if t == self._time or self._dense is None:
             return self._now.U, self._now.log_norm
         return self._dense.at(t)
@@ -207,10 +204,7 @@ class LargeFlowStepper:
             If they are those of another problem.
         """
         given = {name: np.array(array) for name, array in state.items()}
-        shape = given["U"].shape if "U" in given else None
-        if shape != self._now.U.shape:
-            msg = f"Argument `state` must hold `U` of shape {self._now.U.shape}, but has {shape}."
-            raise ValueError(msg)
+        check_stored(given, "U", self._now.U.shape)
         rests = self._rests
         rests.set_arrays(given)
         self._time, self._h = given["time_and_step"].tolist()

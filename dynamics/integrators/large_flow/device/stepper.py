@@ -34,7 +34,7 @@ from dynamics.integrators.large_flow.stepper import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.stepper import Status
+from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -215,10 +215,7 @@ class TorchFlowStepper:
             If they are those of another problem.
         """
         step, given = self._step, {name: np.array(array) for name, array in state.items()}
-        shape = given["now"].shape if "now" in given else None
-        if shape != tuple(step.now.shape):
-            msg = f"Argument `state` must hold `now` of shape {tuple(step.now.shape)}, but has {shape}."
-            raise ValueError(msg)
+        check_stored(given, "now", tuple(step.now.shape))
         self._time, self._h, *last = given["times_and_steps"].tolist()
         self._event_times, self._events = given["events"].copy()
         self._marks = given["marks"].tolist()
@@ -280,9 +277,7 @@ class TorchFlowStepper:
 
     def _at(self, t: float) -> Tensor:
         """Return the state at a time within the last step, on the device."""
-        if not self._time_last <= t <= self._time:
-            msg = f"Argument `t` must be within the last step [{self._time_last}, {self._time}], but is {t}."
-            raise ValueError(msg)
+        check_inside(t, self._time_last, self._time)
         return self._step.at(1.0 if t == self._time else self._fraction(t))
 
     def _fraction(self, t: float) -> float:

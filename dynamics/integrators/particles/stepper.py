@@ -15,10 +15,11 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
+from dynamics.integrators.compiled_stepper import Layout
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.explicit.stepper import ExplicitStepper
-from dynamics.integrators.stepper import RHS, Layout, Status, Tolerances
+from dynamics.integrators.stepper import RHS, Status, Tolerances, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ REMEMBERED = 4
 KERNELS = (
     "dynamics.integrators.explicit.dop853_tableau",
     "dynamics.integrators.explicit.stage_sum_kernels",
-    "dynamics.equations.mean_field.mean_field_sweep_kernels",
+    "dynamics.integrators.particles.mean_field_sweep_kernels",
 )
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
@@ -125,11 +126,8 @@ class ParticleStepper(ExplicitStepper):
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned; raise ValueError if they are of another system."""
         super().restore(state)
-        field = np.array(state["field"], dtype=np.float64)
-        if field.shape != self._field.shape:
-            msg = f"Argument `state` must hold `field` of shape {self._field.shape}, but has {field.shape}."
-            raise ValueError(msg)
-        self._field = field
+        check_stored(state, "field", self._field.shape)
+        self._field = np.array(state["field"], dtype=np.float64)
         self._past = list(zip(np.asarray(state["past_times"]).tolist(), np.array(state["past_slopes"]), strict=True))
 
     def _begin(self) -> None:
