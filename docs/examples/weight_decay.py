@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import Piece
+from dynamics.compiler import Piece
+from dynamics.equations import System
 from dynamics.runs.dataset import prediction_values
 from dynamics.solve.registry import Answer
-from dynamics.solve.skeleton import Integration, PlainMethod, answered
+from dynamics.solve.skeleton import Integration, answered
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import predict
 
@@ -66,6 +67,34 @@ def normalise(y, parameters, sizes):
 ANSWER = Answer(name="weight-decay", function="weight_decay:solve", methods=("explicit",))
 
 
+class MatchedPairs(System):
+    """The pairs of a problem in which every direction has a neuron, under weight decay λ."""
+
+    name = "weight-decay"
+    pieces = (Piece("matched pairs with weight decay", KERNELS),)
+
+    def __init__(self, problem: Problem, decay: float) -> None:
+        self.problem = problem
+        self.prediction = predict(problem)
+        if not np.isfinite(self.prediction.matched_overlap).all():
+            msg = f"Argument `problem` must give every direction a neuron, but has width {problem.width}."
+            raise ValueError(msg)
+        self.a, self.square = problem.teacher.coefficients, problem.activation.coefficients**2
+        start = self.prediction
+        self.initial_state = np.concatenate([start.matched_overlap, np.log(start.matched_squared_norm)])
+        self.parameters = np.concatenate([[decay], self.a, self.square])
+        self.sizes = np.array([self.a.size, problem.information_exponent % 2])
+        self.num_events = 2 * self.a.size
+
+    def observe(self, state: np.ndarray) -> dict[str, np.ndarray | float]:
+        """Return C, n and E(f − f*)²."""
+        a, square = self.a, self.square
+        C, n = state[: a.size], np.exp(state[a.size :])
+        powers = C[:, None] ** np.arange(square.size)
+        loss = square.sum() * np.sum(a**2 + n**2) - 2 * np.sum(a * n * (powers @ square))
+        return {"overlap": C, "matched_squared_norm": n, "loss": loss}
+
+
 def solve(problem: Problem, *, decay: float, save_at: SaveAt | None = None, rtol: float = 1e-8) -> xr.Dataset:
     """Integrate the matched pairs of a problem with weight decay λ; every direction must have a neuron."""
     return answered(ANSWER, build, problem, locals())
@@ -73,47 +102,14 @@ def solve(problem: Problem, *, decay: float, save_at: SaveAt | None = None, rtol
 
 def build(asked: Asked, *, decay: float) -> Integration:
     """Return what is integrated, recorded and said."""
-    prediction = predict(asked.problem)
-    if not np.isfinite(prediction.matched_overlap).all():
-        msg = f"Argument `problem` must give every direction a neuron, but has width {asked.problem.width}."
-        raise ValueError(msg)
-    pairs = DecayingPairs(asked.problem, decay, prediction.matched_overlap, prediction.matched_squared_norm)
-    return Integration(
+    pairs = MatchedPairs(asked.problem, decay)
+    return Integration.of(
+        pairs,
+        asked,
         title="Matched pairs under weight decay",
-        schedule=asked.schedule(lambda: default_schedule(asked.problem, prediction)),
-        method=PlainMethod(pairs, asked.method, asked.atol),
-        observe=pairs.observe,
-        start=pairs.initial_state,
+        schedule=asked.schedule(lambda: default_schedule(asked.problem, pairs.prediction)),
         events={"emergence_time": pairs.a.size, "learned_time": pairs.a.size},
-        constants=prediction_values(prediction),
+        constants=prediction_values(pairs.prediction),
         settings={"decay": decay},
         loss=lambda state: pairs.observe(state)["loss"],
     )
-
-
-class DecayingPairs:
-    """The state, the numbers that the kernels read, and what is recorded of a state."""
-
-    pieces = (Piece("matched pairs with weight decay", KERNELS),)
-    work_size = 0
-
-    def __init__(self, problem: Problem, decay: float, overlap: np.ndarray, squared_norm: np.ndarray) -> None:
-        self.a, self.square = problem.teacher.coefficients, problem.activation.coefficients**2
-        self.initial_state = np.concatenate([overlap, np.log(squared_norm)])
-        self.parameters = np.concatenate([[decay], self.a, self.square])
-        self.sizes = np.array([self.a.size, problem.information_exponent % 2])
-        self.num_events = 2 * self.a.size
-
-    def absolute_tolerance(self, atol: float) -> np.ndarray:
-        """Return `atol` for each component of the state."""
-        return np.full(self.initial_state.size, atol)
-
-    def observe(self, state: np.ndarray) -> dict:
-        """Return C, n and the loss Σ_p [g(1) (a² + n²) − 2 a n g(C)]."""
-        a, C, n = self.a, state[: self.a.size], np.exp(state[self.a.size :])
-        g = (C[:, None] ** np.arange(self.square.size)) @ self.square
-        return {
-            "overlap": C,
-            "matched_squared_norm": n,
-            "loss": self.square.sum() * np.sum(a**2 + n**2) - 2 * a * n @ g,
-        }

@@ -312,7 +312,16 @@ def make_stepper(
     return stepper(namespace, _LAYOUTS[family], state, bound, **control)
 
 
-def stepper_of(system: System, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
+def stepper_of(
+    system: System,
+    method: str,
+    *,
+    rtol: float,
+    atol: float | NDArray[np.float64],
+    start: ArrayLike | None = None,
+    t0: float = 0.0,
+    largest_step: float = np.inf,
+) -> tuple[Stepper, float]:
     """Return a stepper at the start of a system, and the seconds spent compiling or loading its code.
 
     Parameters
@@ -321,13 +330,14 @@ def stepper_of(system: System, method: str, *, rtol: float, atol: float) -> tupl
         Equations, initial state and events.
     method : str
         One of `METHODS`.
-    rtol, atol : float
-        Relative and absolute tolerance; `system.absolute_tolerance` turns the latter into one per component.
-
-    Returns
-    -------
-    tuple of Stepper and float
-        Stepper at t = 0, and wall-clock seconds.
+    rtol : float
+        Relative tolerance on each component.
+    atol : float or array of shape (n,)
+        Absolute tolerance, which `system.absolute_tolerance` turns into one per component, or these themselves.
+    start : array_like of shape (n,), optional
+        State at `t0`; by default the initial one.
+    t0, largest_step : float
+        As for `make_stepper`.
 
     Raises
     ------
@@ -338,12 +348,14 @@ def stepper_of(system: System, method: str, *, rtol: float, atol: float) -> tupl
     stepper = make_stepper(
         method,
         compiled,
-        system.initial_state,
+        system.initial_state if start is None else start,
         system.parameters,
         system.sizes,
         np.empty(system.work_size),
         rtol=rtol,
-        atol=system.absolute_tolerance(atol),
+        atol=atol if isinstance(atol, np.ndarray) else system.absolute_tolerance(atol),
         num_events=system.num_events,
+        t0=t0,
+        largest_step=largest_step,
     )
     return stepper, compiled.compile_seconds

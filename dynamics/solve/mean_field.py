@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
-    from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -172,6 +171,7 @@ def solve_mean_field(
 
 def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
     from dynamics.equations.mean_field.start import QUADRATURES
+    from dynamics.integrators.particles.stepper import stepper_of_particles
 
     problem = asked.problem
     check_choice("quadrature", quadrature, QUADRATURES)
@@ -189,7 +189,7 @@ def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: Arr
     return Integration(
         title=f"Mean field of the {problem.student} network",
         schedule=schedule,
-        method=_ParticleMethod(law.moving, asked.method, asked.atol),
+        method=PlainMethod(law.moving, asked.method, asked.atol, stepper_of_particles),
         observe=_with_tracers(system, followers.shape, observe),
         start=law.moving.initial_state,
         events={"loss_level_time": len(LOSS_LEVELS), "learned_time": P},
@@ -246,23 +246,6 @@ def _initial_law(problem: Problem, count: int, rule: str, followers: Array) -> _
         moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
     both = np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights
     return _InitialLaw(system, moving, both, mirrored)
-
-
-class _ParticleMethod(PlainMethod):
-    """A method for particles: in sweeps over those that leave the caches."""
-
-    system: MeanFieldSystem
-
-    def stepper(self, rtol: float) -> Stepper:
-        """Return a stepper at the start of the system."""
-        from dynamics.integrators import load_method
-        from dynamics.integrators.particles.stepper import ParticleStepper, wants_sweeps
-
-        if not wants_sweeps(self.name, self.system):
-            return super().stepper(rtol)
-        compiled = load_method(self.name, self.system.pieces)
-        self.compile_seconds = compiled.compile_seconds
-        return ParticleStepper(self.system, compiled, rtol=rtol, atol=self.system.absolute_tolerance(self.atol))
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:

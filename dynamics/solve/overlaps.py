@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.integrators.flow_methods import FlowSystem
+    from dynamics.equations.overlaps.system import OverlapSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile

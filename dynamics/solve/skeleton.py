@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dynamics.integrators import check_method, stepper_of
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
+    from dynamics.equations import System
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.runs.companion import Companion
@@ -94,16 +96,15 @@ class Method(Protocol):
 class PlainMethod:
     """A method of `dynamics.integrators` for any system."""
 
-    system: Any
+    system: System
     name: str
     atol: float
+    make: Callable[..., tuple[Stepper, float]] = stepper_of
     compile_seconds: float = field(default=0.0, init=False)
 
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
-        from dynamics.integrators import stepper_of
-
-        stepper, seconds = stepper_of(self.system, self.name, rtol=rtol, atol=self.atol)
+        stepper, seconds = self.make(self.system, self.name, rtol=rtol, atol=self.atol)
         self.compile_seconds = max(seconds, self.compile_seconds)  # the second stepper finds its code in memory
         return stepper
 
@@ -163,6 +164,12 @@ class Integration:
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     warn: Callable[[xr.Dataset], None] = lambda _dataset: None
 
+    @classmethod
+    def of(cls, system: System, asked: Asked, **said: Any) -> Integration:
+        """Return the integration of a system by a method for any system, recording what the system observes."""
+        method = PlainMethod(system, asked.method, asked.atol)
+        return cls(method=method, observe=system.observer(asked.keep), start=system.initial_state, **said)
+
 
 def answered(
     answer: Answer, build: Callable[..., Integration], problem: Problem, arguments: Mapping[str, Any]
@@ -201,8 +208,6 @@ def answered(
 
 def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
     """Return the arguments that all answers share, checked, and those that are the answer's own."""
-    from dynamics.integrators import check_method
-
     student = getattr(problem, "student", None)
     check_problem(problem, student if student in answer.students else answer.students[0])
     own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}

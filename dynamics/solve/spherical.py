@@ -17,7 +17,7 @@ from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule
 from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, PlainMethod, answered
+from dynamics.solve.skeleton import Integration, answered
 
 if TYPE_CHECKING:
     import os
@@ -137,12 +137,11 @@ def _build(asked: Asked) -> Integration:
     warn_of_mixture(problem)
     system = SphericalSystem(problem, LOSS_LEVELS)
     P = problem.num_directions
-    return Integration(
+    return Integration.of(
+        system,
+        asked,
         title="Spherical network of finite width",
         schedule=schedule,
-        method=PlainMethod(system, asked.method, asked.atol),
-        observe=system.observer(asked.keep),
-        start=system.initial_state,
         events={"loss_level_time": len(LOSS_LEVELS), "emergence_time": P, "learned_time": P},
         coords={"loss_level": np.array(LOSS_LEVELS)}
         | ({"neuron": np.arange(problem.width)} if asked.keep == "full" else {}),

@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,7 +56,7 @@ BLOCK = 16384
 RESTING_SPEED = 1e-12
 
 
-class MeanFieldSystem:
+class MeanFieldSystem(System):
     """State layout and observables that every subspace has; its subclasses know their moments.
 
     Parameters
@@ -107,6 +108,7 @@ class MeanFieldSystem:
             [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
         )
         self.num_events = len(levels) + problem.num_directions
+        self.work_size = 3 * self.coefficients.size + self.lanes + self._scratch_size()
         self._levels = np.array(levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
@@ -124,11 +126,6 @@ class MeanFieldSystem:
     def _scratch_size(self) -> int:
         """Return how much scratch the kernels of the particles need for a block."""
         raise NotImplementedError
-
-    @property
-    def work_size(self) -> int:
-        """Length of the scratch of the kernels."""
-        return 3 * self.coefficients.size + self.lanes + self._scratch_size()
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
@@ -216,10 +213,6 @@ class MeanFieldSystem:
     def _blocks(self) -> Iterator[slice]:
         for first in range(0, self.weights.size, BLOCK):
             yield slice(first, first + BLOCK)
-
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state: loss and learned mass, for "full" also the particles."""
-        return self.observe if keep == "full" else self.summarise
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, learned mass and moments, and the total mass if it grows."""

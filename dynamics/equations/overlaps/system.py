@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import FlowSystem
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MARGIN_ROWS = 256
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.overlaps.overlaps_kernels")
 
 
-class OverlapSystem:
+class OverlapSystem(FlowSystem):
     """State layout, kernels and observables of the coupled flow for one problem."""
 
     name = "overlaps"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 
@@ -37,7 +38,7 @@ __all__ = ["VectorSystem"]
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.vectors_kernels")
 
 
-class VectorSystem:
+class VectorSystem(System):
     """State layout and kernels of the coupled flow on unit vectors.
 
     Parameters

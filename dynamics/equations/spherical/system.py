@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 from dynamics.equations.mean_field.system import link_powers
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import unit_vectors
@@ -41,7 +42,7 @@ STRIP = 32
 PAIRS = 1 << 20
 
 
-class SphericalSystem:
+class SphericalSystem(System):
     """State layout, kernels and observables of the finite network.
 
     Parameters
@@ -75,10 +76,6 @@ class SphericalSystem:
         self.work_size = STRIP * m
         self.num_events = len(levels) + 2 * P
 
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component, in units of 1/√d, the size of a random projection."""
-        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
-
     def unpack(self, state: Array) -> Array:
         """Return the neurons (m, D) of a state."""
         return state.reshape(self.shape)
@@ -94,10 +91,6 @@ class SphericalSystem:
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         return squared_error(self.problem, self.unpack(state), self.overlaps(state))
-
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state: loss, largest overlap and learned mass, for "full" also the neurons."""
-        return self.observe if keep == "full" else self.summarise
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, and per direction the largest overlap and Σ_i g(C_ip)/(m g(1))."""

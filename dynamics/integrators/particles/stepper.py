@@ -19,6 +19,7 @@ from dynamics.integrators.compiled_stepper import Layout
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.explicit.stepper import ExplicitStepper
+from dynamics.integrators.methods import load_method, stepper_of
 from dynamics.integrators.stepper import RHS, Status, Tolerances, check_stored
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.integrators.methods import CompiledMethod
+    from dynamics.integrators.stepper import Stepper
 
     Array = NDArray[np.float64]
 
@@ -63,6 +65,15 @@ _STAGES, _END = slice(4, 16), 16
 def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
     """Return whether a state of particles of constant mass is so large that it leaves the caches."""
     return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
+
+
+def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
+    """Return what `stepper_of` does, by sweeps where the state is that large."""
+    if not wants_sweeps(method, system):
+        return stepper_of(system, method, rtol=rtol, atol=atol)
+    compiled = load_method(method, system.pieces)
+    stepper = ParticleStepper(system, compiled, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return stepper, compiled.compile_seconds
 
 
 class ParticleStepper(ExplicitStepper):
