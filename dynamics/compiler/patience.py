@@ -54,10 +54,7 @@ def give_way(given_up: threading.Event | None) -> None:
 def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
     """Return what `work` returns in a second thread, looking around meanwhile.
 
-    Raises
-    ------
-    Stopped
-        If there was a reason to stop before the work was done; it may still be running then.
+    Raises Stopped if there was a reason to stop before the work was done; it may still be running then.
     """
     outcome: Future[Result] = Future()
     given_up, context = threading.Event(), contextvars.copy_context()

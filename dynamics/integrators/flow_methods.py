@@ -60,26 +60,9 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
 class FlowMethod:
     """A method chosen for a system: makes its steppers, and says what it did.
 
-    Parameters
-    ----------
-    system : FlowSystem
-    name : str
-        One of `FLOW_METHODS` except "auto"; "stiff" becomes "bdf" where it does not apply, as `note` says.
-    atol : float
-        As in `OverlapSystem.absolute_tolerance`.
-    learning_rate : float, optional
-        Step of "gradient-descent".
-    device : str, optional
-        Where torch carries the method "stiff"; by default compiled passes do on the processor.
-    last_time : float
-        End of the run.
-    rtol : float
-        Tolerance of the run; "stiff" becomes "bdf" where it is below `SMALLEST_STIFF_RTOL`.
-
-    Attributes
-    ----------
-    seconds_of_code : dict
-        Seconds spent compiling or loading, by method: two if one took over from the other.
+    "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
+    learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do
+    on the processor.
     """
 
     system: FlowSystem
@@ -89,6 +72,7 @@ class FlowMethod:
     device: str | None = None
     last_time: float = np.inf
     rtol: float = SMALLEST_STIFF_RTOL
+    #: Seconds spent compiling or loading, by method: two if one took over from the other.
     seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
     field_precision: str = field(default="double", init=False)
     note: str | None = field(default=None, init=False)

@@ -144,19 +144,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMethod:
-    """Hold a method and a system, both compiled and ready to be joined.
-
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    kernels : CompiledModule
-        The method's entry points.
-    system : CompiledModule
-        The system's functions.
-    compile_seconds : float
-        Wall-clock seconds spent compiling or loading both, side by side.
-    """
+    """A method and a system, both compiled and ready to be joined, and the seconds that took, side by side."""
 
     method: str
     kernels: CompiledModule

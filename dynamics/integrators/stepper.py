@@ -73,24 +73,10 @@ class Stepper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """Hold what controls the steps.
-
-    Parameters
-    ----------
-    rtol : float
-        Relative tolerance on each component, positive.
-    atol : float or array of shape (n,)
-        Absolute tolerance on each component, positive.
-    fixed_step : float
-        Length of every step, without error control; 0 for adaptive steps.
-    largest_step : float
-        Upper bound on the length of a step.
-    fixed_order : int
-        Order kept throughout by a method of variable order; 0 to choose it.
-    """
+    """What controls the steps: tolerances per component, or a forced length (0: adaptive) and order (0: chosen)."""
 
     rtol: float
-    atol: float | NDArray[np.float64]
+    atol: float | NDArray[np.float64]  # or one per component, (n,)
     fixed_step: float = 0.0
     largest_step: float = np.inf
     fixed_order: int = 0

@@ -81,15 +81,9 @@ class ErfLink:
 
 @dataclass(frozen=True)
 class PolynomialLink:
-    """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a).
+    """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a)."""
 
-    Parameters
-    ----------
-    numbers : ndarray, shape (K + 1,)
-        Mean derivatives F_k at variance 1.
-    """
-
-    numbers: Array
+    numbers: Array  # the mean derivatives F_k at variance 1, k = 0 … K
     kernels: str = f"{_HERE}.committee_polynomial_kernels"
 
     @property
@@ -116,18 +110,9 @@ class PolynomialLink:
 
 
 def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
-    """Return the exact means of a link.
+    """Return the exact means of a link, with those of the finite step if they are wanted.
 
-    Parameters
-    ----------
-    link : HermiteExpansion
-    for_step : bool
-        Whether the equations of the finite step are wanted.
-
-    Raises
-    ------
-    ValueError
-        If the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
+    Raises ValueError if the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
     """
     if link == hermite.expand("erf", order=link.order):
         return ErfLink()

@@ -67,50 +67,21 @@ STANDALONE = ("dynamics.equations.pairs.array_kernels", KERNELS, f"{_HERE}.step_
 
 
 class MomentParts(NamedTuple):
-    """Moments of one step with one sample; dimensionless.
+    """Moments of one step with one sample; dimensionless."""
 
-    Parameters
-    ----------
-    teacher_first : ndarray, shape (m, P)
-        E[ΔR]/η.
-    student_first : ndarray, shape (m, m)
-        Part of E[ΔS] of first order, divided by η.
-    drift_gram : ndarray, shape (m, m)
-        D_ij, product of the mean gradients.
-    base, slope : ndarray, shape (m, m)
-        Part of second order divided by η²: base + d · slope.
-    """
-
-    teacher_first: Array
-    student_first: Array
-    drift_gram: Array
-    base: Array
+    teacher_first: Array  # E[ΔR]/η, (m, P)
+    student_first: Array  # part of E[ΔS] of first order, divided by η, (m, m)
+    drift_gram: Array  # D_ij, products of the mean gradients
+    base: Array  # part of second order divided by η²: base + d · slope
     slope: Array
 
 
 class StepMoments:
-    """Tables and scratch of the moments for one link and one size; an object serves one thread at a time.
+    """Moments for one polynomial link, m neurons and P directions; an object serves one thread at a time.
 
-    Parameters
-    ----------
-    coefficients : ndarray, shape (K + 1,)
-        Hermite coefficients c_k of a polynomial link.
-    width, num_directions : int
-        m and P.
-    slope_only : bool, default False
-        Leave `base` out (it is then 0): what the limit d → ∞ needs.
-
-    Attributes
-    ----------
-    pieces : tuple of Piece
-        Kernels, among them `step_moments`, to be compiled with those of a system that calls it.
-    tables : MomentTables
-        `numbers`, `layout` and `work_size` that `step_moments` takes.
-
-    Raises
-    ------
-    ValueError
-        If the link has too many diagrams.
+    `pieces` holds the kernels, among them `step_moments`, to be compiled with those of a system that calls it, and
+    `tables` what that takes. `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises
+    ValueError if the link has too many diagrams.
     """
 
     def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:

@@ -48,23 +48,10 @@ KERNELS = "dynamics.equations.finite_step.finite_step_kernels"
 
 
 class FiniteStepSystem(OverlapSystem):
-    """Layout, kernels and observables of the finite-step equation; state and observables are those of the flow.
+    """The equation of a finite learning rate η, with state and observables of the flow; any teacher and label noise.
 
-    Parameters
-    ----------
-    problem : Problem
-        Polynomial link; any teacher and label noise.
-    learning_rate : float
-        η > 0, dimensionless.
-    step_theory : {"finite-d", "infinite-d"}
-        Every term of the mean step, or those that remain as d → ∞ with η d fixed.
-    batch_size : int
-        Number B ≥ 1 of samples per step.
-
-    Raises
-    ------
-    ValueError
-        If the link is not a polynomial or has too many diagrams.
+    "finite-d" keeps every term of the mean step of B samples, "infinite-d" those that remain as d → ∞ with η d fixed.
+    Raises ValueError if the link is not a polynomial or has too many diagrams.
     """
 
     name = "finite-step"

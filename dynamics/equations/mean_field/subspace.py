@@ -33,13 +33,7 @@ LARGEST_MONOMIALS = 4000
 
 
 class SubspaceSystem(MeanFieldSystem):
-    """Particles in r axes, in monomials a^κ u^q; parameters as `MeanFieldSystem`.
-
-    Raises
-    ------
-    ValueError
-        If there are too many monomials.
-    """
+    """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
     lanes = 64
 

@@ -57,20 +57,11 @@ RESTING_SPEED = 1e-12
 
 
 class MeanFieldSystem(System):
-    """State layout and observables that every subspace has; its subclasses know their moments.
+    """State and observables of particles with projections (N, r) and positive masses (N,); its subclasses know moments.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the spherical student, or the homogeneous one, whose masses grow.
-    projections : ndarray, shape (N, r)
-        Projections of the particles on the teacher's axes.
-    weights : ndarray, shape (N,)
-        Positive masses of the particles at the start; for the spherical student they sum to 1 and stay.
-    levels : sequence of float
-        Fractions of E f*² below which the loss is timed; the events are these, then the directions' learned masses.
-    kernels : str
-        Module of the kernels of the particles.
+    For the spherical student the masses sum to 1 and stay. `levels` are fractions of E f*² below which the loss is
+    timed; the events are these, then the directions' learned masses. `kernels` names the module of the particles'
+    kernels.
     """
 
     name = "mean-field"

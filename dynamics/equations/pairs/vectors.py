@@ -39,12 +39,7 @@ KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.v
 
 
 class VectorSystem(System):
-    """State layout and kernels of the coupled flow on unit vectors.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+    """State and kernels of the coupled flow on unit vectors."""
 
     name = "vectors"
 

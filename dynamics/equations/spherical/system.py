@@ -43,15 +43,10 @@ PAIRS = 1 << 20
 
 
 class SphericalSystem(System):
-    """State layout, kernels and observables of the finite network.
+    """State and observables of the network of finite width.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the spherical student.
-    levels : sequence of float
-        Fractions of E f*² below which the loss is timed; the events are these, then per direction its emergence, then
-        its learned mass.
+    `levels` are fractions of E f*² below which the loss is timed; the events are these, then per direction its
+    emergence, then its learned mass.
     """
 
     name = "spherical"

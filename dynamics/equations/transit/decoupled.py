@@ -80,28 +80,18 @@ class Matching(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecoupledSolution:
-    """Hold the solution of all pairs, dimensionless.
-
-    Parameters
-    ----------
-    times : ndarray, shape (T,)
-        Flow times.
-    overlap, squared_norm : ndarray, shape (T, P), or None
-        C and n of the matched neuron, NaN where there is none; None above P = 10^4.
-    loss : ndarray, shape (T,)
-        Mean squared error without ½; NaN where no formula holds.
-    emergence_time, learned_time : ndarray, shape (P,)
-        Exact times of the pairs; NaN if never.
-    notes : tuple of str
-        What the numbers do not model.
-    """
+    """The solution of all pairs at T times, dimensionless."""
 
     times: Array
+    #: C and n of the matched neuron, (T, P), NaN where there is none; None above P = 10^4.
     overlap: Array | None
     squared_norm: Array | None
+    #: Mean squared error without ½, NaN where no formula holds.
     loss: Array
+    #: Exact times of the pairs, (P,), NaN if never.
     emergence_time: Array
     learned_time: Array
+    #: What the numbers do not model.
     notes: tuple[str, ...] = ()
 
 

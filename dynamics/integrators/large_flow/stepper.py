@@ -73,16 +73,10 @@ SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 
 class LargeFlowStepper:
-    """Take steps of the coupled flow of many neurons.
+    """Steps of the coupled flow of many neurons, where `reason_against` has nothing to say.
 
-    Parameters
-    ----------
-    problem : Problem
-        For which `reason_against` has nothing to say.
-    rtol, atol : float
-        Tolerances per step: rtol on unit vectors and on ln n; `atol` as in `OverlapSystem.absolute_tolerance`.
-    threads : int, optional
-        Number of threads; results do not depend on it.
+    Per step `rtol` bounds errors of unit vectors and of ln n; `atol` is as in `OverlapSystem.absolute_tolerance`.
+    Results do not depend on the number of threads.
     """
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, threads: int | None = None) -> None:
@@ -143,13 +137,7 @@ class LargeFlowStepper:
         return Status.REACHED
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
-
-        Raises
-        ------
-        ValueError
-            If `t` is outside the last step.
-        """
+        """Return the overlaps [C | G | ln n] at a time within the last step."""
         return overlap_state(*self.vectors(t), self.rows.teacher, self.rows.a.size, out)
 
     def vectors(self, t: float) -> tuple[Array, Array]:
@@ -196,13 +184,7 @@ class LargeFlowStepper:
         return arrays
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays that `state` returned.
-
-        Raises
-        ------
-        ValueError
-            If they are those of another problem.
-        """
+        """Continue from the arrays of a stepper of the same problem."""
         given = {name: np.array(array) for name, array in state.items()}
         check_stored(given, "U", self._now.U.shape)
         rests = self._rests

@@ -77,18 +77,7 @@ def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, a
 
 
 class ParticleStepper(ExplicitStepper):
-    """Steps of order 8 by sweeps over blocks of particles.
-
-    Parameters
-    ----------
-    system : MeanFieldSystem
-    compiled : CompiledMethod
-        The method "explicit" and the system.
-    rtol : float
-        Relative tolerance on each component.
-    atol : ndarray, shape (n,)
-        Absolute tolerance on each component.
-    """
+    """Steps of order 8 by sweeps over blocks of particles, for the method "explicit" compiled with the system."""
 
     def __init__(self, system: MeanFieldSystem, compiled: CompiledMethod, *, rtol: float, atol: Array) -> None:
         self._kernels = load([*system.pieces, *kernel_pieces(*KERNELS)]).namespace
