@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.interface import FlowSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile

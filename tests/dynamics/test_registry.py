@@ -13,6 +13,7 @@ import pytest
 import dynamics
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered, resolved
+from dynamics.solve.skeleton import Integration
 
 TEACHER = dynamics.Teacher([0.6, 0.4])
 SAVE_AT = dynamics.SaveAt.at([0.0, 0.1, 0.2])
@@ -76,15 +77,13 @@ def test_every_integrated_answer_estimates_its_errors(answer):
 @pytest.mark.parametrize("answer", answers_that("sound"), ids=lambda answer: answer.name)
 def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch):
     asked = problem(answer.students[0])
-    make = answer.solve().__globals__["Integration"]
+    losses = iter([1.0, 2.0, 3.0])
 
-    def rising(**settings):
-        losses = iter([1.0, 2.0, 3.0])
-        observe = settings["observe"]
-        settings["observe"] = lambda state: {**observe(state), "loss": next(losses)}
-        return make(**settings)
+    class Rising(Integration):
+        def __init__(self, *, observe, **settings):
+            super().__init__(observe=lambda state: {**observe(state), "loss": next(losses)}, **settings)
 
-    monkeypatch.setitem(answer.solve().__globals__, "Integration", rising)
+    monkeypatch.setitem(answer.solve().__globals__, "Integration", Rising)
     given = {"error_estimate": False} if answer.can("estimate") else {}
     with pytest.raises(dynamics.SolveError, match="loss_rose") as caught:
         answer.solve()(asked, save_at=SAVE_AT, progress=False, **given)
