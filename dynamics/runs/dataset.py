@@ -1,7 +1,4 @@
-"""Arrays to labelled datasets: one constructor, provenance on every result.
-
-Knows names, dimensions, units and attributes; neither how the numbers were computed nor how they are stored.
-"""
+"""Arrays to labelled datasets: one constructor, provenance on every result."""
 
 from __future__ import annotations
 
