@@ -1,8 +1,4 @@
-"""The menu of methods and the one function that makes a stepper of any of them.
-
-Responsible for: which source pieces and which arrays belong to a method name.  Must not know the system beyond its
-pieces.
-"""
+"""The menu of methods, their kernels and arrays, and the functions that make a stepper of any of them."""
 
 from __future__ import annotations
 
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
 
-__all__ = ["CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
 
 _HERE = "dynamics.integrators"
 _CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"

@@ -1,8 +1,7 @@
 """Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
 
-Responsible for which diagrams occur, with which weights, and where their rows lie. The mathematics is in
-`dynamics.equations.finite_step.step_moments`, the general part of it in `hermite.moments`; names of rows are those of
-`dynamics.equations.finite_step.step_moments_kernels`.
+The mathematics is in `dynamics.equations.finite_step.step_moments`, the general part of it in `hermite.moments`; names
+of rows are those of `dynamics.equations.finite_step.step_moments_kernels`.
 
 `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its two
 weights. `layout`: the header below | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r, s) | per
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
-
-__all__ = ["MomentTables", "moment_tables"]
 
 #: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
 MOST_DIAGRAMS = 260_000

@@ -1,8 +1,5 @@
 r"""Every matched pair of neuron and direction alone: the exact solution, without time stepping.
 
-Responsible for histories and loss of isolated pairs.  Knows the problem, a prediction (who is matched with whom) and
-the universal transit; must not know how the matching was found.
-
 The loss of a pair is a² ℓ, with v = a / n and g the signal,
 
     a² g(1) − 2 n a g + n² g(1) = a² [g(1) (1 − 1/v)² + 2 (g(1) − g) / v],
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["DecoupledSolution", "solve_pairs"]
 
 LARGEST_LOGIT = 36.0
 """ξ of the largest C below 1 that float64 tells from 1."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ParticleStepper", "wants_sweeps"]
-
 #: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
 AGREEMENT = 0.01
 #: Ends of steps from which the field is extrapolated.
