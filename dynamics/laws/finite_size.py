@@ -16,13 +16,13 @@ import numpy as np
 
 from dynamics.commands.study import duration
 from dynamics.laws.families import answer_all, common_times, solve_decoupled
-from dynamics.laws.law_dataset import SOURCES
-from dynamics.laws.scaling_laws import loss_against_time
+from dynamics.laws.law_variables import SOURCES
+from dynamics.laws.laws_of_a_problem import loss_against_time
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
 from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory import asymptotic_exponents
 from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
-from dynamics.theory.prediction import asymptotic_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import numpy as np
 
 from dynamics.commands.study import duration
 from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
-from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.laws.scaling_families import frontier_laws
+from dynamics.laws.law_variables import law_coordinates, law_values
+from dynamics.laws.laws_across_problems import frontier_laws
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
 from dynamics.runs.study_dataset import study_dataset
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.laws.families import answer_all, checked_workers, common_times, coupled_flow, solve_decoupled
-from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.laws.scaling_families import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.laws.scaling_laws import (
+from dynamics.laws.law_variables import law_coordinates, law_values
+from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.laws.laws_of_a_problem import (
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PowerLawFit", "default_window", "first_below", "fit_power_law", "fit_runs"]
+__all__ = ["PowerLawFit", "default_window", "first_crossing", "fit_power_law", "fit_runs"]
 
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4
@@ -173,7 +173,7 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))))
 
 
-def first_below(x: ArrayLike, y: ArrayLike, level: float) -> float:
+def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
     Parameters
@@ -189,7 +189,7 @@ def first_below(x: ArrayLike, y: ArrayLike, level: float) -> float:
 
     Examples
     --------
-    >>> round(first_below([1.0, 100.0], [1.0, 0.01], 0.1), 6)
+    >>> round(first_crossing([1.0, 100.0], [1.0, 0.01], 0.1), 6)
     10.0
     """
     px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)

@@ -16,27 +16,13 @@ import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem
-from dynamics.theory.exponents import AsymptoticExponents, asymptotic_exponents
 from dynamics.theory.matching import draw_matched_overlaps, match_greedily
-from dynamics.theory.step_size import EscapeBias, escape_bias, learning_rate_limit
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.problem import Problem
-
-__all__ = [
-    "AsymptoticExponents",
-    "EmergencePrediction",
-    "EscapeBias",
-    "asymptotic_exponents",
-    "escape_bias",
-    "learning_rate_limit",
-    "match_greedily",
-    "predict",
-    "sum_formula_loss",
-]
 
 LARGEST_MATRIX = 1 << 24
 """Entries of the m×P overlap matrix above which matched overlaps are drawn from their law."""

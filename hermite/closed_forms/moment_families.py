@@ -118,7 +118,7 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
     [(1, [3, 0, 12, 0, 24])]
     """
     if kind == "one":
-        return [(field.number(1), _monomial(power, order, field))]
+        return [(field.number(1), _moments_of_power(power, order, field))]
     parts = FAMILIES[kind](tuple(field.number(value) for value in parameters), order + power, field)
     for _ in range(power):
         parts = [(factor, _times_z(moments, field)) for factor, moments in parts]
@@ -130,7 +130,7 @@ def _times_z(moments: list[Number], field: Arithmetic) -> list[Number]:
     return [moments[1], *inner]
 
 
-def _monomial(power: int, order: int, field: Arithmetic) -> list[Number]:
+def _moments_of_power(power: int, order: int, field: Arithmetic) -> list[Number]:
     moments = [field.number(0)] * (order + 1)
     for k in range(power // 2 + 1):
         if power - 2 * k <= order:

@@ -11,16 +11,11 @@ import hermite
 from dynamics.problem import Problem, Teacher
 from dynamics.theory import prediction as module
 from dynamics.theory import step_size
-from dynamics.theory.matching import draw_matched_overlaps
-from dynamics.theory.prediction import (
-    asymptotic_exponents,
-    escape_bias,
-    learning_rate_limit,
-    match_greedily,
-    predict,
-    sum_formula_loss,
-)
+from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.matching import draw_matched_overlaps, match_greedily
+from dynamics.theory.prediction import predict, sum_formula_loss
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.theory.step_size import escape_bias, learning_rate_limit
 
 
 def brute_force(a, C, k):

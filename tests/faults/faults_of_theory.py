@@ -102,7 +102,7 @@ PREDICTION = (
         tests_of("dynamics/test_prediction", "test_search_noise_equals_tensor_quadrature"),
     ),
     Fault(
-        "dynamics/theory/exponents.py",
+        "dynamics/theory/asymptotics.py",
         "loss_compute=(1 - 2 * b) / (1 + b)",
         "loss_compute=(1 - 2 * b) / (2 + b)",
         "exponent of the compute frontier",
@@ -167,7 +167,7 @@ ANALYSIS = (
         "(px[at] / px[at - 1]) ** share)",
         "(px[at] / px[at - 1]) ** (1.0 - share))",
         "crossing seen from the wrong end",
-        tests_of("dynamics/test_scaling_laws", "test_first_below_interpolates_power_laws_exactly"),
+        tests_of("dynamics/test_scaling_laws", "test_first_crossing_interpolates_power_laws_exactly"),
     ),
 )
 

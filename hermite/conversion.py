@@ -18,12 +18,12 @@ import numpy as np
 from hermite.activations import FORMULAS, canonical_name, hermite_degree
 from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import HermiteExpansion
-from hermite.exponents import zero_tolerance
 from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.expressions import MAX_LENGTH, Expression
 from hermite.text.messages import shown
 from hermite.text.series_text import format_series, read_series, series_as_text
+from hermite.zero_coefficients import zero_tolerance
 
 DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
@@ -48,7 +48,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error
           function.
         * A vectorised callable: array in, real array of the same shape out. Its coefficients come from quadrature,
-          and those that the rule of `hermite.exponents` counts as zero are exactly 0.
+          and those that the rule of `hermite.zero_coefficients` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
         Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.

@@ -20,7 +20,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
-from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_below, fit_runs
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs
 from dynamics.theory.tuned_steps import target_losses, tuned_rates
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
 
     def samples(loss_of: Callable[[xr.Dataset], Array]) -> Array:
-        needed = [[first_below(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
+        needed = [[first_crossing(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
         return np.array(needed) / rates
 
     found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
+from dynamics.laws.laws_of_a_problem import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER

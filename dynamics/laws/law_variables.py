@@ -14,7 +14,7 @@ from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_expo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem import Problem
     from dynamics.runs.study_dataset import Values
 
