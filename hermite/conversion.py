@@ -1,7 +1,7 @@
-"""The entrance `expand`: from a name, dict, formula or callable to a `HermiteExpansion`.
+"""Whatever describes a link (name, coefficients by degree, formula, callable) made into a `HermiteExpansion`.
 
-Responsible for telling the kinds of argument apart and for choosing exact coefficients or quadrature. Light
-to import: sympy is loaded only where a formula needs it.
+`expand` tells the kinds of argument apart and takes exact coefficients where there are any, quadrature otherwise.
+sympy is loaded only where a formula needs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The value `HermiteExpansion`: a link, its Hermite coefficients, and what follows from them.
-
-Responsible for the public properties of an expansion. How a user's argument becomes one is the matter of
-`hermite.conversion`.
-"""
+"""`HermiteExpansion`: a link, its Hermite coefficients, and what follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules by the paths they had before the packages were divided into rooms: these can be imported for one release.
+"""The paths that modules had before the packages were divided into rooms, importable for one release.
 
 Programs of users, and files of results that name a function by its module, hold such paths.
 """

@@ -1,10 +1,7 @@
-"""Which coefficients of an expansion are zero: information exponent and parity.
+"""Which coefficients of an expansion count as zero, and what follows: information exponent and parity.
 
-Responsible for the rule that tells zero from small. Knows arrays only.
-
-The rule: where coefficients are known exactly (polynomials and closed forms), zero means zero. Where they
-come from quadrature, c_j counts as zero if |c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), and
-`hermite.expand` sets it to exactly 0.
+Where coefficients are known exactly (polynomials and closed forms), zero means zero. Where they come from quadrature,
+c_j counts as zero if |c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), and `hermite.expand` sets it to exactly 0.
 """
 
 from __future__ import annotations
@@ -21,19 +18,7 @@ Parity = Literal["even", "odd", "none"]
 
 
 def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
-    """Return the size up to which a coefficient from quadrature counts as zero.
-
-    Parameters
-    ----------
-    norm_squared : float
-        E σ².
-    coefficient_error : float
-        Error estimate of the coefficients.
-
-    Returns
-    -------
-    float
-        max(1e-10 sqrt(E σ²), 10 × error).
+    """Return the size up to which a coefficient from quadrature counts as zero: max(1e-10 sqrt(E σ²), 10 × error).
 
     Examples
     --------
@@ -44,24 +29,7 @@ def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
 
 
 def information_exponent(coefficients: NDArray[np.float64], tolerance: float = 0.0) -> int:
-    """Return the smallest j >= 1 with c_j ≠ 0.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (N + 1,)
-        Coefficients c_j.
-    tolerance : float, default 0
-        Size up to which a coefficient counts as zero.
-
-    Returns
-    -------
-    int
-        Information exponent k.
-
-    Raises
-    ------
-    ValueError
-        If no c_j, j = 1 ... N, differs from zero.
+    """Return the smallest j >= 1 with |c_j| > tolerance; raise ValueError if there is none.
 
     Examples
     --------
@@ -79,19 +47,7 @@ def information_exponent(coefficients: NDArray[np.float64], tolerance: float = 0
 
 
 def parity(coefficients: NDArray[np.float64], tolerance: float = 0.0) -> Parity:
-    """Tell whether the series is even, odd or neither.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (N + 1,)
-        Coefficients c_j.
-    tolerance : float, default 0
-        Size up to which a coefficient counts as zero.
-
-    Returns
-    -------
-    "even", "odd" or "none"
-        The zero series counts as even.
+    """Return whether the series is "even", "odd" or "none" of both; the zero series counts as even.
 
     Examples
     --------
