@@ -1,8 +1,4 @@
-r"""Gaussian averages of a link that the noise of a step needs.
-
-Responsible for E σ'⁴ and for drift and diffusion of an overlap while the student's output is negligible.  Must not know
-trajectories.
-"""
+"""Noise of a step while the student's output is negligible: drift and diffusion of an overlap, and E σ'⁴."""
 
 from __future__ import annotations
 
@@ -22,16 +18,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["SearchNoise", "fourth_moment_of_derivative"]
-
 
 def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
     """Return E σ'(z)⁴, to rounding for polynomials and smooth links.
-
-    Parameters
-    ----------
-    activation : HermiteExpansion
-        Link σ.
 
     Examples
     --------
@@ -54,7 +43,7 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchNoise:
-    """Evaluate V and B as functions of C, from Hermite coefficients of products of σ and σ'."""
+    """V, B and D of `dynamics.theory.step_size.escape_bias` as functions of C, from Hermite series."""
 
     dimension: int
     rate: Array
@@ -112,6 +101,7 @@ class SearchNoise:
 
 
 def _in_powers(*shifted: Array) -> Array:
+    """Return the sum of series, each multiplied by one more power of C than the one before."""
     total = np.zeros(shifted[0].size + len(shifted) - 1)
     for shift, coefficients in enumerate(shifted):
         total[shift : shift + coefficients.size] += coefficients
