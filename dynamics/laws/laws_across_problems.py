@@ -1,6 +1,6 @@
-r"""Scaling laws read off families of answers: over widths, over dimensions, and the compute frontier of many widths.
+"""Scaling laws read off answers to many problems: over widths, over dimensions, and the compute frontier.
 
-Responsible for which points of a family make a law; fits and windows are those of `scaling_laws`.
+Fits and windows are those of `laws_of_a_problem`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["frontier_laws", "loss_against_width", "times_against_dimension"]
-
 FRONTIER_POINTS = 200
 
 
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit L ∝ m^s at the last time of the record, by one dataset per width and start.
+    """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers to problems that differ in width and seed alone.
-
-    Returns
-    -------
-    ScalingLaw
-        "loss-width", over widths from P^0.25 to P^0.75.
+    The datasets answer problems that differ in width and seed alone, one per width and start.
     """
     widths, seeds = _axes(datasets, "width")
     loss = _table(datasets, "width", widths, seeds, lambda one: float(one["loss"][-1]))
@@ -52,18 +42,10 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
 
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit T ∝ d^s by one dataset per dimension and start.
+    """Fit T ∝ d^s ("time-dimension") over all dimensions.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers to problems that differ in dimension and seed alone.
-
-    Returns
-    -------
-    ScalingLaw
-        "time-dimension", over all dimensions; y is the geometric mean of T_p over those directions up to P^0.75 that
-        emerge in every dataset.
+    The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
+    directions up to P^0.75 that emerge in every dataset.
     """
     dimensions, seeds = _axes(datasets, "dimension")
     names = ("emergence_time", "predicted_emergence_time")
@@ -80,28 +62,13 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
 
 def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
-    r"""Fit the compute frontier over widths: the least loss at given compute m · steps, and the width that has it.
+    r"""Fit the compute frontier: the least loss at given compute m · steps, and the width that has it.
 
     .. math:: L^*(c) = \min_m L_m(\eta c / m)
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers with `loss(time)` to problems that differ in width and seed alone; at least three widths.
-    learning_rate : float
-        η > 0 of a step.
-
-    Returns
-    -------
-    ScalingLaw, ScalingLaw
-        "loss-compute" and "width-compute", at 200 computes equally spaced in the logarithm.  The window, by the sum
-        formula: from where no start has the smallest width as its best any more to where one has the largest, or one
-        above P^0.75.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three widths.
+    The datasets answer problems that differ in width and seed alone, of at least three widths. The laws "loss-compute"
+    and "width-compute" are at 200 computes equally spaced in the logarithm. The window, by the sum formula: from where
+    no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     widths, seeds = _axes(datasets, "width")

@@ -1,7 +1,7 @@
-r"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
+"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
 
 The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
-enters.  Responsible for the family of runs; what is read off them is `dynamics.theory.best_rates`.
+enters. What is read off these losses is in `dynamics.theory.best_rates`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SPEED = 1e10
 
 @dataclass(frozen=True)
 class TransferStudy:
-    """The study, prepared: settings are checked, no step is taken yet."""
+    """The study with its settings checked, before any step is taken."""
 
     settings: dict[str, Any]
     problem: Problem
@@ -247,5 +247,6 @@ def transfer_attributes(problem: Problem, widths: Sequence[int], rates: Array, l
 
 
 def _read(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Transfer:
+    """Return what the losses say of transfer; the loss of a student that has learned nothing bounds them."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     return read_transfer(widths, rates, loss, nothing=start)
