@@ -39,8 +39,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     ----------
     x : str, mapping, sympy expression, callable or HermiteExpansion
         * A name: ``he<k>`` (the orthonormal h_k, k <= 300), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
-          ``sin``,
-          ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
+          ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
           ``gaussian`` (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain
           functions.
         * A dict {degree: coefficient} in the orthonormal basis.

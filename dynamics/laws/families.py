@@ -18,7 +18,7 @@ from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.solve.decoupled import solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.study.pool import ProcessCrew
+from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
 from dynamics.theory.prediction import predict
 
@@ -95,8 +95,8 @@ def checked_workers(workers: int | None) -> int:
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
     """Yield answers in the order of the tasks."""
     try:
-        with ProcessCrew(workers, STUDIES["overlaps"]) as crew:
-            for future in [crew.submit(_timed_on_one_core, task) for task in tasks]:
+        with WorkerPool(workers, STUDIES["overlaps"]) as pool:
+            for future in [pool.submit(_timed_on_one_core, task) for task in tasks]:
                 yield future.result()
     except BrokenExecutor:
         msg = (

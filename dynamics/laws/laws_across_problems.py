@@ -37,8 +37,8 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
-    law = stored_exponents(datasets[0]).loss_width
-    return fitted_law("loss-width", widths, loss, predicted, window, law, ranks=ranks)
+    limit = stored_exponents(datasets[0]).loss_width
+    return fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks)
 
 
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
@@ -57,8 +57,8 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
         return lambda one: float(np.exp(np.log(one[name].values[kept]).mean())) if kept.any() else float("nan")
 
     measured, predicted = (_table(datasets, "dimension", dimensions, seeds, mean_time(name)) for name in names)
-    law = stored_exponents(datasets[0]).emergence_time_dimension
-    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), law)
+    limit = stored_exponents(datasets[0]).emergence_time_dimension
+    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit)
 
 
 def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
@@ -91,10 +91,10 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     if at.size:
         window = (float(compute[at[0]]), float(compute[at[-1]]))
         ranks = (float(best[:, at[0]].mean()), float(best[:, at[-1]].mean()))
-    laws = stored_exponents(datasets[0])
+    limits = stored_exponents(datasets[0])
     return (
-        fitted_law("loss-compute", compute, loss, sums, window, laws.loss_compute, ranks=ranks),
-        fitted_law("width-compute", compute, width, best, window, laws.width_compute),
+        fitted_law("loss-compute", compute, loss, sums, window, limits.loss_compute, ranks=ranks),
+        fitted_law("width-compute", compute, width, best, window, limits.width_compute),
     )
 
 

@@ -87,8 +87,8 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     loss = np.stack([one["loss"].values for one in datasets])[:, positive]
     predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
-    law = stored_exponents(datasets[0]).loss_time
-    return fitted_law("loss-time", time[positive], loss, predicted, window, law, ranks=ranks)
+    limit = stored_exponents(datasets[0]).loss_time
+    return fitted_law("loss-time", time[positive], loss, predicted, window, limit, ranks=ranks)
 
 
 def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:

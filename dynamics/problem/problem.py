@@ -238,8 +238,8 @@ class Problem:
     def reduced_weights(self) -> NDArray[np.float64]:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
 
-        Online SGD and the flow started from [these | 0] in R^d have the law of any rotation of them that keeps the
-        teacher fixed, so every engine starts from this one matrix.
+        Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
+        the teacher fixed, so every engine starts from this one matrix.
         """
         if self.initial_weights is not None:
             return self.initial_weights

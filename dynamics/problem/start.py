@@ -1,4 +1,4 @@
-"""Starts: the law of a random start, and the passage between weights and overlaps.
+"""Starts: the distribution of a random start, and the passage between weights and overlaps.
 
 A start is drawn in reduced form, so that one and the same start serves every engine and every dimension up to 10^12:
 the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and L a lower-triangular factor.
@@ -42,7 +42,8 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     """Draw neurons uniformly on the sphere of radius `norm` in R^d, in reduced form, shape (m, min(d, m + r)).
 
     For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
-    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact law at a cost that does not depend on d.
+    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact distribution at a cost that does not depend
+    on d.
     """
     check_memory("width", width, ARRAYS_OF_START * width * min(dimension, width + span))
     if dimension < width + span:

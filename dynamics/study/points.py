@@ -74,18 +74,18 @@ def _file_of(dataset: Any) -> bytes:
 
 @contextmanager
 def _recorded_warnings() -> Iterator[list[str]]:
-    """Yield the list that the body's warnings are told in; outside of the main thread they go their usual way.
+    """Yield the list that the warnings of the body come in; outside of the main thread they go their usual way.
 
     Recording them replaces filters of the whole process, which other threads may be using.
     """
-    told: list[str] = []
+    messages: list[str] = []
     if threading.current_thread() is not threading.main_thread():
-        yield told
+        yield messages
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield told
-        told += [str(entry.message) for entry in caught]
+        yield messages
+        messages += [str(entry.message) for entry in caught]
 
 
 class PointDirectory:

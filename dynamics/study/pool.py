@@ -42,7 +42,7 @@ def run_points(
     indices: Iterable[int],
     make_point: Callable[[int], SweepPoint],
     study: Study,
-    crew: GivenExecutor | ProcessCrew,
+    pool: GivenExecutor | WorkerPool,
     keep: Callable[[int, PointAnswer], None],
 ) -> None:
     """Answer points, each until it has an answer or a reason why not; `keep` is called once for each, in any order.
@@ -55,8 +55,8 @@ def run_points(
     deaths: Counter[int] = Counter()
     while waiting or suspects or flying:
         alone = not waiting and not flying
-        source, window = (suspects, 1) if alone else (waiting, crew.window)
-        broken = _hand_out(source, window, make_point, study, crew, flying)
+        source, window = (suspects, 1) if alone else (waiting, pool.window)
+        broken = _hand_out(source, window, make_point, study, pool, flying)
         done = wait(flying, return_when=FIRST_COMPLETED).done
         broken = broken or any(_died(future) for future in done)
         lost = []
@@ -73,7 +73,7 @@ def run_points(
             else:
                 (waiting if deaths[index] < MOST_SHARED_DEATHS else suspects).append(index)
         if broken:
-            crew.restart()
+            pool.restart()
 
 
 def _hand_out(
@@ -81,14 +81,14 @@ def _hand_out(
     window: int,
     make_point: Callable[[int], SweepPoint],
     study: Study,
-    crew: GivenExecutor | ProcessCrew,
+    pool: GivenExecutor | WorkerPool,
     flying: dict[Future[Any], int],
 ) -> bool:
     """Fill the window from the source; return whether the workers turned out to be dead."""
     while source and len(flying) < window:
         point = make_point(source[0])
         try:
-            flying[crew.submit(answer_point, study, point.problem, point.options)] = point.number
+            flying[pool.submit(answer_point, study, point.problem, point.options)] = point.number
         except BrokenExecutor:
             return True
         source.popleft()
@@ -111,7 +111,7 @@ def _answer_of(future: Future[Any]) -> PointAnswer:
     raise error
 
 
-class Here(Executor):
+class CallingThread(Executor):
     """The calling thread: every task is done when it is submitted."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
@@ -149,7 +149,7 @@ class GivenExecutor:
             future.cancel()
 
 
-class ProcessCrew:
+class WorkerPool:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
     Processes are forked from one that has loaded what they need and runs no threads ("forkserver"); it stays for the

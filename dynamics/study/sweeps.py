@@ -20,7 +20,7 @@ from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
 from dynamics.study.points import PointAnswer, PointDirectory
-from dynamics.study.pool import GivenExecutor, Here, ProcessCrew, begin_workers, run_points
+from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from dynamics.study.studies import compile_study, name_of_study, study_path
 from hermite.text.messages import shown
 
@@ -171,31 +171,31 @@ def _answer(
     grid: Grid, target: Path, executor: Executor | None, workers: int, progress: bool | None, *, overwrite: bool
 ) -> None:
     """Ask the points that have no answer yet, and merge all into the target."""
-    crew: GivenExecutor | ProcessCrew
+    pool: GivenExecutor | WorkerPool
     settings = grid.settings()
     with PointDirectory(points_directory(target), grid.digest(), settings, overwrite=overwrite) as directory:
         # The largest first, so that no worker is alone with one in the end.
         missing = sorted(set(range(len(grid))) - directory.done(), key=grid.size, reverse=True)
         if executor is not None:
-            crew = GivenExecutor(executor)
+            pool = GivenExecutor(executor)
         elif workers > 0 and missing:
-            crew = ProcessCrew(min(workers, len(missing)), grid.study)
+            pool = WorkerPool(min(workers, len(missing)), grid.study)
         else:
-            crew = GivenExecutor(Here(), window=1)
-        told: dict[str, None] = {}
-        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), crew:
+            pool = GivenExecutor(CallingThread(), window=1)
+        warned: dict[str, None] = {}
+        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), pool:
 
             def keep(index: int, answer: PointAnswer) -> None:
                 directory.keep(index, answer)
-                told.update(dict.fromkeys(answer.warnings))
+                warned.update(dict.fromkeys(answer.warnings))
                 advance(answer)
 
-            run_points(missing, grid.point, grid.study, crew, keep)
+            run_points(missing, grid.point, grid.study, pool, keep)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
             directory.remove()
-    for message in told:
+    for message in warned:
         warnings.warn(message, UserWarning, stacklevel=3)
     if failures:
         first = min(failures)

@@ -83,10 +83,10 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
     Notes
     -----
-    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are.  Residuals of
-    a staircase are correlated over whole steps, so the usual error of least squares is far too small.  The standard
+    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are. Residuals of
+    a staircase are correlated over whole steps, so the usual error of least squares is far too small. The standard
     error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
-    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)².  It is honest while a block is longer than the correlation.
+    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)². It is honest while a block is longer than the correlation.
     It is too small for a curve whose deviations accumulate like a random walk, and it says nothing of one that bends.
 
     Examples

@@ -67,7 +67,7 @@ def draw_matched_overlaps(
     Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
     overlaps count as independent:
 
-    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the law } \mathrm{Beta}(1/2, (d-1)/2)
+    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the distribution } \mathrm{Beta}(1/2, (d-1)/2)
 
     For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched. The
     rank of a direction stands for its neuron; where there is none it is −1, and the overlap NaN.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 LARGEST_MATRIX = 1 << 24
-"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their law."""
+"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution."""
 
 NOTE_DRAWN = (
     "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "
@@ -74,7 +74,7 @@ def predict(problem: Problem) -> EmergencePrediction:
     """Return who learns each direction and when, from the start alone; raise ValueError for k < 3.
 
     O(m P log(m P)) for the matching. Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
-    overlaps are, from their law (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
+    overlaps are, from their distribution (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
 
     Examples
     --------
@@ -169,7 +169,7 @@ def check_decouples(problem: Problem) -> None:
 def _matched(
     problem: Problem,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their law."""
+    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their distribution."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:

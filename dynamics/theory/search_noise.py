@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from dynamics.equations.transit.pieces import polynomial
+from numpy.polynomial.polynomial import polyval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,9 +91,9 @@ class SearchNoise:
         """Return V, B and D at overlaps C for a direction of coefficient a."""
         others = self.total - a**2
         rest = self.slope * (self.label_noise**2 + self.variance * others)
-        own = a**2 * polynomial(self.rate, C)
-        moved = a**2 * polynomial(self.stretch, C)
-        tilt = 2.0 * a**2 * (polynomial(self.cross, C) - C * polynomial(self.pull, C))
+        own = a**2 * polyval(C, self.rate)
+        moved = a**2 * polyval(C, self.stretch)
+        tilt = 2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull))
         length = (self.dimension - 2) * own + moved / (1.0 - C**2)
         length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
         return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)

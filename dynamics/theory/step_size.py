@@ -87,16 +87,16 @@ def learning_rate_limit(problem: Problem) -> float:
     Notes
     -----
     With w_i = √a_i θ_i + δ_i and δ_i orthogonal to the teacher, the error is e = Σ_j √a_j σ'(z_j) x·δ_j to first order,
-    z_j = θ_j·x, and x·δ_j is independent of every z.  One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
+    z_j = θ_j·x, and x·δ_j is independent of every z. One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
     mean is −η a_i g'(1) δ_i (other neurons enter with (E σ')² = c_1² = 0) and whose square is η² d e² a_i σ'(z_i)².
     So D_i = |δ_i|² obeys, in the time η · step,
 
         D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
 
-    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l.  The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
-    to c*.  A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
-    The min(m, P) largest coefficients count as learned.  Corrections are of relative order (m + P)/d: for small d this
-    is an estimate.  It is loss of stability of the mean square, not a certainty for one run.
+    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
+    to c*. A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
+    The min(m, P) largest coefficients count as learned. Corrections are of relative order (m + P)/d: for small d this
+    is an estimate. It is loss of stability of the mean square, not a certainty for one run.
 
     Examples
     --------
