@@ -1,4 +1,4 @@
-"""Normalised Hermite polynomials h_j = He_j / sqrt(j!): values, series, derivatives, products and kernels.
+"""Normalised Hermite polynomials h_j = He_j / sqrt(j!): values, series, derivatives and kernels.
 
 The recurrences stay finite in float64 up to degree 300. Three identities carry the module (Abramowitz & Stegun
 22.7-22.8, rescaled), with z ~ N(0, 1) in the last:
@@ -104,40 +104,6 @@ def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float
     2.0
     """
     return series_value(differentiate(coefficients), z)
-
-
-def linearise(i: int, j: int) -> NDArray[np.float64]:
-    """Return the coefficients of the product h_i h_j in the basis, shape (i + j + 1,), from exact integers.
-
-    h_i h_j = Σ_r r! C(i,r) C(j,r) sqrt((i+j-2r)! / (i! j!)) h_(i+j-2r), r = 0 ... min(i, j).
-
-    Examples
-    --------
-    >>> (linearise(1, 1) ** 2).round(12).tolist()
-    [1.0, 0.0, 2.0]
-    """
-    product = np.zeros(i + j + 1)
-    denominator = math.factorial(i) * math.factorial(j)
-    for r in range(min(i, j) + 1):
-        count = math.factorial(r) * math.comb(i, r) * math.comb(j, r)
-        product[i + j - 2 * r] = math.sqrt(count**2 * math.factorial(i + j - 2 * r) / denominator)
-    return product
-
-
-def multiply(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
-    """Return the coefficients of the product of two series, shape (N + M + 1,).
-
-    Examples
-    --------
-    >>> multiply([0.0, 1.0], [0.0, 1.0]).round(4).tolist()
-    [1.0, 0.0, 1.4142]
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    product = np.zeros(a.size + b.size - 1)
-    for i in np.nonzero(a)[0]:
-        for j in np.nonzero(b)[0]:
-            product[: i + j + 1] += a[i] * b[j] * linearise(int(i), int(j))
-    return product
 
 
 def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[np.float64]:

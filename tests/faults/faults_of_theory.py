@@ -23,13 +23,6 @@ HERMITE = (
     ),
     Fault(
         "hermite/polynomials.py",
-        "math.factorial(r) * math.comb(i, r) * math.comb(j, r)",
-        "math.comb(i, r) * math.comb(j, r)",
-        "missing r! in a product",
-        tests_of("hermite/test_polynomials"),
-    ),
-    Fault(
-        "hermite/polynomials.py",
         "weights = c[n:] ** 2",
         "weights = c[n:]",
         "power of c_j in the kernel",
