@@ -12,7 +12,7 @@ import numpy as np
 
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
-from dynamics.theory.exponents import asymptotic_exponents
+from dynamics.theory.asymptotics import asymptotic_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -276,19 +276,19 @@ def _labelled(
 
 def _prediction(problem: Problem) -> Any:
     """Return the prediction that needs no integration, or None where there is none (k ≤ 2)."""
-    from dynamics.theory import prediction
+    from dynamics.theory import predict
 
     try:
-        return prediction.predict(problem)
+        return predict(problem)
     except ValueError:
         return None
 
 
 def _limit(problem: Problem, batch_size: int) -> float | None:
     """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
-    from dynamics.theory import prediction
+    from dynamics.theory import learning_rate_limit
 
     try:
-        return batch_size * float(prediction.learning_rate_limit(problem))
+        return batch_size * float(learning_rate_limit(problem))
     except ValueError:
         return None

@@ -156,7 +156,7 @@ def _safe_rate(
     false_alarm_rate: float,
 ) -> float:
     """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
-    from dynamics.theory import prediction as theory
+    from dynamics import theory
 
     try:
         limit = batch_size * float(theory.learning_rate_limit(problem))

@@ -65,7 +65,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     Expectation
         The delay is inf where theory gives none: lateness is then no evidence against it.
     """
-    from dynamics.theory import prediction as theory
+    from dynamics import theory
 
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
