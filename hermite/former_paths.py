@@ -72,7 +72,7 @@ dynamics.report: pages.findings=findings pages.document=document pages.page=page
     laws.tables=law_tables
 dynamics.report.figures: plotting_checks=checks plotting=flows plotting_chaos=chaos plotting_particles=particles
     plotting_teachers=teachers laws.figures=laws laws.transfer_figure=transfer
-sgd_check.engines: schedules generator_words
+sgd_check.engines: schedules generator_words=generators
 sgd_check.engines.torch: online=engine torch_blocks=blocks torch_devices=devices torch_links=links
     torch_recursion=recursion torch_samples=samples torch_streams=streams spherical_online=spherical fused
     fused_kernels

@@ -8,8 +8,6 @@ With the weights V at the start of a block and its samples x_1, …, x_K as rows
 so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
 passes over m d weights. This is SGD itself, no approximation. Lengths follow from
 |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
-
-Responsible for what happens between the products. Knows neither how samples are drawn nor who keeps the weights.
 """
 
 from __future__ import annotations
