@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import checked_real
 from hermite.text.messages import shown
 from sgd_check.verdicts.expectation import has_step
 
@@ -86,6 +87,15 @@ def check_prediction(prediction: xr.Dataset) -> None:
         if not isinstance(value, (int, float, np.number)):
             msg = f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}."
             raise ValueError(msg)
+
+
+def checked_rate(false_alarm_rate: object) -> float:
+    """Return a rate of false alarms, a probability."""
+    rate = checked_real(false_alarm_rate, "false_alarm_rate")
+    if not 0 < rate < 1:
+        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
+        raise ValueError(msg)
+    return rate
 
 
 def noise_rate(simulation: xr.Dataset) -> float:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import checked_real
-from hermite.text.messages import shown
-from sgd_check.verdicts.alignment import checked_problem, noise_rate
+from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate
 from sgd_check.verdicts.chaos import compare_with_mean_field
 from sgd_check.verdicts.expectation import Expectation, expectation, has_step
 from sgd_check.verdicts.judgement import Finding, judgement
@@ -123,9 +121,7 @@ def compare(
 
     from dynamics.runs import make_dataset
 
-    if not 0 < checked_real(false_alarm_rate, "false_alarm_rate") < 1:
-        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
-        raise ValueError(msg)
+    checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulation = checked_problem(prediction, simulation)

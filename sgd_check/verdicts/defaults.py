@@ -1,7 +1,4 @@
-"""Choose learning rate and horizon of a check from the prediction, and estimate how long it takes.
-
-Knows the theory of the step size and the plan of a run; nothing of command lines or files.
-"""
+"""What to simulate to check a prediction: learning rate, steps and directions, and about how long that takes."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.verdicts.alignment import check_prediction
 from sgd_check.verdicts.expectation import expectation
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines.registry import Engine
+    from sgd_check.engines import Engine, EngineOptions
 
+DEFAULT_SEEDS = 32
 LIMIT_SHARE = 0.1
 LARGEST_DELAY = 0.04
 HORIZON_FACTOR = 2.5
@@ -73,7 +72,7 @@ def choose_course(
     steps: int | None = None,
     *,
     batch_size: int = 1,
-    seeds: int = 32,
+    seeds: int = DEFAULT_SEEDS,
     false_alarm_rate: float = 0.01,
     directions: int | None = None,
 ) -> Course:
@@ -145,6 +144,31 @@ def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options
         else:
             too_long = middle
     return best
+
+
+def engine_for(prediction: xr.Dataset, name: str, options: EngineOptions, **choice: Any) -> Engine:
+    """Return the engine of a check, or say in one sentence what cannot be run; `choice` as of `choose_course`."""
+    course = choose_course(prediction, batch_size=options.batch_size, seeds=len(options.seeds), directions=1, **choice)
+    return make_engine(name, course.problem, options)
+
+
+def choose_and_time(
+    prediction: xr.Dataset, engine: Engine, options: EngineOptions, *, directions: int | None, **choice: Any
+) -> tuple[Course, float | None]:
+    """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    Without `directions` the course is for as many as ten minutes allow. `engine` is spent; `choice` as of
+    `choose_course`.
+    """
+    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
+    if isinstance(engine, SpanEngine):
+        return choose_course(prediction, **choice, directions=directions), None
+    per_step = measured_seconds_per_step(engine)
+    if directions is None:
+        course = affordable_course(prediction, per_step, **choice)
+    else:
+        course = choose_course(prediction, **choice, directions=directions)
+    return course, per_step * course.steps
 
 
 def _safe_rate(

@@ -1,7 +1,5 @@
 """The finite-step equation as the prediction of a check, and whether it may stand in for the one that was given.
 
-Knows the course of a check and the public solver; nothing of command lines or files.
-
 The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is the sharper
 theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter alone, and it
 has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go untested
@@ -19,10 +17,13 @@ from sgd_check.verdicts.expectation import expectation, has_step
 from sgd_check.verdicts.verdict import VISIBLE_ERROR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import xarray as xr
 
     from sgd_check.verdicts.defaults import Course
 
+THEORIES = ("auto", "finite-step", "flow")
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
 #: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
 LONGEST_SECONDS = 120.0
@@ -82,6 +83,56 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
         msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
         raise NoFiniteStepError(msg)
     return solution
+
+
+def prediction_to_test(
+    prediction: xr.Dataset,
+    course: Course,
+    batch_size: int,
+    *,
+    theory: str,
+    progress: bool | None,
+    say: Callable[[str], None],
+    given: str,
+    option: str,
+) -> xr.Dataset:
+    """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
+
+    Parameters
+    ----------
+    prediction : Dataset
+    course : Course
+        What is simulated.
+    batch_size : int
+    theory : {"auto", "finite-step", "flow"}
+    progress : bool or None
+    say : callable
+        Takes the sentence why "auto" tests the given one.
+    given, option : str
+        What that sentence calls the given prediction, and what would test the equation all the same.
+
+    Raises
+    ------
+    NoFiniteStepError
+        If there is no solution of the equation, and `theory` asks for it.
+    """
+    if theory == "flow" or has_step(prediction):
+        return prediction
+    try:
+        solution = solve_finite_step(course, batch_size, progress=progress, max_runtime=LONGEST_SECONDS)
+    except NoFiniteStepError as error:
+        if theory == "finite-step":
+            raise
+        say(f"The times in {given} are tested, without the finite-step equation: {error}")
+        return prediction
+    worst = misfit(prediction, solution) if theory == "auto" else None
+    if worst is None:
+        return solution
+    say(
+        f"The finite-step equation has another time than {given} for direction {worst + 1}, so {given} is "
+        f"tested; {option} tests the equation."
+    )
+    return prediction
 
 
 def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
