@@ -1,12 +1,12 @@
 r"""Theory of a step size that is tuned to the last wanted direction, from times that need no integration.
 
 With η = c a_p̄ d^(−k/2) the noise of a step lets directions of weight a_p̄ and above escape and delays or traps weaker
-ones.  Responsible for the times of all directions at such a step, and the samples to a given loss; knows no SGD run.
+ones: the times of all directions at such a step, and the samples to a given loss.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 
 # Times at which pairs are tabulated, and the last of them in units of the last learned time of the flow.
 GRID, REACH = 800, 4.0
+
+
+class Curve(NamedTuple):
+    """Theory of one size: problem, targets p̄, and of each target what `theory_curve` returns."""
+
+    problem: Problem
+    targets: NDArray[np.int64]
+    needed: Array
+    without_noise: Array
+    delayed: Array
+
+    @property
+    def losses(self) -> Array:
+        """Losses of the targets."""
+        return target_losses(self.problem, self.targets)
 
 
 def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
