@@ -81,7 +81,8 @@ sgd_check.engines.projected: projected=engine projected_kernels projected_single
 sgd_check.engines.diffusion: diffusion=engine diffusion_kernels diffusion_law=law diffusion_law_kernels
 sgd_check.runs: simulation simulation_checks=checks plan course_of_runs=loop recording crossings observables
     resumption
-sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict chaos family
+sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict=direction
+    chaos=mean_field family=mean_field_runs
     finite_step defaults
 sgd_check.report: findings plotting=figures plotting_loss=figures_loss plotting_runs=figures_runs
     plotting_simulation=figures_simulation plotting_style=figures_style plotting_widths=figures_widths table

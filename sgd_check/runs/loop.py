@@ -57,19 +57,9 @@ def run_steps(
 ) -> tuple[Reached, str]:
     """Take the steps until the end, the budget, an interruption, or until every run blew up; return how far, and why.
 
-    Parameters
-    ----------
-    engine, plan, recorder
-    begun : Reached
-        Where engine and recorder stand.
-    budget : float
-        Seconds of wall-clock time.
-    progress : bool or None
-        Whether to show a bar; None: if stderr is a terminal.
-    every : float
-        Seconds between two calls of `keep`.
-    keep : callable, optional
-        Writes down how far the runs are, for an engine that can be resumed.
+    `begun` is where engine and recorder stand, `budget` seconds of wall-clock time. A bar is shown if `progress`; None:
+    if stderr is a terminal. `keep` writes down every so many seconds how far the runs are, for an engine that can be
+    resumed.
     """
     from tqdm import tqdm
 

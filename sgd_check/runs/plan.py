@@ -32,18 +32,9 @@ MOST_TABULATED_STEPS = 10**9
 class Plan:
     """Steps, learning rates and times of one run.
 
-    Attributes
-    ----------
-    steps : int
-        Number of SGD steps.
-    table : ndarray, shape (steps,), or float
-        Learning rates η of the steps, or the one learning rate of all.
-    recorded : ndarray of int, shape (records,)
-        Steps at which the state is kept, increasing.
-    looked_at : ndarray of int
-        Steps at which emergence is looked for, increasing; includes the recorded ones, 0 and the last.
-    schedule : str
-        What a schedule with a name calls itself, else empty.
+    `table` has the learning rates η of the steps, or the one of all; the state is kept at the steps `recorded`, and
+    emergence is looked for at the steps `looked_at`, which include these, 0 and the last; both increase. `schedule` is
+    what a schedule with a name calls itself, else empty.
     """
 
     steps: int

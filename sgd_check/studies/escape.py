@@ -40,18 +40,7 @@ def escape_times(
 ) -> Escapes:
     """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its start is the start of every run.
-    learning_rate : float
-        η > 0, dimensionless.
-    steps : int
-        Largest number of steps of a run.
-    seeds : sequence of int
-        Seeds of the samples.
-    report : callable, optional
-        Is told the number of steps of each stretch that every run that still goes on has taken.
+    `report` is told the number of steps of each stretch that all runs that still go on have taken.
     """
     end = learning_rate * steps
     first = max(10.0**-LOOKED_DECADES * end, learning_rate)

@@ -69,18 +69,8 @@ def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array)
 def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: float, level: float) -> float:
     """Return n = t/η at the first t at which the loss of the delayed pairs is at most `level`; NaN if it never is.
 
-    Parameters
-    ----------
-    times : ndarray, shape (T,)
-        Increasing flow times.
-    losses : ndarray, shape (T, P)
-        Of `pair_losses`.
-    delays : ndarray, shape (P,)
-        What is added to the times of each pair; inf: it never moves.
-    learning_rate : float
-        η.
-    level : float
-        Loss to reach.
+    `losses` (T, P) at increasing flow times (T,) are those of `pair_losses`; `delays` (P,) are added to the times of
+    each pair, inf: it never moves.
     """
     total = np.zeros_like(times)
     for delay, loss in zip(delays.tolist(), losses.T, strict=True):
@@ -94,22 +84,10 @@ def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: fl
 
 
 def theory_curve(problem: Problem, targets: NDArray[np.int64], rate: float) -> tuple[Array, Array, Array]:
-    """Return what pairs alone say of each target.
+    """Return what pairs alone say of each target p̄ at the rates of c: two numbers of samples, and learned times.
 
-    Parameters
-    ----------
-    problem : Problem
-    targets : ndarray of int
-        p̄.
-    rate : float
-        c.
-
-    Returns
-    -------
-    needed, without_noise : ndarray, shape (targets,)
-        Samples until the loss of the target is reached, with the delays by noise and without; NaN if never.
-    learned : ndarray, shape (targets, P)
-        Learned times of all pairs, with the delays; inf if trapped.
+    The samples until the loss of the target is reached are (targets,), with the delays by noise and without, NaN if
+    never; the learned times of all pairs, with the delays, are (targets, P), inf if trapped.
     """
     prediction = predict(problem)
     rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)

@@ -10,8 +10,8 @@ import numpy as np
 
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.verdicts.alignment import check_prediction
+from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 from sgd_check.verdicts.expectation import expectation
-from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,18 +36,10 @@ SMALLEST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Course:
-    """What to simulate, and why so.
+    """What to simulate, and why so: made for the `checked` first directions of those `emerging` in the prediction.
 
-    Attributes
-    ----------
-    problem : Problem
-    learning_rate : float
-        η, dimensionless.
-    steps : int
-    largest_delay : float
-        Largest expected relative delay of a checked direction at this learning rate; inf if theory gives none.
-    checked, emerging : int
-        Directions that the course is made for, the first to emerge, of those that emerge in the prediction.
+    `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
+    gives none.
     """
 
     problem: Problem
@@ -76,32 +68,12 @@ def choose_course(
     false_alarm_rate: float = 0.01,
     directions: int | None = None,
 ) -> Course:
-    """Return the course of a check; what is not given is chosen safely.
+    """Return what to simulate to check a prediction; what is not given is chosen safely.
 
-    Parameters
-    ----------
-    prediction : Dataset
-        Answer with `emergence_time(direction)`.
-    learning_rate : float, optional
-        By default the largest rate, up to a tenth of the limit of stability, at which every direction that emerges has
-        an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds` runs.
-    steps : int, optional
-        By default up to 2.5 times the last emergence of those directions.
-    batch_size, seeds : int
-        Samples per step, and number of runs.
-    false_alarm_rate : float, default 0.01
-        Of the comparison that will follow.
-    directions : int, optional
-        Make the course for so many directions, the first to emerge; by default all.
-
-    Returns
-    -------
-    Course
-
-    Raises
-    ------
-    ValueError
-        If nothing emerges in the prediction and `steps` is not given, or theory gives no safe learning rate.
+    By default the learning rate is the largest, up to a tenth of the limit of stability, at which every direction that
+    emerges has an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds`
+    runs, and the steps last up to 2.5 times the last emergence. `directions` asks that of so many directions alone, the
+    first to emerge. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe rate.
     """
     from dynamics.problem import Problem
 
@@ -121,15 +93,10 @@ def choose_course(
 
 
 def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> Course:
-    """Return the course for as many directions as ten minutes allow, the first to emerge, and at least for one.
+    """Return what to simulate for as many directions as ten minutes allow, the first to emerge, and at least for one.
 
-    Parameters
-    ----------
-    prediction : Dataset
-    seconds_per_step : float
-        Wall-clock cost of a step of all runs.
-    **options
-        Of `choose_course`; with `steps` given, the course is for all directions.
+    A step of all runs takes `seconds_per_step`; `options` are those of `choose_course`. With `steps` given, all
+    directions count.
     """
     course = choose_course(prediction, **options)
     if options.get("steps") is not None or course.steps * seconds_per_step <= AFFORDABLE_SECONDS:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import expectation, has_step
-from sgd_check.verdicts.verdict import VISIBLE_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,22 +34,12 @@ class NoFiniteStepError(ValueError):
 
 
 def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
-    """Return the solution of the finite-step equation at the learning rate of a course, at the records of its runs.
-
-    Parameters
-    ----------
-    course : Course
-    batch_size : int
-        Samples per step.
-    progress : bool, optional
-        As in `dynamics.solve_overlaps`.
-    max_runtime : float
-        Wall-clock budget in seconds.
+    """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
 
     Raises
     ------
     NoFiniteStepError
-        If the link has no exact moments, or the solution fails or takes too long.
+        If the link has no exact moments, or the solution fails or takes longer than `max_runtime`, in seconds.
     """
     import warnings
 
@@ -98,23 +88,8 @@ def prediction_to_test(
 ) -> xr.Dataset:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
 
-    Parameters
-    ----------
-    prediction : Dataset
-    course : Course
-        What is simulated.
-    batch_size : int
-    theory : {"auto", "finite-step", "flow"}
-    progress : bool or None
-    say : callable
-        Takes the sentence why "auto" tests the given one.
-    given, option : str
-        What that sentence calls the given prediction, and what would test the equation all the same.
-
-    Raises
-    ------
-    NoFiniteStepError
-        If there is no solution of the equation, and `theory` asks for it.
+    `say` takes the sentence why theory "auto" tests the given one; `given` and `option` are what it calls that, and
+    what would test the equation all the same. Raises NoFiniteStepError if `theory` asks for what there is not.
     """
     if theory == "flow" or has_step(prediction):
         return prediction
@@ -140,11 +115,6 @@ def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
 
     It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
     one of the two does not see emerge counts as due at their common end, at the earliest.
-
-    Parameters
-    ----------
-    prediction, solution : Dataset
-        The given prediction, and the one of `solve_finite_step`.
     """
     from dynamics.problem import Problem
 

@@ -162,13 +162,7 @@ class ProjectedEngine:
 
 
 class SampleSizes:
-    """How many numbers a step draws, and in what blocks.
-
-    Parameters
-    ----------
-    width, span, beyond, batch : int
-        m, r, the number of axes s = d − r − m beyond those of the weights, and B.
-    """
+    """How many numbers a step draws, and in what blocks, with s = d − r − m axes beyond those of the weights."""
 
     def __init__(self, width: int, span: int, beyond: int, batch: int) -> None:
         self.width, self.span, self.batch = width, span, batch

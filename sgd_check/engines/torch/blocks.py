@@ -67,17 +67,9 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
 
 
 class BlockStepper:
-    """Runs side by side, one per seed.
+    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
 
-    Parameters
-    ----------
-    setting : Setting
-    weights : Tensor, shape (lanes, m, aligned(d))
-        Start of all runs, zero from d on; becomes the stepper's own.
-    streams : Streams
-        Normal numbers, one stream per lane.
-    graph : bool
-        Whether to record blocks as a graph on a CUDA device.
+    With `graph`, blocks are recorded as a graph on a CUDA device.
     """
 
     def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams, *, graph: bool = True) -> None:

@@ -13,7 +13,7 @@ can (`attributes["step_kernel"]`). The spherical student has an engine of its ow
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -36,33 +36,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from sgd_check.engines.registry import Engine
-
-
-class Stepper(Protocol):
-    """Takes the steps of all runs and keeps their weights."""
-
-    threads: int
-
-    @property
-    def kernel(self) -> str:
-        """How steps are taken: "fused", "graph" or "plain"."""
-        ...
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context in which the other methods are called."""
-        ...
-
-    def advance(self, rates: torch.Tensor) -> None:
-        """Take one step per entry, η/B."""
-        ...
-
-    def current(self) -> torch.Tensor:
-        """Return the weights of the moment, shape (seeds, m, d)."""
-        ...
-
-    def freeze(self, lane: int) -> None:
-        """Turn one run to NaN."""
-        ...
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
@@ -132,7 +105,7 @@ class OnlineEngine:
 
     # --- building -----------------------------------------------------------------------------------------
 
-    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> Stepper:
+    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> BlockStepper | FusedStepper:
         reduced = problem.reduced_weights()
         start = np.zeros((problem.width, aligned(problem.dimension)))
         start[:, : reduced.shape[1]] = reduced

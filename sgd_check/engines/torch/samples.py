@@ -73,18 +73,7 @@ def drawn_steps(dimension: int, batch: int) -> int:
 
 
 class FreshSamples:
-    """New samples for every step.
-
-    Parameters
-    ----------
-    teacher : TorchTeacher
-    streams : Streams
-        Normal numbers of all seeds.
-    lanes : range
-        The seeds that are served.
-    batch, dimension : int
-        B and d.
-    """
+    """New samples for every step, for the seeds of some lanes."""
 
     def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, dimension: int) -> None:
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
@@ -108,14 +97,8 @@ class FreshSamples:
 class FixedSamples:
     """A sample of n, drawn once per seed; every epoch visits each of them once, in an order of its own.
 
-    Parameters
-    ----------
-    teacher, streams, lanes, batch, dimension
-        As for `FreshSamples`; B divides n, and with B = n every step takes the whole sample in one order.
-    seeds : sequence of int
-        Of the served lanes; they draw the orders.
-    count : int
-        n.
+    B divides n; with B = n every step takes the whole sample in one order. The `seeds` of the served lanes draw the
+    orders.
     """
 
     def __init__(

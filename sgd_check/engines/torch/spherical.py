@@ -101,19 +101,7 @@ class SphericalEngine:
 
 
 class Runs:
-    """Runs side by side in one tensor.
-
-    Parameters
-    ----------
-    link : TorchLink
-        σ and its derivative.
-    weights : Tensor, shape (lanes, m, d)
-        Start, unit vectors; changed in place.
-    source : Source
-        Samples of every step.
-    batch : int
-        How many these are.
-    """
+    """Runs side by side in one tensor: weights (lanes, m, d), unit vectors that it moves, on batches of the source."""
 
     def __init__(self, link: TorchLink, weights: torch.Tensor, source: Source, batch: int) -> None:
         self.weights, self.source = weights, source
