@@ -74,7 +74,7 @@ dynamics.report: pages.findings=findings pages.document=document pages.page=page
     laws.tables=law_tables
 dynamics.report.figures: plotting_checks=checks plotting=flows plotting_chaos=chaos plotting_particles=particles
     plotting_teachers=teachers laws.figures=laws laws.transfer_figure=transfer
-sgd_check.engines: schedules generator_words
+sgd_check.engines: schedules generator_words=generators
 sgd_check.engines.torch: online=engine torch_blocks=blocks torch_devices=devices torch_links=links
     torch_recursion=recursion torch_samples=samples torch_streams=streams spherical_online=spherical fused
     fused_kernels
@@ -83,7 +83,8 @@ sgd_check.engines.projected: projected=engine projected_kernels projected_single
 sgd_check.engines.diffusion: diffusion=engine diffusion_kernels diffusion_law=law diffusion_law_kernels
 sgd_check.runs: simulation simulation_checks=checks plan course_of_runs=loop recording crossings observables
     resumption
-sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict chaos family
+sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict=direction
+    chaos=mean_field family=mean_field_runs
     finite_step defaults
 sgd_check.report: findings plotting=figures plotting_loss=figures_loss plotting_runs=figures_runs
     plotting_simulation=figures_simulation plotting_style=figures_style plotting_widths=figures_widths table

@@ -112,7 +112,7 @@ def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Pa
 def _make_plan(parsed: argparse.Namespace, prediction: xr.Dataset) -> Plan:
     """Return what to simulate, or refuse in one sentence."""
     from dynamics.problem import Problem
-    from sgd_check.verdicts.family import check_mean_field as check_field
+    from sgd_check.verdicts.mean_field_runs import check_mean_field as check_field
 
     if parsed.engine not in (None, ENGINE):
         msg = f"Option --engine must be {ENGINE} for a mean field, but is {parsed.engine}."
