@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -86,7 +86,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         expression = normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
     if callable(x):
-        return _from_callable(x, wanted)
+        return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
     msg = (
         "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable "
         f"or an expansion, but is of type {type(x).__name__}."
@@ -95,6 +95,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
 
 
 def _check_order(order: int | None) -> int | None:
+    """Return the order as an int from 0 to 300, or None."""
     if order is None:
         return None
     if isinstance(order, bool | np.bool_):
@@ -112,6 +113,7 @@ def _check_order(order: int | None) -> int | None:
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
+    """Return an expansion cut at another order."""
     if isinstance(x.link, SeriesLink):
         return _series(x.name, x.link.coefficients, x.exact_source, x.text, order)
     if isinstance(x.link, FormulaLink):
@@ -120,6 +122,7 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 
 def _from_text(text: str, order: int | None) -> HermiteExpansion:
+    """Return the expansion of a name, a series or a formula."""
     degree = hermite_degree(text)
     if degree is not None:
         name = f"he{degree}"
@@ -137,6 +140,7 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
 
 
 def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
+    """Return the expansion of coefficients by degree."""
     terms: dict[int, object] = {}
     for key, number in given.items():
         degree = _degree(key)
@@ -159,6 +163,7 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
 
 
 def _degree(key: object) -> int:
+    """Return the degree that a key of the mapping stands for."""
     try:
         degree = operator.index(key)  # type: ignore[arg-type]
     except TypeError:
@@ -170,7 +175,7 @@ def _degree(key: object) -> int:
 
 
 def _coefficient(degree: int, number: object) -> object:
-    """Return a float, or an exact number as given."""
+    """Return a coefficient as a float, or as the exact number that was given."""
     exact: object = None
     if isinstance(number, int | np.integer) and not isinstance(number, bool):
         exact = int(number)
@@ -200,6 +205,7 @@ def _series(
     text: str | None,
     order: int | None,
 ) -> HermiteExpansion:
+    """Return the expansion of a finite series, cut at `order` where one is asked for."""
     kept = np.zeros(len(coefficients) if order is None else order + 1)
     count = min(kept.size, len(coefficients))
     kept[:count] = coefficients[:count]
@@ -208,6 +214,7 @@ def _series(
 
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
+    """Return the expansion of a sympy expression in z: a series, a closed form, or by quadrature."""
     from hermite.closed_forms.recognition import closed_form
 
     text = text if text is not None and len(text) <= MAX_LENGTH else None
@@ -229,11 +236,8 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
     )
 
 
-def _from_callable(function: Callable[..., Any], order: int | None) -> HermiteExpansion:
-    return _by_quadrature(callable_name(function), None, CallableLink(function), order)
-
-
 def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -> HermiteExpansion:
+    """Return the expansion of any link by quadrature, with coefficients that count as zero set to 0."""
     from hermite.quadrature import integrate
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)

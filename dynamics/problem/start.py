@@ -103,11 +103,16 @@ def checked_weights(weights: ArrayLike, width: int, dimension: int) -> NDArray[n
             f"but has shape {rows.shape}."
         )
         raise ValueError(msg)
-    lengths = np.sum(rows**2, axis=1)
-    if not (np.isfinite(lengths) & (lengths > 0)).all():
-        msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
-        raise ValueError(msg)
+    check_rows("initial_weights", rows)
     return rows
+
+
+def check_rows(name: str, rows: NDArray[np.float64]) -> None:
+    """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
+    squared_lengths = np.sum(rows**2, axis=1)
+    if not (np.isfinite(squared_lengths) & (squared_lengths > 0)).all():
+        msg = f"Argument `{name}` must have finite rows of positive length, but has a row without."
+        raise ValueError(msg)
 
 
 def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:

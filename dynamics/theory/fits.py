@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from dynamics.problem.checks import checked_real, float_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import xarray as xr
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[np.float64]
@@ -21,18 +24,6 @@ BLOCKS = 8
 WINDOW_POWER = 0.75
 
 _UNIFORM_TOLERANCE = 1e-6
-
-
-class Answer(Protocol):
-    """A dataset with the variables of an answer, or a mapping with the same names."""
-
-    def __contains__(self, name: object, /) -> bool:
-        """Tell whether a variable is there."""
-        ...
-
-    def __getitem__(self, name: str, /) -> ArrayLike:
-        """Return a variable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +161,7 @@ def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:
     return float(px[at - 1] * (px[at] / px[at - 1]) ** share)
 
 
-def default_window(dataset: Answer) -> tuple[float, float] | None:
+def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float, float] | None:
     """Return the times (low, high) between which the loss of an answer can be expected to follow a power law.
 
     The rule: from the first learned time to the one of rank N^0.75 among the N directions that are learned within the

@@ -14,6 +14,7 @@ from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_integer, float_array
+from dynamics.problem.start import check_rows
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -196,10 +197,7 @@ def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
             f"but has shape {rows.shape}."
         )
         raise ValueError(msg)
-    lengths = np.sum(rows**2, axis=1)
-    if not (np.isfinite(lengths) & (lengths > 0)).all():
-        msg = "Argument `weights` must have finite rows of positive length, but has a row without."
-        raise ValueError(msg)
+    check_rows("weights", rows)
     return rows
 
 
