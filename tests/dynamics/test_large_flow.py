@@ -17,7 +17,7 @@ from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.integrators import Status, make_stepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
-from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
+from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, step_control, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.large_flow.passes import compile_passes, compile_single
@@ -580,8 +580,8 @@ def test_a_stalled_run_is_handed_to_bdf_in_the_middle(monkeypatch):
     options = {"save_at": SaveAt.at(times), "method": "stiff", "rtol": 1e-8, "progress": False, "error_estimate": False}
     plain = dynamics.solve_overlaps(asked, **options)
     assert "fallback" not in plain.attrs
-    monkeypatch.setattr(stepper, "STALL_STEPS", 60)
-    monkeypatch.setattr(stepper, "STALL_GAIN", 3.0)
+    monkeypatch.setattr(step_control, "STALL_STEPS", 60)
+    monkeypatch.setattr(step_control, "STALL_GAIN", 3.0)
     flow = dynamics.solve_overlaps(asked, **options)
     assert flow.attrs["fallback"].startswith("'bdf' instead of 'stiff' from t = ")
     assert 0.0 < float(flow.attrs["fallback"].split("t = ")[1].split()[0]) < 400.0

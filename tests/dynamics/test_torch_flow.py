@@ -17,9 +17,8 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import Status
-from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow import LargeFlowStepper, step_control
 from dynamics.integrators.large_flow.device import step as torch_step
-from dynamics.integrators.large_flow.device import stepper as torch_stepper
 from dynamics.integrators.large_flow.device.device import Replay, load_torch
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 
@@ -326,7 +325,7 @@ def test_a_step_that_cannot_be_taken_leaves_the_last_one(monkeypatch):
 
 
 def test_a_run_that_gains_no_time_is_stalled(monkeypatch):
-    monkeypatch.setattr(torch_stepper, "STALL_STEPS", 10)
+    monkeypatch.setattr(step_control, "STALL_STEPS", 10)
     flow = stepper(problem(P=2, m=3, d=32))
     flow.advance(1.0, 8)
     assert not flow.stalled

@@ -25,7 +25,6 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +36,16 @@ from dynamics.integrators.large_flow.division import Divider, State
 from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
+from dynamics.integrators.large_flow.step_control import (
+    COORDINATE_FLOOR,
+    KAPPA,
+    LAG_SAFETY,
+    LARGEST_FACTOR,
+    SAFETY,
+    SMALLEST_FACTOR,
+    SMALLEST_STEP,
+    ClusterStepper,
+)
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:
@@ -49,28 +58,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-#: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
-KAPPA = 4.0
-#: Step control: safety factors of the embedded error and of the lag, growth of a step. The estimate misses part of the
-#: error of single steps in which a neuron escapes: at 0.8, errors of the standard problem with 64 directions were 15 to
-#: 40 times as large for a third fewer steps, and those of random problems up to 13 rtol κ instead of 1. (Before the
-#: overlap that escapes counted for itself, which divided the errors of the loss by three to twenty-five.)
-SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.5, 0.9, 2.0, 0.2
 #: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: what is
 #: left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a
 #: tenth fewer steps, and up to 17 rtol κ.
 LAG_TOLERANCE, LAG_REJECTION = 10.0, 4.0
-#: Absolute tolerance of a coordinate in units of rtol / √d, where the given one is smaller: single coordinates have no
-#: meaning, since rotations of the complement of the teacher change them.
-COORDINATE_FLOOR = 0.1
-#: A run that in this many steps gains less than this factor of time is held up by a stiffness that is not slowed.
-STALL_STEPS, STALL_GAIN = 1500, 1.05
 #: Stage at the end of a step.
 END = 12
-SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 
-class LargeFlowStepper:
+class LargeFlowStepper(ClusterStepper):
     """Steps of the coupled flow of many neurons, where `reason_against` has nothing to say.
 
     Per step `rtol` bounds errors of unit vectors and of ln n; `atol` is as in `OverlapSystem.absolute_tolerance`.
@@ -78,6 +74,7 @@ class LargeFlowStepper:
     """
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, threads: int | None = None) -> None:
+        super().__init__(2 * problem.num_directions)
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
         root = np.sqrt(problem.dimension)
@@ -90,11 +87,8 @@ class LargeFlowStepper:
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
         self._counts = {"steps_accepted": 0, "steps_rejected": 0, "divisions": 0}
-        # Counts before the step that is taken, and the lock under which it becomes the last one.
+        # Counts before the step that is taken.
         self._counted: dict[str, int] = {}
-        self._whole = threading.Lock()
-        self._time = 0.0
-        self._marks: list[float] = []
         self._division: Division | None = None
         self._last: Step | None = None
         self._dense: DenseOutput | None = None
@@ -103,36 +97,9 @@ class LargeFlowStepper:
     # --- the stepper's protocol -----------------------------------------------------------------------------
 
     @property
-    def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
-        return self._time
-
-    @property
     def compile_seconds(self) -> float:
         """Wall-clock seconds spent compiling or loading the passes."""
         return self.rows.compile_seconds
-
-    @property
-    def event_times(self) -> Array:
-        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
-        return np.array(self._event_times)
-
-    @property
-    def stalled(self) -> bool:
-        """Whether stiffness that no cluster explains has held up the run for long."""
-        marks = self._marks
-        return len(marks) > STALL_STEPS and marks[-1] < STALL_GAIN * marks[-1 - STALL_STEPS]
-
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        last = self._tried() + max_steps
-        while self._time < target:
-            if self._tried() >= last:
-                return Status.MAX_STEPS
-            failure = self._advance_once(target)
-            if failure is not None:
-                return failure
-        return Status.REACHED
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the overlaps [C | G | ln n] at a time within the last step."""
@@ -158,15 +125,8 @@ class LargeFlowStepper:
         """Return counts of steps and evaluations; an evaluation of the right-hand side is one of the full field."""
         return self._counts | self.rows.counts
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit.
-
-        While a step is taken they are those before it, but for rests of the field, which the next step makes anew.
-        """
-        with self._whole:
-            return self._copies()
-
     def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of `state`; while a step is taken the next one makes their rests of the field anew."""
         rests, last = self._rests, self._last
         arrays: dict[str, NDArray[np.generic]] = {name: array.copy() for name, array in rests.arrays().items()}
         arrays |= {
@@ -211,9 +171,6 @@ class LargeFlowStepper:
 
     # --- one step -------------------------------------------------------------------------------------------
 
-    def _tried(self) -> int:
-        return self._counts["steps_accepted"] + self._counts["steps_rejected"]
-
     def _begin(self, U: Array, log_norm: Array) -> State:
         """Start at a state: its field, its events, a first step short enough to be linear; return it."""
         slot = self._rests.free_slot()
@@ -225,7 +182,6 @@ class LargeFlowStepper:
         velocity = now.F - np.sum(now.F * U, axis=1)[:, None] * U
         rate = max(np.abs(velocity).max() * tolerance[1] / tolerance[0], 4.0 * np.abs(now.growth).max())
         self._h = 1e-2 / max(rate, 1e-290)
-        self._event_times = np.full(2 * self.rows.a.size, np.nan)
         self._events = self.rows.event_values(U, log_norm)
         record_crossings(
             self._event_times, self._events, self._events, (self._time, self._time), lambda _: self._events
@@ -319,5 +275,5 @@ class LargeFlowStepper:
             self._time, self._h, self._event_times, self._events = end, h, times, now
             self._rests.keep(self._rests.free_slot(), end)
             self._counts["steps_accepted"] += 1
-            self._marks = [*self._marks[-STALL_STEPS:], end]
+            self._mark()
             self._counted = {}

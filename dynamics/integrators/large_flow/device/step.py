@@ -13,7 +13,7 @@ from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP
 from dynamics.integrators.large_flow.device.clusters import DeviceClusters
 from dynamics.integrators.large_flow.device.device import Replay
 from dynamics.integrators.large_flow.device.field import DeviceField, padded
-from dynamics.integrators.large_flow.stepper import KAPPA
+from dynamics.integrators.large_flow.step_control import KAPPA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,15 +21,14 @@ from dynamics.equations.pairs.unit_vectors import unit_vectors
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.device.device import load_torch
 from dynamics.integrators.large_flow.device.step import DeviceStep, polynomial
-from dynamics.integrators.large_flow.stepper import (
+from dynamics.integrators.large_flow.step_control import (
     COORDINATE_FLOOR,
     LAG_SAFETY,
     LARGEST_FACTOR,
     SAFETY,
     SMALLEST_FACTOR,
     SMALLEST_STEP,
-    STALL_GAIN,
-    STALL_STEPS,
+    ClusterStepper,
 )
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-class TorchFlowStepper:
+class TorchFlowStepper(ClusterStepper):
     """Steps of the coupled flow of many neurons on a device: "cpu", "cuda" or "cuda:<number>".
 
     Problem and tolerances are as for `LargeFlowStepper`. With `graph`, on CUDA only, the operations of a step start as
@@ -56,6 +54,7 @@ class TorchFlowStepper:
     compile_seconds = 0.0
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str, graph: bool = False) -> None:
+        super().__init__(2 * problem.num_directions)
         torch = self._torch = load_torch(device)
         if graph and device == "cpu":
             msg = "Argument `graph` must be False on the device 'cpu', but is True."
@@ -69,12 +68,8 @@ class TorchFlowStepper:
         tolerance = max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
         self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
         self._accepted = self._rejected = 0
-        # Held while a step is taken: what it starts from is on the device, and is overwritten there.
-        self._whole = threading.Lock()
-        self._time = self._time_last = self._length_before = 0.0
-        self._marks: list[float] = []
+        self._time_last = self._length_before = 0.0
         self._events = self._step.start()
-        self._event_times = np.full(2 * self._a.size, np.nan)
         record_crossings(self._event_times, self._events, self._events, (0.0, 0.0), lambda _: self._events)
         # A first step short enough to be linear.
         speed = self._step.now_rates[:, : self._D].abs().max() * (rtol / tolerance[0])
@@ -82,34 +77,6 @@ class TorchFlowStepper:
         self._h = 1e-2 / max(float(rate), 1e-290)
 
     # --- the stepper's protocol -----------------------------------------------------------------------------
-
-    @property
-    def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
-        return self._time
-
-    @property
-    def event_times(self) -> Array:
-        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
-        return self._event_times.copy()
-
-    @property
-    def stalled(self) -> bool:
-        """Whether stiffness that no cluster explains has held up the run for long."""
-        marks = self._marks
-        return len(marks) > STALL_STEPS and marks[-1] < STALL_GAIN * marks[-1 - STALL_STEPS]
-
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        last = self._accepted + self._rejected + max_steps
-        while self._time < target:
-            if self._accepted + self._rejected >= last:
-                return Status.MAX_STEPS
-            with self._whole:
-                failure = self._advance_once(target)
-            if failure is not None:
-                return failure
-        return Status.REACHED
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the overlaps [C | G | ln n] at a time within the last step."""
@@ -157,11 +124,6 @@ class TorchFlowStepper:
             "rhs_evaluations": self._step.evaluations,
         }
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues, bit for bit on the same kind of device."""
-        with self._whole:
-            return self._copies()
-
     def _copies(self) -> dict[str, NDArray[np.generic]]:
         step, clusters = self._step, self._step.clusters
         tensors = {"now": step.now}
@@ -206,6 +168,11 @@ class TorchFlowStepper:
         Where `target` is inside and the polynomial there is not good enough, the step is shortened as in
         `LargeFlowStepper`.
         """
+        # What a step starts from is on the device, and is overwritten there.
+        with self._whole:
+            return self._step_towards(target)
+
+    def _step_towards(self, target: float) -> Status | None:
         step, h, most, planned = self._step, self._h, LARGEST_FACTOR, 0.0
         before = step.length or 0.0
         step.prepare()
@@ -236,7 +203,7 @@ class TorchFlowStepper:
         before, self._events = self._events, events
         self._time_last, self._time = self._time, self._time + h
         self._accepted += 1
-        self._marks = [*self._marks[-STALL_STEPS:], self._time]
+        self._mark()
         passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
         if passed.size > 0:
             values_at = self._events_at(np.unique(passed % self._a.size), before)
