@@ -9,8 +9,8 @@ __all__ = ["FAULTS_OF_METHODS"]
 INTEGRATORS = (
     Fault(
         "dynamics/integrators/explicit/dop853_tableau.py",
-        "    0.17082860872947386,",
-        "    0.17082860872974386,",
+        "0.17082860872947386,",
+        "0.17082860872974386,",
         "two digits of the tableau exchanged",
         tests_of("dynamics/test_explicit", "test_stages_are_consistent"),
     ),
