@@ -23,7 +23,7 @@ SILENCE = 2.0
 
 @contextmanager
 def in_another_process(work: Callable[[], object]) -> Iterator[None]:
-    """Do work that leaves its results in files in a copy of this process, beside the body, and wait for its end.
+    """Do work, whose results are files, in a copy of this process while the body runs, and wait for its end.
 
     On Linux; elsewhere, and if it fails, nothing is done. A copy starts in milliseconds, since everything is imported
     already. It has none of the other threads: should it wait for one of them, it is ended.

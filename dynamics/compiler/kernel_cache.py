@@ -58,7 +58,7 @@ def cache_directory() -> Path | None:
 
 
 def leave_aside(directory: Path, reason: str | OSError) -> None:
-    """Keep compiled code elsewhere from now on, in this process, and say so in one sentence."""
+    """Keep compiled code elsewhere than in this directory from now on, in this process, and warn of it."""
     instead = None
     if directory not in _fallback.values():
         with suppress(OSError):
@@ -179,7 +179,7 @@ class _SourceAlone(SourceFileLoader):
     """Run a source, never bytecode stored for it, which may be damaged: to compile it again takes milliseconds."""
 
     def path_stats(self, path: str) -> NoReturn:
-        """Raise what means that there is no bytecode."""
+        """Raise OSError, which means that there is no bytecode."""
         raise OSError(errno.ENOTSUP, "no bytecode is stored", path)
 
 

@@ -29,17 +29,17 @@ _MODULE_PREFIX = "_feature_emergence_"
 
 
 class _BesideTheSource(InTreeCacheLocator):
-    """Where Numba keeps what it compiles from generated files, whatever the environment says of its own cache."""
+    """Numba's cache for generated files: beside their source, whatever the environment says."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Self | None:
         return cls(py_func, py_file) if py_func.__module__.startswith(_MODULE_PREFIX) else None
 
     def ensure_cache_path(self) -> None:
-        """Make nothing: the directory is there, and if it has vanished, writing a file shows it."""
+        """Do nothing: the directory is there, and if it has vanished, writing a file shows it."""
 
     def get_source_stamp(self) -> str:
-        """Return what stands for the content of a generated file: its name does."""
+        """Return the name of a generated file, which is a digest of its content."""
         return Path(self._py_file).name
 
 
@@ -48,7 +48,7 @@ CacheImpl._locator_classes.insert(0, _BesideTheSource)
 
 @functools.cache
 def compiler_and_processor() -> str:
-    """Return all that machine code depends on beside its source."""
+    """Return what machine code depends on beside its source: options, Numba, Python and the processor."""
     processor = cpu_target.target_context.codegen().magic_tuple()
     return f"{OPTIONS_VERSION} {numba.__version__} {platform.python_version()} {processor}"
 

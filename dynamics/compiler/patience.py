@@ -1,4 +1,4 @@
-"""Work that is given up when nobody wants it any more: in a thread of its own, so that its caller can always be heard.
+"""Work in a second thread, so that its caller can interrupt it, and leave it behind if it does not stop.
 
 Compiled code and BLAS hear nothing while they run, and one evaluation of a large field takes many seconds. So what may
 take long runs beside the caller, who looks around meanwhile. Given up, work ends where it next gives way; what does not
@@ -27,7 +27,7 @@ _left_behind: list[threading.Thread] = []
 
 
 class GivenUp(BaseException):
-    """Ends work that nobody wants any more; no failure, which somebody might catch."""
+    """Ends work that was given up; no Exception, so that nothing on the way catches it."""
 
 
 class Stopped(Exception):
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 def whether_given_up() -> threading.Event | None:
-    """Return what says that the caller's work has been given up, for threads that share it; None if it cannot be."""
+    """Return the event that is set when the caller's work is given up, for threads that share it, or None."""
     return _given_up.get()
 
 
@@ -50,7 +50,7 @@ def give_way(given_up: threading.Event | None) -> None:
 
 
 def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
-    """Return what `work` returns in a second thread, looking around meanwhile.
+    """Return what `work` returns in a second thread, while this one asks for a reason to stop every `LOOK` seconds.
 
     Raises Stopped if there was a reason to stop before the work was done; it may still be running then.
     """

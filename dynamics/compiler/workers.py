@@ -70,7 +70,7 @@ class Workers:
         self._share(np.maximum(np.searchsorted(cuts, rows), first).tolist(), work)
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
-        """Call work(begin, end, thread) on what lies between two marks, in a thread for each pair, piece by piece."""
+        """Call work(begin, end, thread) on the range between each two marks, piece by piece, in a thread of its own."""
         given_up = whether_given_up()
 
         def pieces(begin: int, end: int, thread: int) -> None:

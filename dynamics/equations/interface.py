@@ -1,4 +1,4 @@
-"""What a system of equations is to integrators and the run loop.
+"""A system of equations, as integrators and the run loop use it.
 
 `System` is the Python side. The kernels' side are the functions below, which the pieces of a system define, the last
 one if they can; integrators call them by their machine addresses. Shapes: state `y`, direction `v` and `out` (N,),

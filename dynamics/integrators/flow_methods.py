@@ -52,7 +52,7 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
 
 @dataclass
 class FlowMethod:
-    """A method chosen for a system: makes its steppers, and says what it did.
+    """A method chosen for a system, which makes steppers and knows what a dataset says of them.
 
     "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
     learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do
@@ -122,7 +122,7 @@ class FlowMethod:
         return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.name == "overlaps")
 
     def attributes(self, stepper: Stepper) -> dict[str, Any]:
-        """Return what a dataset says about the method that ran."""
+        """Return the attributes of a dataset that tell which method ran."""
         reason, time = getattr(stepper, "fallback_reason", None), getattr(stepper, "fallback_time", None)
         fallback = None
         if self.note is not None:

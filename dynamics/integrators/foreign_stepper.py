@@ -1,4 +1,4 @@
-"""What steppers around solvers of other libraries share: calls of the system, events, and no checkpoints."""
+"""The common part of steppers around solvers of other libraries, which call the system and cannot be stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ForeignStepper:
-    """A system as a library calls it, and the events of its steps."""
+    """A stepper around a solver of another library: calls of the system, and events; a subclass takes the steps."""
 
     #: Why `state` is refused.
     refusal: str

@@ -1,4 +1,4 @@
-"""What every stepper looks like from Python, its tolerances, and the checks that all steppers share."""
+"""The protocol of steppers, their tolerances, and the checks that they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RHS, EVENT_VALUES, NORMALISE = 0, 1, 2
 
 
 class Status(IntEnum):
-    """Say why `Stepper.advance` returned."""
+    """Why `Stepper.advance` returned."""
 
     REACHED = 0
     MAX_STEPS = 1
@@ -31,7 +31,7 @@ class Status(IntEnum):
 
 
 class Stepper(Protocol):
-    """Take steps of a system until a time is reached; answer questions about the last step."""
+    """Takes steps of a system until a time is reached, and gives the state within the last step."""
 
     @property
     def time(self) -> float:

@@ -27,7 +27,7 @@ MIXTURE_TOLERANCE = 1e-6
 
 
 def check_axes(problem: Problem) -> None:
-    """Refuse teachers in too many axes, or in as many as there are."""
+    """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
     axes = problem.teacher.span
     if axes > MOST_AXES:
         msg = f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}."
@@ -41,7 +41,7 @@ def check_axes(problem: Problem) -> None:
 
 
 def checked_quadrature(problem: Problem, quadrature: str) -> str:
-    """Return the rule that a name means for a problem, "auto" decided."""
+    """Return the name of the rule for a problem, with "auto" replaced by the rule it stands for."""
     axes = problem.teacher.span
     if axes > 1 and quadrature in ("graded", "quantiles"):
         msg = f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}."

@@ -35,7 +35,7 @@ def advance_degree(y: FloatVector, count: int, degree: int, dimension: float, la
 
 @kernel
 def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
-    """C_0 and C_1."""
+    """Write C_0 and C_1."""
     for i in range(count):
         lanes[i] = 1.0
         lanes[LANES + i] = y[i]
@@ -147,7 +147,7 @@ def block_sums(
 
 @kernel
 def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
-    """μ_l."""
+    """Write the moments μ_l from the sums of powers, or of zonal polynomials."""
     N, M = sizes[0], sizes[1]
     powers = parameters[scalars_start(sizes) + 2 + N :]
     for degree in range(M):

@@ -63,14 +63,14 @@ def block_sums(
 
 @kernel
 def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
-    """μ_κq are the sums."""
+    """Write the moments μ_κq, which are the sums."""
     for k in range(sizes[1]):
         moments[k] = sums[k]
 
 
 @kernel
 def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
-    """Blocks need the forces themselves."""
+    """Write the forces themselves, which blocks need."""
     for k in range(sizes[1]):
         slopes[k] = forces[k]
 
@@ -79,7 +79,7 @@ def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: Flo
 def seed_adjoints(
     count: int, forces: FloatVector, parameters: FloatVector, sizes: IntVector, scratch: FloatVector
 ) -> None:
-    """Σ_q f_κq u^q into the adjoint of a^κ, and ∂_u Φ."""
+    """Write Σ_q f_κq u^q to the adjoint of a^κ, and ∂_u Φ."""
     r, K, Q = sizes[4], sizes[6], sizes[7]
     adjoint, powers = K * LANES, 2 * K * LANES
     slope = powers + (Q + r) * LANES

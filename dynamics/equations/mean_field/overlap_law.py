@@ -1,4 +1,4 @@
-"""What is recorded of particles: the system's own quantities, and the law of their overlaps with each direction."""
+"""Observables of particles: those of their system, and the distribution of their overlaps with each direction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def overlap_edges() -> Array:
 
 
 def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
-    """Return what observes a state: the system's own quantities, and the law of the overlaps.
+    """Return the function of a state that gives the system's observables and the distribution of the overlaps.
 
     If mirrored, the particles of the system stand for themselves and for their mirror images, which come first.
     """

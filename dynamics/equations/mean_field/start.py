@@ -60,7 +60,7 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
 
 
 def _random(rng: np.random.Generator, count: int, axes: int, dimension: int) -> Array:
-    """Draw N(0, I_r) over the root of its square plus that of a chi of the other axes."""
+    """Draw r coordinates of uniform points on the sphere: normals, divided by the length of all d normals."""
     normal = rng.standard_normal((count, axes))
     rest = rng.chisquare(dimension - axes, count)
     projections: Array = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]

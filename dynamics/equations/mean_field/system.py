@@ -105,15 +105,15 @@ class MeanFieldSystem(System):
         raise NotImplementedError
 
     def _layout(self) -> list[int]:
-        """Return what the kernels find behind the common sizes."""
+        """Return the integers that follow the common ones in `sizes`."""
         return []
 
     def _further_parameters(self) -> Array:
-        """Return what the kernels find behind the weights."""
+        """Return the numbers that follow the masses in `parameters`."""
         return np.empty(0)
 
     def _scratch_size(self) -> int:
-        """Return how much scratch the kernels of the particles need for a block."""
+        """Return the numbers of scratch that the kernels of the particles need for a block."""
         raise NotImplementedError
 
     def absolute_tolerance(self, atol: float) -> Array:

@@ -69,7 +69,7 @@ def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) ->
 
 @kernel
 def weigh_pairs(first: int, n: FloatVector, overlap: NDArray[Real], growth: FloatVector) -> None:
-    """Replace the overlaps of rows first, … with all neurons by −n_j g', and take what they do from the growth.
+    """Replace the overlaps of rows first, … with all neurons by −n_j g', and subtract their part of the growth.
 
     A row's own part is that of a unit vector, also where the row is not quite one yet.
     """

@@ -1,4 +1,4 @@
-"""Where single precision will do for products of neurons, and how a coordinate is rounded to it."""
+"""Bounds within which products of neurons may be taken in single precision, and the rounding of a coordinate."""
 
 from dynamics.compiler.compilation import kernel
 

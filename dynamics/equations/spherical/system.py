@@ -94,7 +94,7 @@ class SphericalSystem(System):
         }
 
     def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return the same, and the overlaps C and the neurons W themselves."""
+        """Return what `summarise` does, the overlaps C and the neurons W."""
         return {
             **self.summarise(state),
             "teacher_overlap": self.overlaps(state),

@@ -50,7 +50,7 @@ _MOST_THREADS = 8
 
 
 class Matching(Protocol):
-    """What is read of a prediction, arrays of shape (P,)."""
+    """The part of a prediction that pairs need, arrays of shape (P,)."""
 
     @property
     def matched_neuron(self) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class VectorStepper:
-    """Shows a stepper of [U | ln n], by the equations of `VectorSystem`, as one of the overlaps."""
+    """A stepper of the overlaps, made of one of `VectorSystem`, whose state is [U | ln n]."""
 
     def __init__(self, stepper: Stepper, system: VectorSystem) -> None:
         self._stepper = stepper

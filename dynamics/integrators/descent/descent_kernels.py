@@ -102,7 +102,7 @@ def finish_step(
     events: FloatMatrix,
     C: FloatMatrix,
 ) -> int:
-    """Move along a gradient already computed; say whether that blew up or passed an event."""
+    """Move along a gradient already computed; return whether that blew up or passed an event."""
     if not move_rows(step, eta, units, norms, F, growth):
         return BLOWN_UP
     for event in range(events.shape[1]):

@@ -1,4 +1,4 @@
-"""Dense output of a step of the large-flow solver, and what its events need of it.
+"""Dense output of a step of the large-flow solver, and the values of events inside it.
 
 Where its coefficients were not computed with the step, the rows go once more through the stages when it is asked for:
 at events the deciding ones alone.
@@ -51,7 +51,7 @@ class DenseOutput:
         return U, log_norm
 
     def events_at(self, passed: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
-        """Return the function t -> values of all events, of which those in `passed` are meant.
+        """Return a function of t with the values of all events, right for those in `passed` alone.
 
         Only neurons near a direction decide when it emerges or is learned: their polynomials and a cubic through the
         small share of all others are enough.
@@ -91,7 +91,7 @@ class DenseOutput:
         self._ready[missing] = True
 
     def _deciding_events(self, rows: NDArray[np.int64], p: int, x: float) -> tuple[float, float]:
-        """Return the two events of direction p as some rows alone make them."""
+        """Return the two events of direction p, computed from some rows alone."""
         step, passes = self._step, self._rows
         out = np.empty(2)
         passes.kernels.events_inside(

@@ -1,4 +1,4 @@
-"""Compiled events of the large-flow solver, and its state inside a step.
+"""Compiled events of the large-flow solver, and the state inside a step.
 
 Executed after the link kernels.
 """

@@ -1,4 +1,4 @@
-"""The end of a step, once the full field there is known: rows corrected for the lag, clusters put where they belong.
+"""Corrections at the end of a step, where the full field is known: of rows for the lag, of clusters for slowing.
 
 Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from their
 slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place: one that has

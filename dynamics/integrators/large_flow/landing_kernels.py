@@ -28,7 +28,7 @@ def miss_of_row(
     now: int,
     miss: FloatVector,
 ) -> float:
-    """Write by how much the rest of row i was extrapolated wrongly, its tangential part; return the same of (ln n)'.
+    """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'.
 
     Slot `now` holds the partial field at the end of the step; the extrapolated rest is Σ_q weights_q rest[slots_q].
     """

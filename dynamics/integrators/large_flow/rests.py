@@ -106,7 +106,7 @@ class Rests:
         return integral
 
     def _past(self) -> list[float]:
-        """Return the times of the values that the polynomial takes, but the newest, from that on."""
+        """Return the times of all values that the polynomial takes but the newest, relative to that."""
         past: list[float] = (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist()
         return past
 

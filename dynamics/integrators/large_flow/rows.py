@@ -146,7 +146,7 @@ class Rows:
                 self._run(step, b, b + 1, 0, sources_only=False, dense=True, again=True)
 
     def _round_sources(self) -> None:
-        """Write what all other rows read of the sources' stages."""
+        """Round the stages of the sources to single precision, in which all other rows read them."""
         if self._rounded.size > 0:
             count, D = self.stage_sources[:, :, 0].size, self._rounded.shape[2]
             self._round_rows(0, count, self.stage_sources.reshape(count, D), self._rounded.reshape(count, D))

@@ -1,4 +1,4 @@
-"""Time, events and control of the step of the methods with slowed clusters, whatever carries their state."""
+"""Constants of step control, and the common part of the steppers with slowed clusters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 
 class ClusterStepper:
-    """A stepper of unit vectors and ln n that counts its steps and notices when they get it nowhere."""
+    """A stepper with slowed clusters: time, events, and whether steps still advance the time."""
 
     def __init__(self, num_events: int) -> None:
         self._time = 0.0

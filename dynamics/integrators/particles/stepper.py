@@ -60,7 +60,7 @@ def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
 
 
 def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
-    """Return what `stepper_of` does, by sweeps where the state is that large."""
+    """Return a stepper of particles, by sweeps where `wants_sweeps`, and the seconds of its code."""
     if not wants_sweeps(method, system):
         return stepper_of(system, method, rtol=rtol, atol=atol)
     compiled = load_method(method, system.pieces)
@@ -145,7 +145,7 @@ class ParticleStepper(ExplicitStepper):
         record_crossings(times, before, now, (self.start, self.time), self._event_values)
 
     def _try_step(self) -> Status | None:
-        """Take one step, or none and shorten it; return why none can be taken."""
+        """Try one step, which is shortened if it fails; return why none can be taken, or None."""
         names, h = self._namespace, float(self._scalars[_STEP])
         error, moments, slopes = self._settle(h)
         factor = names.NOT_FINITE_FACTOR

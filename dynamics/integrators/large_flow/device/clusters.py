@@ -74,7 +74,7 @@ class DeviceClusters:
         return tensor
 
     def look(self, n: Tensor, overlap: Tensor, kernel: Tensor) -> None:
-        """See who is near which direction at a state, given n, [G | C] and g of it, before these are overwritten."""
+        """Find the neurons near each direction at a state of which n, [G | C] and g are given."""
         torch, m, P = self._torch, self._m, self._P
         C = overlap[:, m:]
         best, nearest = (C.abs() if self._both_poles else C.clamp(min=0.0)).max(1)

@@ -1,4 +1,4 @@
-"""The one place where dynamics reaches for torch, when a run on a device asks for it."""
+"""The import of torch, which no other module of dynamics makes, and the replay of device operations."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _ERRORS, _DENSE = (16, 17), (18, 19, 20, 21)
 
 
 class DeviceStep:
-    """The last step, and the means to take another.
+    """The last step on a device, and the tensors with which the next is taken.
 
     `begin` and `now` (m, W) are the states at both ends, as in `field`, `now_rates` the rates at the end with nothing
     slowed, `length` that of the step, None at the start, and `evaluations` those of the field so far. `tolerance` holds
@@ -155,7 +155,7 @@ class DeviceStep:
         return DOP853_DENSE_ERROR * float(last.norm(dim=1).max() / self._relative[0])
 
     def look(self) -> Array:
-        """Compute the rates at the present state and see who is where; return the values of the events."""
+        """Compute the rates at the present state and find the neurons near each direction; return the events."""
         field = self.field
         field.rates(self.now, self.now_rates)
         self.clusters.look(field.n, field.overlap, field.kernel)

@@ -221,7 +221,7 @@ class TorchFlowStepper(ClusterStepper):
         return (t - self._time_last) / self._step.length
 
     def _events_at(self, directions: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
-        """Return the function t -> values of all events, of which those of these directions are meant."""
+        """Return a function of t with the values of all events, right for these directions alone."""
         start, coefficients = self._step.columns(directions)
         values, P = before.copy(), self._a.size
 
