@@ -1,7 +1,6 @@
 """One HTML page that needs nothing beside it: text, tables and figures as elements, every character escaped.
 
-Knows HTML and figures; nothing of what they show.  No script, no link that leaves the page, no resource but data inside
-it, which a policy in its head enforces.
+It has no script, no link that leaves it, and no resource but data inside it, which a policy in its head enforces.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What every result says of itself, as sections of a page: problem, settings, provenance, notes, variables.
-
-Knows the attributes and variables that docs/files.md names; nothing of what a result shows.
-"""
+"""What every result says of itself, as sections of a page: problem, settings, provenance, notes, variables."""
 
 from __future__ import annotations
 
@@ -18,15 +15,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     import xarray as xr
-
-__all__ = [
-    "notes_section",
-    "problem_section",
-    "provenance_section",
-    "settings_section",
-    "subtitle",
-    "variables_section",
-]
 
 PROBLEM_WORDS = {
     "activation": "link σ",

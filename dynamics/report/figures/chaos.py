@@ -1,16 +1,13 @@
-"""The figure of the propagation of chaos: distances over time, scaled by the width, and their exponents.
-
-Takes a dataset and optional axes, returns the axes, and never shows anything.
-"""
+"""The figure of the propagation of chaos: distances over time, scaled by the width, and their exponents."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
 from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
 
 if TYPE_CHECKING:
     import os
@@ -75,13 +72,9 @@ def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def chaos_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure of `plot_chaos`, which no window shows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(1, 3)
+    panels = new_panels((13.0, 4.0), 1, 3)
     plot_chaos(dataset, panels)
+    figure: Figure = panels[0].figure
     return figure
 
 

@@ -1,15 +1,16 @@
-"""Figures of datasets. Every function takes a dataset and optional axes, returns the axes, and never shows anything.
+"""Figures of flows: losses, overlaps and emergence times; and the colours and ticks of all figures.
 
 Labels are plain Unicode: loading the typesetting of formulas would take longer than drawing all the rest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
+from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
 
@@ -26,6 +27,8 @@ MOST_POINTS = 2000
 SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
 COLOURS = "viridis"
+#: Variables that hold overlaps over time, by answer.
+HISTORIES = ("overlap", "max_overlap", "teacher_overlap")
 PAIRED_TIMES = ("predicted_emergence_time", "leading_order_time", "emergence_time")
 
 
@@ -47,8 +50,6 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     -------
     Axes
     """
-    from dynamics.report.tables import predicted_loss
-
     check_drawable(dataset, loss=("time",))
     ax = _axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values
@@ -106,7 +107,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     squared = _squared_overlap(dataset)
     ax = _axes(ax)
     time = dataset["time"].values
-    chosen = _spread(squared.shape[1])
+    chosen = spread_rows(squared.shape[1], MOST_CURVES)
     colours = colormaps[COLOURS](np.linspace(0.0, 0.9, len(chosen)))
     predicted = dataset["predicted_emergence_time"].values
     shown = time > 0
@@ -147,7 +148,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     if not both.any():
         ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
         return ax
-    points = np.flatnonzero(both)[_spread(int(both.sum()), MOST_POINTS)]
+    points = np.flatnonzero(both)[spread_rows(int(both.sum()), MOST_POINTS)]
     ax.loglog(leading[points], measured[points], "o", mfc="none", color=REFERENCE, ms=5, label="leading order")
     ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label="exact transit of the pair")
     times = np.concatenate([exact[points], measured[points]])
@@ -185,19 +186,15 @@ def plain_log_ticks(ax: Axes) -> None:
 
 def summary_figure(dataset: xr.Dataset) -> Figure:
     """Return one figure with overlaps, loss and emergence times."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 4.2))
-    FigureCanvasAgg(figure)
-    has_history = any(name in dataset for name in ("teacher_overlap", "max_overlap", "overlap"))
+    has_history = any(name in dataset for name in HISTORIES)
     # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
     margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
-    panels: Any = figure.subplots(1, 3 if has_history else 2, gridspec_kw=margins)
+    panels = new_panels((13.0, 4.2), 1, 3 if has_history else 2, layout=None, gridspec_kw=margins)
     if has_history:
         plot_emergence(dataset, panels[0])
     plot_loss(dataset, panels[-2])
     plot_emergence_times(dataset, panels[-1])
+    figure: Figure = panels[0].figure
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
 
@@ -211,6 +208,14 @@ def headline(dataset: xr.Dataset) -> str:
     width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"m = {stored['width']}"
     sizes = f"P = {stored['num_directions']}, {width}, d = {stored['dimension']}"
     return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
+
+
+def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
+    """Return the sum-formula loss of a result, or None where there is none."""
+    if "predicted_loss" not in dataset:
+        return None
+    loss: NDArray[np.float64] = dataset["predicted_loss"].values
+    return loss if np.isfinite(loss).all() else None
 
 
 def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
@@ -228,13 +233,6 @@ def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
         overlap = np.maximum(overlap, 0.0)
     largest: NDArray[np.float64] = (overlap**2).max(axis=1)
     return largest
-
-
-def _spread(count: int, most: int = MOST_CURVES) -> NDArray[np.int64]:
-    """Return at most `most` of the indices 0 … count − 1, spread evenly in the logarithm of index + 1."""
-    if count <= most:
-        return np.arange(count)
-    return np.unique(np.geomspace(1, count, most).round().astype(np.int64)) - 1
 
 
 def _axes(ax: Axes | None) -> Axes:

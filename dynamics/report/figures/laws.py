@@ -1,7 +1,4 @@
-"""Figures of the studies of scaling laws, one each.  Functions take a dataset and return a figure; nothing is shown.
-
-Knows the variables of the studies; nothing of how they were computed.
-"""
+"""Figures of the studies of scaling laws, one each."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable
 from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE, plain_log_ticks
+from dynamics.report.figures.panels import check_drawable
 from dynamics.report.figures.transfer import draw_transfer
-from dynamics.report.law_tables import law_title
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -25,10 +21,21 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["plot_study"]
+__all__ = ["law_title", "plot_study"]
 
 IDEAL = "#1e8449"
 MANY_DECADES = 1e5
+#: What each law says, for people.
+TITLES = {
+    "loss-time": "L ~ t^x",
+    "loss-samples": "L ~ n^x, fixed step",
+    "loss-samples-tuned": "L ~ n^x, tuned step",
+    "loss-width": "L ~ m^x",
+    "loss-compute": "L ~ compute^x",
+    "width-compute": "best m ~ compute^x",
+    "time-direction": "T_p ~ p^x",
+    "time-dimension": "T ~ d^x",
+}
 #: x and y of each law, for people.
 LABELS = {
     "loss-time": ("flow time t", "loss"),
@@ -69,6 +76,12 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     figure: Any = NewFigure(layout="constrained")
     _DRAWN[answer](dataset, figure)
     return figure  # type: ignore[no-any-return]
+
+
+def law_title(name: str) -> str:
+    """Return a law in words; what follows a comma in its name says how it was measured."""
+    base, comma, how = name.partition(",")
+    return TITLES[base] + comma + how
 
 
 def _number(value: float, error: float = np.nan) -> str:

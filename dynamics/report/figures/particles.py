@@ -1,16 +1,13 @@
-"""The figure of a mean field: the law of the neurons' overlaps flowing over log time, the loss below.
-
-Takes a dataset and optional axes, returns the axes, and never shows anything.
-"""
+"""Figures of a mean field: the law of the neurons' overlaps flowing over log time, the loss below."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline, plain_log_ticks
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +24,8 @@ FAINTEST = 1e-4
 COLOURS = "magma_r"
 #: Losses further below the first one than this are not drawn.
 LOSS_DECADES = 1e-8
+#: Of the panels for density and loss.
+HEIGHTS = (2.2, 1.0)
 
 
 def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1) -> Sequence[Axes]:
@@ -59,28 +58,32 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
     if axes is None:
         from matplotlib import pyplot
 
-        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=[2.2, 1.0], figsize=(7.0, 6.0))[1]
+        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=HEIGHTS, figsize=(7.0, 6.0))[1]
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
     draw_loss(axes[1], dataset.isel(time=shown))
     return axes
 
 
+def one_direction(dataset: xr.Dataset, direction: int) -> Figure:
+    """Return the figure of one direction."""
+    panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
+    plot_particles(dataset, panels, direction=direction)
+    figure: Figure = panels[0].figure
+    return figure
+
+
 def particles_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure, one column per direction, at most four."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     directions = dataset["direction"].values[:4].tolist()
-    columns = len(directions)
-    figure = Figure(figsize=(3.0 + 4.2 * columns, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False, height_ratios=[2.2, 1.0])
+    size = (3.0 + 4.2 * len(directions), 6.0)
+    panels = new_panels(size, 2, len(directions), sharex=True, sharey="row", squeeze=False, height_ratios=HEIGHTS)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
         if column > 0:
             panels[0, column].set_ylabel("")
             panels[1, column].set_ylabel("")
+    figure: Figure = panels[0, 0].figure
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
 

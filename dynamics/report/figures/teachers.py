@@ -1,16 +1,14 @@
-"""Figures of teachers, side by side or one alone: how each is learned by the mean field, and by a finite network.
-
-Takes datasets, writes a file, and never shows anything.
-"""
+"""Figures of teachers, side by side or one alone: how each is learned by the mean field, and by a finite network."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import new_panels
 from dynamics.report.figures.particles import draw_loss, plot_particles
 
 if TYPE_CHECKING:
@@ -45,16 +43,11 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     ValueError
         If there is nothing to draw.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not answers:
         msg = "Argument `answers` must hold at least one teacher, but is empty."
         raise ValueError(msg)
     rows = -(-len(answers) // COLUMNS)
-    figure = Figure(figsize=(3.4 * COLUMNS, 3.0 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True)
+    panels = new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
     for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
         _draw(ax, law, network)
         ax.set_title(title, fontsize="medium")
@@ -65,7 +58,7 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     (spare[0] if spare else panels[0, 0]).legend(handles, labels, frameon=False, loc="center left", fontsize="medium")
     for ax in panels[:, 0]:
         ax.set_ylabel("share of E f*², of the end")
-    figure.savefig(path, dpi=130)
+    panels[0, 0].figure.savefig(path, dpi=130)
 
 
 def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | os.PathLike[str]) -> None:
@@ -82,12 +75,7 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     path : path
         The suffix chooses the format.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(2, sharex=True, height_ratios=[2.0, 1.2])
+    panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
     problem = Problem.from_dataset(law)
     if problem.teacher.span == 1:
         plot_particles(law, panels)
@@ -101,6 +89,7 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     panels[1].set_xlim(time[0], time[-1])
     panels[1].set_ylim(lowest)
     panels[1].legend(frameon=False, fontsize="small", loc="lower left")
+    figure = panels[0].figure
     figure.suptitle(f"{title}, d = {problem.dimension}", fontsize="medium")
     figure.savefig(path, dpi=110)
 

@@ -1,7 +1,4 @@
-"""The figure of a study of transfer, of descent or of SGD: losses over step sizes, best steps, gap and drift.
-
-Knows the variables of `dynamics.laws.transfer.transfer_values`; nothing of how they were computed.
-"""
+"""The figure of a study of transfer, of descent or of SGD: losses over step sizes, best steps, gap and drift."""
 
 from __future__ import annotations
 

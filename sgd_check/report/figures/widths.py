@@ -1,7 +1,4 @@
-"""The figure of a check of a mean field: losses of all widths, distances scaled by the width, and their exponents.
-
-Knows the variables of such a comparison; nothing of how they were computed.
-"""
+"""The figure of a check of a mean field: losses of all widths, distances scaled by the width, and their exponents."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import BAND, plot_chaos
-from sgd_check.report.figures_style import REFERENCE, log_time
+from dynamics.report import BAND, new_panels, plot_chaos
+from sgd_check.report.figures.style import REFERENCE, log_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +40,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     ValueError
         If `axes` are not four.
     """
-    panels = _new_panels() if axes is None else list(axes)
+    panels = list(new_panels((11.0, 8.2), 2, 2).ravel() if axes is None else axes)
     if len(panels) != PANELS:
         msg = f"Argument `axes` must be four axes, but has {len(panels)}."
         raise ValueError(msg)
@@ -61,14 +58,8 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
         log_time(ax, shown["time"].values)
     runs = f"{comparison.attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
     panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize="medium")
-    return panels[0].get_figure()  # type: ignore[return-value]
-
-
-def _new_panels() -> list[Axes]:
-    from matplotlib.figure import Figure as NewFigure
-
-    figure: Any = NewFigure(figsize=(11.0, 8.2), layout="constrained")
-    return list(figure.subplots(2, 2).ravel())
+    figure: Figure = panels[0].figure
+    return figure
 
 
 def _draw_loss(ax: Axes, shown: xr.Dataset, colours: list[Any]) -> None:

@@ -1,7 +1,4 @@
-"""Figures of single runs and of their distribution: overlaps over time, and survival curves.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""Figures of single runs and of their distribution: overlaps over time, and survival curves."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.report.figures_style import (
+from sgd_check.report.figures.style import (
     REFERENCE,
     THEORY_NAMES,
     axes_or_new,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels
+from dynamics.report import check_panels, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
     check_panels("ax", ax, 1)
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
-
-    new: Axes = Figure(figsize=(5, 4.2), layout="constrained").subplots()
+    new: Axes = new_panels((5.0, 4.2))
     return new
 
 

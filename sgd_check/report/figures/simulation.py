@@ -1,7 +1,4 @@
-"""Figures of runs without a prediction beside them: losses over time, and emergence times by direction.
-
-Knows the variables of a simulation; nothing of how they were computed.
-"""
+"""Figures of runs without a prediction beside them: losses over time, and emergence times by direction."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.report.figures_style import PREDICTED, SIMULATED, axes_or_new
+from sgd_check.report.figures.style import PREDICTED, SIMULATED, axes_or_new
 
 if TYPE_CHECKING:
     import xarray as xr

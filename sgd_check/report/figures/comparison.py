@@ -1,7 +1,4 @@
-"""Figures of a comparison. Every function takes a DataTree, draws on given or new axes, and never shows anything.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""The figure of a comparison, and its panel of emergence times."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import check_panels
-from sgd_check.report.figures_loss import plot_loss_band
-from sgd_check.report.figures_runs import plot_overlaps, plot_survival
-from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
-from sgd_check.report.figures_widths import plot_widths
+from sgd_check.report.figures.loss import plot_loss_band
+from sgd_check.report.figures.runs import plot_overlaps, plot_survival
+from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
+from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.chaos import THEORY
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ PANELS = 5
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
-    Against a mean field, `sgd_check.report.figures_widths.plot_widths` draws losses, distances and exponents on four
+    Against a mean field, `sgd_check.report.figures.widths.plot_widths` draws losses, distances and exponents on four
     axes.
 
     Parameters

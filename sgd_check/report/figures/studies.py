@@ -1,7 +1,4 @@
-"""Figures of the studies, one each. Every function takes a dataset and returns a figure; nothing is ever shown.
-
-Knows the variables of the studies; nothing of how they were computed.
-"""
+"""Figures of the studies, one each."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, plain_log_ticks
+from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, new_panels, plain_log_ticks
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -42,12 +39,11 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    from matplotlib.figure import Figure as NewFigure
-
     draw, size, rows, columns, options = _DRAWN[answer]
-    figure: Any = NewFigure(figsize=size, layout="constrained")
-    draw(dataset, figure.subplots(rows, columns, **options))
-    return figure  # type: ignore[no-any-return]
+    panels = new_panels(size, rows, columns, **options)
+    draw(dataset, panels)
+    figure: Figure = panels[0].figure
+    return figure
 
 
 # --- sample complexity ------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""Figure of the loss: mean of the runs with band, prediction, and the residual below.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""Figure of the loss: mean of the runs with band, prediction, and the residual below."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import check_panels
-from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, check_comparison, log_time
+from dynamics.report import check_panels, new_panels
+from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, check_comparison, log_time
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -41,10 +38,7 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
     check_comparison(tree)
     check_panels("axes", axes, 2)
     if axes is None:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 4.6), layout="constrained")
-        axes = tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1]))
+        axes = tuple(new_panels((5.0, 4.6), 2, sharex=True, height_ratios=[2.4, 1]))
     upper, lower = axes
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     _draw_loss(upper, tree)

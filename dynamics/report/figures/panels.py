@@ -1,13 +1,44 @@
-"""What figures are given: an answer with the variables that they draw, and axes to draw on.
-
-Knows datasets and that matplotlib has axes; nothing of what is drawn.
-"""
+"""Panels that figures draw on, and checks of what a figure is given: an answer with its variables, and axes."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from hermite.text.messages import shown
 
-__all__ = ["check_drawable", "check_panels"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+__all__ = ["check_drawable", "check_panels", "new_panels", "one_panel"]
+
+
+def new_panels(size: tuple[float, float], *shape: int, layout: Any = "constrained", **options: Any) -> Any:
+    """Return the panels of a new figure that no window shows: axes or an array of them, as `Figure.subplots` does.
+
+    Parameters
+    ----------
+    size : (float, float)
+        Inches.
+    *shape : int
+        Rows and columns.
+    layout : str or None, default "constrained"
+        Engine that places the panels.
+    **options
+        Of `Figure.subplots`.
+    """
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout=layout).subplots(*shape, **options)
+
+
+def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
+    """Return a new figure of one panel, drawn by a function of some arguments and the axes."""
+    ax = new_panels((6.8, 4.4))
+    plot(*arguments, ax)
+    figure: Figure = ax.figure
+    return figure
 
 
 def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
