@@ -6,11 +6,12 @@ from .figures.chaos import plot_chaos as plot_chaos
 from .figures.flows import MEASURED as MEASURED
 from .figures.flows import PREDICTED as PREDICTED
 from .figures.flows import REFERENCE as REFERENCE
-from .figures.flows import plain_log_ticks as plain_log_ticks
 from .figures.panels import check_drawable as check_drawable
 from .figures.panels import check_panels as check_panels
+from .figures.panels import finish as finish
 from .figures.panels import new_panels as new_panels
 from .figures.panels import one_panel as one_panel
+from .figures.panels import plain_log_ticks as plain_log_ticks
 from .figures.transfer import draw_transfer as draw_transfer
 from .findings import Drawing as Drawing
 from .findings import Findings as Findings

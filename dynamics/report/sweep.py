@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, plain_log_ticks
-from dynamics.report.figures.panels import one_panel
+from dynamics.report.figures.flows import COLOURS
+from dynamics.report.figures.panels import finish, one_panel
 from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
 
 if TYPE_CHECKING:
@@ -135,10 +135,7 @@ def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="x-small")
+    finish(ax, "flow time t", "loss E(f − f*)²", fontsize="x-small")
 
 
 def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
@@ -172,11 +169,7 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: list[str], ax: Axes)
         ax.plot(line[name].values, line.values, "o-", ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
     _scale(ax, lines[name].values)
-    ax.set_xlabel(name.replace("_", " "))
-    ax.set_ylabel("emergence time of direction 1")
-    plain_log_ticks(ax)
-    if varied:
-        ax.legend(frameon=False, fontsize="x-small")
+    finish(ax, name.replace("_", " "), "emergence time of direction 1", fontsize="x-small")
 
 
 def _scale(ax: Axes, values: Array) -> None:

@@ -124,7 +124,6 @@ def panel_drawings(tree: xr.DataTree) -> list[Drawing]:
 
 
 def _loss(tree: xr.DataTree) -> Figure:
-    panels = new_panels((6.8, 5.4), 2, sharex=True, height_ratios=[2.4, 1])
+    figure, panels = new_panels((6.8, 5.4), 2, sharex=True, height_ratios=[2.4, 1])
     plot_loss_band(tree, tuple(panels))
-    figure: Figure = panels[0].figure
     return figure

@@ -56,9 +56,7 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
     _draw_collapse(axes[1], shown, "coupling_error", "√m · rms |Δ_i|")
     _draw_exponents(axes[2], shown)
     for ax in axes:
-        ax.set_xscale("log")
-        ax.set_xlim(shown["time"].values[0], shown["time"].values[-1])
-        ax.set_xlabel("flow time t")
+        ax.set(xscale="log", xlim=shown["time"].values[[0, -1]], xlabel="flow time t")
         for reached in shown["loss_level_time"].values[-1:]:
             if np.isfinite(reached):
                 ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
@@ -72,9 +70,8 @@ def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def chaos_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure of `plot_chaos`, which no window shows."""
-    panels = new_panels((13.0, 4.0), 1, 3)
+    figure, panels = new_panels((13.0, 4.0), 1, 3)
     plot_chaos(dataset, panels)
-    figure: Figure = panels[0].figure
     return figure
 
 
@@ -89,8 +86,7 @@ def _draw_collapse(ax: Axes, dataset: xr.Dataset, name: str, label: str) -> None
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(seeds)
         ax.plot(time, mean, color=colour, lw=1.5, label=f"m = {width}")
         ax.fill_between(time, mean - BAND * error, mean + BAND * error, color=colour, alpha=0.15, lw=0)
-    ax.set_ylabel(label)
-    ax.set_ylim(bottom=0.0)
+    ax.set(ylabel=label, ylim=(0.0, None))
     ax.legend(frameon=False, fontsize="small")
 
 
@@ -102,6 +98,5 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
         ax.plot(time, exponent, color=colour, lw=1.5, label=label)
         ax.fill_between(time, exponent - BAND * error, exponent + BAND * error, color=colour, alpha=0.18, lw=0)
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
-    ax.set_ylim(-1.6, 0.1)
-    ax.set_ylabel("exponent in the width m")
+    ax.set(ylim=(-1.6, 0.1), ylabel="exponent in the width m")
     ax.legend(frameon=False, fontsize="small")

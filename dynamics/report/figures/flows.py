@@ -1,4 +1,4 @@
-"""Figures of flows: losses, overlaps and emergence times; and the colours and ticks of all figures.
+"""Figures of flows: losses, overlaps and emergence times; and the colours of all figures.
 
 Labels are plain Unicode: loading the typesetting of formulas would take longer than drawing all the rest.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
+from dynamics.report.figures.panels import check_drawable, check_panels, finish, new_panels
 from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 #: At most this many directions are drawn as separate curves, spread evenly in log p.
 MOST_CURVES = 24
 MOST_POINTS = 2000
-#: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
-SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
 COLOURS = "viridis"
 #: Variables that hold overlaps over time, by answer.
@@ -77,10 +75,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     positive_loss = loss[shown][loss[shown] > 0]
     if positive_loss.size:
         ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small")
+    finish(ax, "flow time t", "loss E(f − f*)²")
     return ax
 
 
@@ -119,10 +114,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     ax.set_ylim(-0.08, 1.05)
     ax.set_xlim(time[shown][0], time[-1])
-    ax.set_xlabel("flow time t   (ticks: predicted emergence)")
-    ax.set_ylabel("largest squared overlap of a neuron, C²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small", loc="center left")
+    x = "flow time t   (ticks: predicted emergence)"
+    finish(ax, x, "largest squared overlap of a neuron, C²", loc="center left")
     return ax
 
 
@@ -158,30 +151,8 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     end = float(dataset["time"].values[-1])
     if late.any():
         ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
-    ax.set_xlabel("predicted emergence time")
-    ax.set_ylabel("measured emergence time")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small")
+    finish(ax, "predicted emergence time", "measured emergence time")
     return ax
-
-
-def plain_log_ticks(ax: Axes) -> None:
-    """Label log axes in plain numbers: every decade, or 1, 2 and 5 times each where the axis is short.
-
-    Short log axes are unreadable with powers of ten alone, and typeset powers cost half of the drawing time.
-    """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() != "log":
-            continue
-        low, high = axis.get_view_interval()
-        short = high < SHORT_AXIS * low
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-        if high > LONG_AXIS * low:
-            axis.set_minor_locator(NullLocator())
 
 
 def summary_figure(dataset: xr.Dataset) -> Figure:
@@ -189,12 +160,11 @@ def summary_figure(dataset: xr.Dataset) -> Figure:
     has_history = any(name in dataset for name in HISTORIES)
     # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
     margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
-    panels = new_panels((13.0, 4.2), 1, 3 if has_history else 2, layout=None, gridspec_kw=margins)
+    figure, panels = new_panels((13.0, 4.2), 1, 3 if has_history else 2, layout=None, gridspec_kw=margins)
     if has_history:
         plot_emergence(dataset, panels[0])
     plot_loss(dataset, panels[-2])
     plot_emergence_times(dataset, panels[-1])
-    figure: Figure = panels[0].figure
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline, plain_log_ticks
-from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels, plain_log_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,23 +67,22 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
 
 def one_direction(dataset: xr.Dataset, direction: int) -> Figure:
     """Return the figure of one direction."""
-    panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
+    figure, panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
     plot_particles(dataset, panels, direction=direction)
-    figure: Figure = panels[0].figure
     return figure
 
 
 def particles_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure, one column per direction, at most four."""
     directions = dataset["direction"].values[:4].tolist()
-    size = (3.0 + 4.2 * len(directions), 6.0)
-    panels = new_panels(size, 2, len(directions), sharex=True, sharey="row", squeeze=False, height_ratios=HEIGHTS)
+    columns = len(directions)
+    sharing = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
+    figure, panels = new_panels((3.0 + 4.2 * columns, 6.0), 2, columns, **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
         if column > 0:
             panels[0, column].set_ylabel("")
             panels[1, column].set_ylabel("")
-    figure: Figure = panels[0, 0].figure
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
 
@@ -106,10 +105,8 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
         label = {0.25: "quartiles", 0.5: "median"}.get(share)
         ax.plot(time, quantile.sel(share=share).values, style, color=MEASURED, lw=1.4, label=label)
-    ax.set_xscale("log")
-    ax.set_xlim(time[0], time[-1])
-    ax.set_ylim(-1.0, 1.0)
-    ax.set_ylabel(f"overlap with direction {int(dataset['direction'])}")
+    overlap = f"overlap with direction {int(dataset['direction'])}"
+    ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
     ax.figure.colorbar(mesh, ax=ax, label="density", pad=0.01)
     ax.legend(framealpha=0.85, fontsize="small", loc="lower left")
 
@@ -138,8 +135,7 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
                 ha="right" if late else "left",
                 va="top" if late else "bottom",
             )
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
+    ax.set(xlabel="flow time t", ylabel="loss E(f − f*)²")
     plain_log_ticks(ax)
     if floor > lowest:
         ax.legend(frameon=False, fontsize="small", loc="lower left")

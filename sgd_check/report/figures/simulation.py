@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.report import finish
 from sgd_check.report.figures.style import PREDICTED, SIMULATED, axes_or_new
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    from dynamics.report import plain_log_ticks
-
     ax = axes_or_new(ax)
     loss = simulation["loss"].values
     shown = (simulation["time"].values > 0) & np.isfinite(loss).any(axis=0)
@@ -37,10 +36,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
     ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
     if time.size:
         ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
-        ax.legend(frameon=False, fontsize="small")
-    ax.set_xlabel("flow time t = Σ η")
-    ax.set_ylabel("loss E(f − f*)²")
-    plain_log_ticks(ax)
+    finish(ax, "flow time t = Σ η", "loss E(f − f*)²")
     return ax
 
 
@@ -59,24 +55,17 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
     """
     from matplotlib.ticker import MaxNLocator
 
-    from dynamics.report import plain_log_ticks
-
     ax = axes_or_new(ax)
     number, times = simulation["direction"].values, simulation["emergence_time"].values
     ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
-    predicted = simulation["predicted_emergence_time"].values if "predicted_emergence_time" in simulation else np.nan
-    known = np.isfinite(predicted) & (number > 0)
-    ax.plot(
-        number[known], np.broadcast_to(predicted, number.shape)[known], "x", color=PREDICTED, ms=8, label="predicted"
-    )
+    predicted = simulation.get("predicted_emergence_time", simulation["teacher_coefficient"] * np.nan).values
+    known = np.isfinite(predicted)
     if known.any():
-        ax.legend(frameon=False, fontsize="small")
+        ax.plot(number[known], predicted[known], "x", color=PREDICTED, ms=8, label="predicted")
     if (times > 0).any() or known.any():
         ax.set_yscale("log")
     else:
         ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("direction p")
-    ax.set_ylabel("emergence time")
-    plain_log_ticks(ax)
+    finish(ax, "direction p", "emergence time")
     return ax
