@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Telling", "Written", "end_with", "store_result"]
-
 
 class Telling(Protocol):
     """What a result shows, as a command tells it: `dynamics.report.Findings`."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
 
-__all__ = ["ChaosStudy", "prepare"]
-
 #: Networks and mean field to this accuracy: errors of 10^-5 in positions, far below distances of 1/√m.
 RTOL, ATOL = 1e-3, 1e-5
 #: Evaluations of the flow of h_4 per unit of time, and operations per second, for the estimate.

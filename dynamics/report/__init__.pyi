@@ -18,5 +18,6 @@ from .findings import Findings as Findings
 from .findings import Table as Table
 from .findings import Tone as Tone
 from .findings import end_of_run as end_of_run
+from .findings import renamed as renamed
 from .laws import transfer_told as transfer_told
 from .studies import study_findings as study_findings

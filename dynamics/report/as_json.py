@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["as_json", "jsonable"]
-
 
 def as_json(values: Mapping[str, Any]) -> str:
     """Return one JSON object."""

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 def table_lines(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str], digits: int) -> list[str]:
     """Return a head and a line per row, with text at the left and numbers at the right of their columns.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-    titles : mapping
-        Keys of the rows to show, in this order -> titles of the columns.
-    digits : int
-        Significant digits of numbers.
+    `titles` are the keys of the rows to show, each with the title of its column; `digits` are significant ones.
     """
     columns = []
     for name, title in titles.items():

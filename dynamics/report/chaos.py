@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dynamics.report.findings import Findings
 
-__all__ = ["chaos_findings"]
-
 #: Saved times that the table shows.
 SHOWN = 8
 COLUMNS = {

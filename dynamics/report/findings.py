@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = [
-    "FINDINGS",
-    "Drawing",
-    "Findings",
-    "Table",
-    "Tone",
-    "answer_of",
-    "end_of_run",
-    "find_findings",
-    "main_part",
-    "parts_of",
-    "spread_rows",
-    "stored_parameters",
-]
-
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
     "overlaps": "dynamics.report.flows:flow_findings",
@@ -245,6 +230,11 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
     if reason.failed:
         return Tone.BAD, f"Failed{where} ({word.replace('_', ' ')}). {reason.advice}"
     return Tone.CAUTION, f"Not finished: stopped early{where} ({word.replace('_', ' ')}). {reason.advice}"
+
+
+def renamed(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of a table: titles of columns -> values that records have under other names."""
+    return [{title: record[name] for title, name in columns.items()} for record in records]
 
 
 def spread_rows(count: int, most: int) -> list[int]:

@@ -18,7 +18,7 @@ from dynamics.report.figures.flows import (
     summary_figure,
 )
 from dynamics.report.figures.panels import one_panel
-from dynamics.report.findings import Drawing, Findings, Table, end_of_run
+from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import default_window, fit_power_law
@@ -29,10 +29,18 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["RESUME_SOLVE", "flow_findings", "flow_values", "level_table", "outcome", "remarks"]
-
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
-#: Columns that a terminal has room for.
+#: Columns of the table of times, and those that a terminal has room for.
+COLUMNS = {
+    "p": "direction",
+    "a_p": "teacher_coefficient",
+    "T_p, leading order": "leading_order_time",
+    "T_p, exact pair": "predicted_emergence_time",
+    "emerged": "emergence_time",
+    "emerged / pair": "ratio",
+    "learned, pair": "predicted_learned_time",
+    "learned": "learned_time",
+}
 SHORT = {
     "p": "p",
     "a_p": "a_p",
@@ -121,7 +129,7 @@ def level_table(values: dict[str, Any]) -> list[Table]:
     return [
         Table(
             caption="When the loss falls below a fraction",
-            rows=[{"loss over E f*²": row["level"], "t": row["time"]} for row in levels],
+            rows=renamed(levels, {"loss over E f*²": "level", "t": "time"}),
             in_words=[f"loss below {row['level']:g} E f*^2: t = {number_text(row['time'])}" for row in levels],
         )
     ]
@@ -164,24 +172,13 @@ def _numerical_errors(dataset: xr.Dataset) -> list[str]:
 
 def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
     """Return emergence against T_p per direction."""
-    rows = []
-    for row in values["directions"]:
-        predicted, emerged = row["predicted_emergence_time"], row["emergence_time"]
-        rows.append(
-            {
-                "p": row["direction"],
-                "a_p": row["teacher_coefficient"],
-                "T_p, leading order": row["leading_order_time"],
-                "T_p, exact pair": predicted,
-                "emerged": emerged,
-                "emerged / pair": emerged / predicted if predicted else math.nan,
-                "learned, pair": row["predicted_learned_time"],
-                "learned": row["learned_time"],
-            }
-        )
+    directions = [
+        {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
+        for row in values["directions"]
+    ]
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
-        rows=rows,
+        rows=renamed(directions, COLUMNS),
         note="Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
         short=SHORT,
@@ -201,22 +198,19 @@ def _exponent_table(values: dict[str, Any]) -> list[Table]:
     laws = values["exponents"]
     if not laws:
         return []
-    rows = [
-        {
-            "law": law["what"],
-            "x, fitted": law["fitted"],
-            "standard error": law["standard_error"],
-            "from": law["window"][0],
-            "to": law["window"][1],
-            "x, sum formula at this size": law["sum_formula"],
-            "x, asymptotic": law["asymptotic"],
-        }
-        for law in laws
-    ]
+    columns = {
+        "law": "what",
+        "x, fitted": "fitted",
+        "standard error": "standard_error",
+        "from": "from",
+        "to": "to",
+        "x, sum formula at this size": "sum_formula",
+        "x, asymptotic": "asymptotic",
+    }
     return [
         Table(
             caption="Exponents",
-            rows=rows,
+            rows=renamed([{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws], columns),
             note="The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it.",
             in_words=[f"{law['what']}: {law['text']}" for law in laws],
         )

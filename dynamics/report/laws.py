@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     #: What a study found, as plain values, and what is to be said about it.
     Told = tuple[dict[str, Any], list[str]]
 
-__all__ = ["law_findings", "transfer_told"]
-
 
 def law_findings(dataset: xr.Dataset) -> Findings | None:
     """Return what a study of `python -m dynamics.laws` shows; None for SGD's study of transfer, of the same name."""

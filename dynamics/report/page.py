@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Element = ElementTree.Element
 
-__all__ = ["cell_text", "element", "figure", "page", "section", "table"]
-
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Bytes of a vector graphic beyond which pixels are smaller.
 LARGEST_VECTOR = 200_000

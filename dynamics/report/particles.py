@@ -10,14 +10,12 @@ import numpy as np
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
 from dynamics.report.figures.panels import finish, one_panel
 from dynamics.report.figures.particles import one_direction, particles_figure
-from dynamics.report.findings import Drawing, Findings, Table, end_of_run
+from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-
-__all__ = ["coupling_findings", "mean_field_findings"]
 
 #: Directions whose law is drawn, and rows of the table of a history.
 MOST_DRAWN, MOST_ROWS = 4, 12
@@ -32,10 +30,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         cautions.append(f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance.")
     tone, verdict = end_of_run(dataset, cautions)
     values = flow_values(dataset)
-    rows = [
-        {"p": row["direction"], "a_p": row["teacher_coefficient"], "learned": row["learned_time"]}
-        for row in values["directions"]
-    ]
+    rows = renamed(values["directions"], {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
     return Findings(
         tone=tone,
         verdict=verdict,

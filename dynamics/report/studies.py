@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["study_findings"]
-
 #: How a verdict of a study is to be taken; what is not here is no warning.
 _TONES = {"undecided": Tone.CAUTION}
 
@@ -21,19 +19,7 @@ _TONES = {"undecided": Tone.CAUTION}
 def study_findings(
     dataset: xr.Dataset, summary: dict[str, Any], sentences: Sequence[str], draw: Callable[[], Figure]
 ) -> Findings:
-    """Return what a study shows.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Result of a study.
-    summary : dict
-        What it found as plain values: a list of rows `points`, perhaps one of `fits`, and single numbers.
-    sentences : sequence of str
-        What is to be said about them.
-    draw : callable
-        () -> Figure.
-    """
+    """Return what a study shows: a list of rows `points`, perhaps one of `fits`, and single numbers in `summary`."""
     attrs = dataset.attrs
     tone, verdict = end_of_run(dataset)
     word = attrs.get("verdict")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["sweep_findings"]
-
 #: Factor spanned by the values of an axis beyond which it is logarithmic.
 LONG = 10.0
 #: Points that are listed, curves that are drawn, and failures and values of an axis that a terminal shows.

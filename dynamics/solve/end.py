@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dynamics.commands.end import Telling
     from dynamics.runs.run_file import RunFile
 
-__all__ = ["solve_and_report"]
-
 #: Flags of the command that a resumed run has too.
 KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
 FIGURE_DPI = 130

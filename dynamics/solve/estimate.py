@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
 
-__all__ = ["estimate"]
-
 #: Floating-point operations per second measured on one core for m = P = 64.
 ASSUMED_SPEED = 1.0e10
 #: The same for the particles of a mean field, on whose few products the integrator's own sums weigh.

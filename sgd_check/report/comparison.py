@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import Drawing, Table, jsonable, new_panels, one_panel
+from dynamics.report import Drawing, Table, jsonable, new_panels, one_panel, renamed
 from sgd_check.report.figures.comparison import plot_times
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
@@ -71,21 +71,19 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
 def times_table(tree: xr.DataTree) -> Table:
     """Return emergence times of SGD beside the tested ones, and those in the file where another theory is tested."""
     both = "given" in tree.children
-    records = [
-        {
-            "p": record["direction"],
-            "a_p": record["teacher_coefficient"],
-            **({"in the file": record["given"]} if both else {}),
-            "predicted": record["predicted"],
-            "SGD, median": record["sgd_median"],
-            "ratio": record["ratio"],
-            "± s.e.": record["standard_error"],
-            "delay, %": _delay(record, both=both),
-            "z": record["z"],
-            "runs without": record["censored"],
-        }
-        for record in rows(tree)
-    ]
+    columns = {
+        "p": "direction",
+        "a_p": "teacher_coefficient",
+        **({"in the file": "given"} if both else {}),
+        "predicted": "predicted",
+        "SGD, median": "sgd_median",
+        "ratio": "ratio",
+        "± s.e.": "standard_error",
+        "delay, %": "delay",
+        "z": "z",
+        "runs without": "censored",
+    }
+    records = [{**record, "delay": _delay(record, both=both)} for record in rows(tree)]
     names = {"SGD, median": "SGD median", "runs without": "censored"}
     if both:
         names |= {
@@ -94,10 +92,10 @@ def times_table(tree: xr.DataTree) -> Table:
         }
     return Table(
         caption="Emergence times of SGD against prediction",
-        rows=records,
+        rows=renamed(records, columns),
         note=_MEANING[tree["comparison"].attrs["theory"]],
         each="directions, spread over p",
-        short={title: names.get(title, title) for title in records[0]},
+        short={title: names.get(title, title) for title in columns},
     )
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["chaos_figure", "plot_chaos", "save_chaos"]
-
 #: Of a band and of an error bar, in standard errors.
 BAND = 2.0
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["law_title", "plot_study"]
-
 IDEAL = "#1e8449"
 MANY_DECADES = 1e5
 #: What each law says, for people.

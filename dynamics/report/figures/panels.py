@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_drawable", "check_panels", "finish", "new_panels", "one_panel", "plain_log_ticks"]
-
 #: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
 SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 
@@ -21,19 +19,7 @@ SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 def new_panels(
     size: tuple[float, float], *shape: int, layout: Any = "constrained", **options: Any
 ) -> tuple[Figure, Any]:
-    """Return a new figure that no window shows, and its panels: axes or an array of them, as `Figure.subplots` does.
-
-    Parameters
-    ----------
-    size : (float, float)
-        Inches.
-    *shape : int
-        Rows and columns.
-    layout : str or None, default "constrained"
-        Engine that places the panels.
-    **options
-        Of `Figure.subplots`.
-    """
+    """Return a new figure of some inches that no window shows, and its panels, as `Figure.subplots` gives them."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout=layout)
@@ -48,16 +34,7 @@ def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
 
 
 def finish(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
-    """Name the axes of a panel, label log axes in plain numbers, and show a legend if there is something to name.
-
-    Parameters
-    ----------
-    ax : Axes
-    x, y, title : str
-        "" for none.
-    **legend
-        Options of `Axes.legend`.
-    """
+    """Name the axes of a panel, label log axes in plain numbers, and show a legend if there is something to name."""
     ax.set(xlabel=x, ylabel=y)
     if title:
         ax.set_title(title, fontsize="medium")
@@ -69,7 +46,7 @@ def finish(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
 def plain_log_ticks(ax: Axes) -> None:
     """Label log axes in plain numbers: every decade, or 1, 2 and 5 times each where the axis is short.
 
-    Short log axes are unreadable with powers of ten alone, and typeset powers cost half of the drawing time.
+    Typeset powers of ten cost half of the drawing time.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -86,12 +63,7 @@ def plain_log_ticks(ax: Axes) -> None:
 
 
 def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
-    """Raise one sentence unless it is an answer that has these variables with these dims.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Raise one sentence unless it is an answer that has these variables with these dims."""
     import xarray as xr
 
     if not isinstance(dataset, xr.Dataset):
@@ -111,12 +83,7 @@ def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
 
 
 def check_panels(name: str, panels: object, count: int) -> None:
-    """Raise one sentence unless `panels`, if given, are so many axes; one is given as it is.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Raise one sentence unless `panels`, if given, are so many axes; one is given as it is."""
     if panels is None:
         return
     import numpy as np

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-__all__ = ["save_teacher", "save_teachers"]
-
 COLUMNS = 4
 #: Losses further below E f*² than this are not drawn.
 LOWEST = 1e-3

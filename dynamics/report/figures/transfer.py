@@ -13,24 +13,13 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["draw_transfer"]
-
 COST = "#1e8449"
 
 
 def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -> None:
-    """Draw a study of transfer: loss over step sizes for each width; best step and gap against the width.
+    """Draw loss over step sizes for each width, best step and gap against the width, on three axes.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        With the variables of `dynamics.laws.transfer.transfer_study`.
-    axes : sequence of Axes
-        Three.
-    unit : float
-        Step size in whose units step sizes are shown.
-    unit_name : str
-        What that step size is.
+    Step sizes are shown in units of the step size `unit`, which `unit_name` names.
     """
     from matplotlib import colormaps
 

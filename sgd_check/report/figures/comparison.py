@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-__all__ = ["plot_comparison", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"]
-
 PANELS = 5
 
 

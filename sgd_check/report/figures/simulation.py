@@ -7,29 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.report import finish
-from sgd_check.report.figures.style import PREDICTED, SIMULATED, axes_or_new
+from sgd_check.report.figures.style import PREDICTED, SIMULATED
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["plot_run_losses", "plot_run_times"]
 
-
-def plot_run_losses(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """Draw the loss of each run over time, and the median of the runs that are left.
-
-    Parameters
-    ----------
-    simulation : Dataset
-        Result of `sgd_check.simulate`.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-    """
-    ax = axes_or_new(ax)
+def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the loss of each run over time, and the median of the runs that are left."""
     loss = simulation["loss"].values
     shown = (simulation["time"].values > 0) & np.isfinite(loss).any(axis=0)
     time, loss = simulation["time"].values[shown], loss[:, shown]
@@ -37,25 +23,12 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
     if time.size:
         ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
     finish(ax, "flow time t = Σ η", "loss E(f − f*)²")
-    return ax
 
 
-def plot_run_times(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
-    """Draw the emergence times of the runs by direction, with the predicted time of the pair where there is one.
-
-    Parameters
-    ----------
-    simulation : Dataset
-        Result of `sgd_check.simulate`.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-    """
+def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the emergence times of the runs by direction, with the predicted time of the pair where there is one."""
     from matplotlib.ticker import MaxNLocator
 
-    ax = axes_or_new(ax)
     number, times = simulation["direction"].values, simulation["emergence_time"].values
     ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
     predicted = simulation.get("predicted_emergence_time", simulation["teacher_coefficient"] * np.nan).values
@@ -68,4 +41,3 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes | None = None) -> Axes:
         ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     finish(ax, "direction p", "emergence time")
-    return ax

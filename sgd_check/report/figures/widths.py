@@ -24,21 +24,6 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
 
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band what
     corrections of finite width may do to the exponent, and the black line is what is tested.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare` for a mean field.
-    axes : sequence of four Axes, optional
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If `axes` are not four.
     """
     panels = list(new_panels((11.0, 8.2), 2, 2)[1].ravel() if axes is None else axes)
     if len(panels) != PANELS:
