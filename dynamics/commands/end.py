@@ -32,10 +32,9 @@ class Telling(Protocol):
 
 
 class Written(NamedTuple):
-    """Where result and figure are, None if nowhere, and whether something went wrong on the way."""
+    """Where the result is, None if nowhere, and whether something went wrong on the way."""
 
     output: Path | None
-    figure: Path | None
     trouble: bool
 
 
@@ -94,7 +93,7 @@ def end_with(
     if output is not None and found is not None and not quiet:
         files = {"output": str(output), figure_key: None if drawn is None else str(drawn)}
         sys.stdout.write((found.as_json(files) if json else found.as_text(files)) + "\n")
-    return Written(output, drawn, bool(trouble or refused))
+    return Written(output, bool(trouble or refused))
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -8,7 +8,7 @@ from .figures.flows import PREDICTED as PREDICTED
 from .figures.flows import REFERENCE as REFERENCE
 from .figures.panels import check_drawable as check_drawable
 from .figures.panels import check_panels as check_panels
-from .figures.panels import finish as finish
+from .figures.panels import finish_panel as finish_panel
 from .figures.panels import new_panels as new_panels
 from .figures.panels import one_panel as one_panel
 from .figures.panels import plain_log_ticks as plain_log_ticks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import finish, one_panel
+from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.figures.particles import one_direction, particles_figure
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks
@@ -76,4 +76,4 @@ def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
     for (name, label), colour in zip(DISTANCES.items(), (MEASURED, PREDICTED, REFERENCE), strict=True):
         shown = (time > 0) & (dataset[name].values > 0)
         ax.loglog(time[shown], dataset[name].values[shown], color=colour, lw=1.6, label=label)
-    finish(ax, "flow time t", "linearised distance from the mean field")
+    finish_panel(ax, "flow time t", "linearised distance from the mean field")

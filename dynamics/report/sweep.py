@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.flows import COLOURS
-from dynamics.report.figures.panels import finish, one_panel
+from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
 
 if TYPE_CHECKING:
@@ -99,13 +99,20 @@ def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:
     row = {name.replace("_", " "): point[name].values.item() for name in axes}
     ended = str(point["stop_reason"].values) if "stop_reason" in point else "answered"
     row["outcome"] = str(point["failure"].values) or ended.replace("_", " ")
-    if "loss" in point:
+    if _has_curve(point):
         _, loss = _curve(point)
         row["last loss"] = float(loss[-1]) if loss.size else None
     if "emergence_time" in point:
         times = point["emergence_time"].values
         row["emerged"] = f"{int(np.isfinite(times).sum())} of {times.size}"
     return row
+
+
+def _has_curve(point: xr.Dataset) -> bool:
+    """Return whether a point has a loss over its times; a study of the user's own may have others."""
+    if "loss" not in point or "time" not in point:
+        return False
+    return point["time"].ndim == 1 and point["time"].dims[0] in point["loss"].dims
 
 
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
@@ -117,7 +124,7 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
 
 
 def _losses(points: list[xr.Dataset], axes: list[str]) -> list[Drawing]:
-    if "loss" not in points[0] or points[0]["time"].ndim != 1:
+    if not _has_curve(points[0]):
         return []
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
     caption = f"Loss against flow time at {len(drawn)} points of the grid."
@@ -133,7 +140,7 @@ def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    finish(ax, "flow time t", "loss E(f − f*)²", fontsize="x-small")
+    finish_panel(ax, "flow time t", "loss E(f − f*)²", fontsize="x-small")
 
 
 def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
@@ -167,7 +174,7 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: list[str], ax: Axes)
         ax.plot(line[name].values, line.values, "o-", ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
     _scale(ax, lines[name].values)
-    finish(ax, name.replace("_", " "), "emergence time of direction 1", fontsize="x-small")
+    finish_panel(ax, name.replace("_", " "), "emergence time of direction 1", fontsize="x-small")
 
 
 def _scale(ax: Axes, values: Array) -> None:

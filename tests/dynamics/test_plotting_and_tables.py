@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -147,6 +149,17 @@ def test_json_has_null_where_there_is_no_number(flow):
     stored = json.loads(find_findings(partly).as_json({}))
     assert stored["directions"][5]["emergence_time"] is None
     assert math.isfinite(stored["exponents"][0]["standard_error"])
+
+
+def test_text_and_json_draw_nothing(flow, tmp_path):
+    file = dynamics.save(flow, tmp_path / "run.nc")
+    code = (
+        "import sys, dynamics\nfrom dynamics.report.findings import find_findings\n"
+        f"found = find_findings(dynamics.load({str(file)!r}))\n"
+        "print(bool(found.as_text({}) and found.as_json({}) and found.drawings), 'matplotlib' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "True False\n"
 
 
 def test_never_and_unknown_times_read_as_such():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.panels import check_drawable, check_panels, finish, new_panels
+from dynamics.report.figures.panels import check_drawable, check_panels, finish_panel, new_panels
 from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
@@ -75,7 +75,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     positive_loss = loss[shown][loss[shown] > 0]
     if positive_loss.size:
         ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
-    finish(ax, "flow time t", "loss E(f − f*)²")
+    finish_panel(ax, "flow time t", "loss E(f − f*)²")
     return ax
 
 
@@ -115,7 +115,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     ax.set_ylim(-0.08, 1.05)
     ax.set_xlim(time[shown][0], time[-1])
     x = "flow time t   (ticks: predicted emergence)"
-    finish(ax, x, "largest squared overlap of a neuron, C²", loc="center left")
+    finish_panel(ax, x, "largest squared overlap of a neuron, C²", loc="center left")
     return ax
 
 
@@ -151,7 +151,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     end = float(dataset["time"].values[-1])
     if late.any():
         ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
-    finish(ax, "predicted emergence time", "measured emergence time")
+    finish_panel(ax, "predicted emergence time", "measured emergence time")
     return ax
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import check_drawable, finish
+from dynamics.report.figures.panels import check_drawable, finish_panel
 from dynamics.report.figures.transfer import draw_transfer
 from hermite.text.messages import shown
 
@@ -130,14 +130,14 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
         # What comes long after the window would hide the law.
         floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else shown.min()
         ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
-    _finish(ax, *labels, law_title(name))
+    _finish_sparse(ax, *labels, law_title(name))
 
 
-def _finish(ax: Axes, x: str, y: str, title: str) -> None:
+def _finish_sparse(ax: Axes, x: str, y: str, title: str) -> None:
     """Name the axes and label them in plain numbers, at most five along x: large ones are wide."""
     from matplotlib.ticker import LogLocator
 
-    finish(ax, x, y, title)
+    finish_panel(ax, x, y, title)
     low, high = ax.get_xlim()
     if high > MANY_DECADES * low:
         ax.xaxis.set_major_locator(LogLocator(numticks=5))
@@ -171,7 +171,7 @@ def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {law[0]:.3f}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
-        _finish(ax, "number of directions P", "exponent of L ∝ t^x", f"β = {beta:g}")
+        _finish_sparse(ax, "number of directions P", "exponent of L ∝ t^x", f"β = {beta:g}")
 
 
 def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
@@ -185,7 +185,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
     for (route, law), ax in zip(routes, panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
-        _finish(ax, "compute, m · steps", "loss", f"{route}, η = {dataset.attrs['learning_rate']:g}")
+        _finish_sparse(ax, "compute, m · steps", "loss", f"{route}, η = {dataset.attrs['learning_rate']:g}")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
@@ -197,7 +197,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
                 fitted = one["prefactor"].values[0] * span ** exponent[0]
                 label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
-    _finish(last, "compute, m · steps", "best width m", "best width: steps from one width to the next")
+    _finish_sparse(last, "compute, m · steps", "best width m", "best width: steps from one width to the next")
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:

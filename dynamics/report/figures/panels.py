@@ -33,7 +33,7 @@ def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
     return figure
 
 
-def finish(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
+def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
     """Name the axes of a panel, label log axes in plain numbers, and show a legend if there is something to name."""
     ax.set(xlabel=x, ylabel=y)
     if title:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import finish
+from dynamics.report.figures.panels import finish_panel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -
         loss_ax.loglog(float(one["best_rate"]) / unit, float(one["best_loss"]), "*", color=colour, ms=10)
     loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
     stars = "stars: best step; a run that blew up counts as loss 1"
-    finish(loss_ax, f"step size / {unit_name}", "loss at the end", stars)
+    finish_panel(loss_ax, f"step size / {unit_name}", "loss at the end", stars)
     best, error = dataset["best_rate"].values / unit, dataset["best_rate_error"].values
     rate_ax.errorbar(
         widths, best, yerr=np.where(np.isfinite(error), best * error, 0.0), fmt="o", color=MEASURED, capsize=3
@@ -74,6 +74,6 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
 def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
     """Finish a panel over the widths, each with a tick of its own."""
     ax.set_xscale("log", base=2)
-    finish(ax, "width m", y, title)
+    finish_panel(ax, "width m", y, title)
     ax.set_xticks(widths, [f"{m:g}" for m in widths])
     ax.minorticks_off()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels, finish
+from dynamics.report import check_panels, finish_panel
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
-from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, parts_of
+from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
 from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.chaos import THEORY
 
@@ -47,7 +47,7 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     ValueError
         If `axes` are not so many.
     """
-    if parts_of(tree)[0].attrs["theory"] == THEORY:
+    if compared_parts(tree)[0].attrs["theory"] == THEORY:
         return plot_widths(tree, axes)
     panels: Sequence[Axes] = _new_panels() if axes is None else axes
     check_panels("axes", panels, PANELS)
@@ -85,7 +85,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    comparison, simulation, _ = parts_of(tree)
+    comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax)
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     horizon = float(simulation.attrs["end_time"])
@@ -111,7 +111,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
 
 def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
     """Draw the allowed band of the mean upwards, or the spread of the predicted runs across."""
-    comparison, _, prediction = parts_of(tree)
+    comparison, _, prediction = compared_parts(tree)
     time = float(comparison["emergence_time"].values[p])
     if comparison.attrs["theory"] == "sample":
         sample = prediction["emergence_time"].values[prediction["blown_up"].values == 0, p]
@@ -148,5 +148,5 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: NDArray[np.float6
     blown = int(comparison.attrs["blown_up_count"])
     left_out = f", {blown} blown up" if blown else ""
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}"
-    finish(ax, "predicted emergence time", "emergence time in SGD", title)
+    finish_panel(ax, "predicted emergence time", "emergence time in SGD", title)
     ax.legend(handles=handles, frameon=False, fontsize="small")

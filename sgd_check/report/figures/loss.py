@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.report import check_panels, new_panels
-from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, finish_over_time, parts_of
+from sgd_check.report.figures.style import (
+    PREDICTED,
+    REFERENCE,
+    SIMULATED,
+    THEORY_NAMES,
+    compared_parts,
+    finish_over_time,
+)
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
     -------
     (Axes, Axes)
     """
-    comparison, simulation, _ = parts_of(tree)
+    comparison, simulation, _ = compared_parts(tree)
     check_panels("axes", axes, 2)
     if axes is None:
         axes = tuple(new_panels((5.0, 4.6), 2, sharex=True, height_ratios=[2.4, 1])[1])
@@ -53,7 +60,7 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
 
 
 def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
-    comparison, simulation, prediction = parts_of(tree)
+    comparison, simulation, prediction = compared_parts(tree)
     time, loss = simulation["time"].values, simulation["loss"].values[simulation["blown_up"].values == 0]
     lowest, largest = np.inf, 0.0
     if loss.size:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import finish
+from dynamics.report import finish_panel
 from sgd_check.report.figures.style import (
     REFERENCE,
     THEORY_NAMES,
     axes_or_new,
+    compared_parts,
     finish_over_time,
-    parts_of,
     spread_directions,
 )
 
@@ -39,7 +39,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    comparison, simulation, prediction = parts_of(tree)
+    comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax)
     time, overlap = simulation["time"].values, simulation["teacher_overlap"].values
     curves = _predicted_square(prediction)
@@ -78,7 +78,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     """
     from sgd_check.verdicts.survival import kaplan_meier
 
-    comparison, simulation, _ = parts_of(tree)
+    comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax)
     end = float(simulation.attrs["end_time"])
     sound = simulation["blown_up"].values == 0
@@ -102,7 +102,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
     title = f"steps: runs with 95 % interval, dashed: {dashed}"
-    finish(ax, "flow time $t$", "share of runs without emergence", title, loc="lower left")
+    finish_panel(ax, "flow time $t$", "share of runs without emergence", title, loc="lower left")
     return ax
 
 
@@ -118,7 +118,7 @@ def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
 def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
     from sgd_check.verdicts.survival import expected_survival, kaplan_meier
 
-    comparison, _, prediction = parts_of(tree)
+    comparison, _, prediction = compared_parts(tree)
     if comparison.attrs["theory"] == "sample":
         sound = prediction["blown_up"].values == 0
         sample = np.asarray(prediction["emergence_time"].values, dtype=np.float64)[sound, p]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import finish
+from dynamics.report import finish_panel
 from sgd_check.report.figures.style import PREDICTED, SIMULATED
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
     ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
     if time.size:
         ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
-    finish(ax, "flow time t = Σ η", "loss E(f − f*)²")
+    finish_panel(ax, "flow time t = Σ η", "loss E(f − f*)²")
 
 
 def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
@@ -40,4 +40,4 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
     else:
         ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(ax, "direction p", "emergence time")
+    finish_panel(ax, "direction p", "emergence time")

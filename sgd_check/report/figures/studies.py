@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish, new_panels
+from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
     ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
     ratio_ax.set_xscale("log")
     over = "time over that of the finite-step equation"
-    finish(steps_ax, "dimension d", "SGD steps until C² = ½", "small dots: runs, large: geometric mean")
-    finish(ratio_ax, "dimension d", over, "error bars: twice the standard error")
+    finish_panel(steps_ax, "dimension d", "SGD steps until C² = ½", "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, "dimension d", over, "error bars: twice the standard error")
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
@@ -99,7 +99,7 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     ):
         ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
     count = int(dataset["large_target"].values[-1])
-    finish(ax, "samples n", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
+    finish_panel(ax, "samples n", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
@@ -124,7 +124,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
     error = float(dataset["exponent_error"].values[0])
     ax.set_ylim(0.5 * level[-1], 3.0)
     title = f"SGD, medians; circles: target reached, n^({law:.2f} ± {error:.2f})"
-    finish(ax, "samples n", "loss E(f − f*)²", title)
+    finish_panel(ax, "samples n", "loss E(f − f*)²", title)
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
@@ -152,7 +152,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.set_ylim(0.8, top)
     x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
-    finish(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
+    finish_panel(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
 
 
 def _last_samples(dataset: xr.Dataset) -> Any:
@@ -189,8 +189,8 @@ def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
             ax.axvline(
                 dataset.attrs["learning_rate_limit"], color="#1e8449", lw=1.4, ls="-.", label="limit of stability"
             )
-    finish(time_ax, "", "emergence in flow time η·step", loc="upper left")
-    finish(share_ax, "step size η", "share of runs", loc="upper left")
+    finish_panel(time_ax, "", "emergence in flow time η·step", loc="upper left")
+    finish_panel(share_ax, "step size η", "share of runs", loc="upper left")
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:

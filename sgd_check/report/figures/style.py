@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels, finish, new_panels
+from dynamics.report import check_panels, finish_panel, new_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +27,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return new
 
 
-def parts_of(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
+def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
     """Return comparison, simulation and prediction; raise one sentence unless it is what `sgd_check.compare` returns.
 
     Of a mean field the simulation is empty, since every width has one of its own.
@@ -59,4 +59,4 @@ def finish_over_time(ax: Axes, time: NDArray[np.float64], y: str, title: str = "
     """Finish a panel over the last two decades of flow time."""
     later = time[time > 0]
     ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
-    finish(ax, "flow time $t$", y, title, **legend)
+    finish_panel(ax, "flow time $t$", y, title, **legend)
