@@ -49,8 +49,7 @@ CATALOGUE = Catalogue(
     description="Study how finite networks approach their mean field.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="dynamics.laws.chaos_study",
-    tables="dynamics.laws.chaos_study",
+    findings="dynamics.report.chaos:chaos_findings",
 )
 
 

@@ -70,9 +70,9 @@ dynamics.study: sweeps sweep_cluster=cluster sweep_grid=grid sweep_merge=merge s
 dynamics.laws: scaling_laws=laws_of_a_problem scaling_families=laws_across_problems laws.law_dataset=law_variables chaos
     chaos_study
 dynamics.report: pages.findings=findings pages.document=document pages.page=page pages.sections=sections
-    pages.flows=flows pages.particles=particles pages.studies=studies pages.sweep=sweep tables study_report=study_text
-    laws.tables=law_tables
-dynamics.report.figures: plotting_checks=checks plotting=flows plotting_chaos=chaos plotting_particles=particles
+    pages.flows=flows pages.particles=particles pages.studies=studies pages.sweep=sweep tables=flows
+    study_report=studies laws.tables=laws
+dynamics.report.figures: plotting_checks=panels plotting=flows plotting_chaos=chaos plotting_particles=particles
     plotting_teachers=teachers laws.figures=laws laws.transfer_figure=transfer
 sgd_check.engines: schedules generator_words=generators
 sgd_check.engines.torch: online=engine torch_blocks=blocks torch_devices=devices torch_links=links
@@ -86,9 +86,9 @@ sgd_check.runs: simulation simulation_checks=checks plan course_of_runs=loop rec
 sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict=direction
     chaos=mean_field family=mean_field_runs
     finite_step defaults
-sgd_check.report: findings plotting=figures plotting_loss=figures_loss plotting_runs=figures_runs
-    plotting_simulation=figures_simulation plotting_style=figures_style plotting_widths=figures_widths table
-    table_chaos studies.figures=study_figures studies.tables=study_tables
+sgd_check.report: findings table=comparison table_chaos=mean_field studies.tables=studies
+sgd_check.report.figures: plotting=comparison plotting_loss=loss plotting_runs=runs plotting_simulation=simulation
+    plotting_style=style plotting_widths=widths studies.figures=studies
 sgd_check.run: run_end=end run_mean_field=mean_field run_options=options run_resume=resume
 hermite: entrance=conversion exponents=zero_coefficients
 hermite.closed_forms: moment_families recognition

@@ -1,11 +1,11 @@
 from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
-from .report.figures import plot_comparison as plot_comparison
-from .report.figures import plot_loss_band as plot_loss_band
-from .report.figures import plot_overlaps as plot_overlaps
-from .report.figures import plot_survival as plot_survival
-from .report.figures import plot_times as plot_times
-from .report.study_figures import plot_study as plot_study
+from .report.figures.comparison import plot_comparison as plot_comparison
+from .report.figures.comparison import plot_times as plot_times
+from .report.figures.loss import plot_loss_band as plot_loss_band
+from .report.figures.runs import plot_overlaps as plot_overlaps
+from .report.figures.runs import plot_survival as plot_survival
+from .report.figures.studies import plot_study as plot_study
 from .runs.resumption import resume as resume
 from .runs.simulation import simulate as simulate
 from .studies.complexity import sample_complexity as sample_complexity

@@ -110,8 +110,7 @@ CATALOGUE = Catalogue(
     description="Study what the step size of SGD does, beside theory.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="sgd_check.report.study_figures",
-    tables="sgd_check.report.study_tables",
+    findings="sgd_check.report.findings:sgd_study_findings",
 )
 
 

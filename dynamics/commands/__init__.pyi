@@ -1,6 +1,6 @@
 from .end import Written as Written
+from .end import end_with as end_with
 from .end import store_result as store_result
-from .end import write_results as write_results
 from .options import Option as Option
 from .options import natural_number as natural_number
 from .options import plain as plain

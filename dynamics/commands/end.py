@@ -1,29 +1,41 @@
-"""How commands end that have an answer: dataset and figure are written, or left elsewhere, and the user is told.
+"""How commands end that have a result: result and figure are written, or left elsewhere, and the user is told.
 
-Imports nothing heavy before an answer is there; knows neither what it says nor how it is drawn.
+Imports nothing heavy before a result is there.
 """
 
 from __future__ import annotations
 
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Written", "store_result", "write_results"]
+
+class Telling(Protocol):
+    """What a result shows, as a command tells it: `dynamics.report.Findings`."""
+
+    @property
+    def overview(self) -> Callable[[], Figure] | None:
+        """() -> the figure, if there is one."""
+
+    def as_text(self, files: Mapping[str, str | None]) -> str:
+        """Return lines for a reader, the files that were written among them."""
+
+    def as_json(self, files: Mapping[str, str | None]) -> str:
+        """Return one JSON object, the files that were written among its values."""
 
 
 class Written(NamedTuple):
-    """Where dataset and figure are, None if nowhere, and what went wrong on the way, one sentence each."""
+    """Where the result is, None if nowhere, and whether something went wrong on the way."""
 
     output: Path | None
-    figure: Path | None
-    troubles: tuple[str, ...]
+    trouble: bool
 
 
 def store_result(result: xr.Dataset | xr.DataTree, output: Path, *, overwrite: bool) -> tuple[Path, str]:
@@ -34,23 +46,35 @@ def store_result(result: xr.Dataset | xr.DataTree, output: Path, *, overwrite: b
     return write_somewhere(output, netcdf_writer(result), replaces=overwrite)
 
 
-def write_results(
-    store: Callable[[], tuple[Path, str]], figure: Path | None, draw: Callable[[], Figure], *, overwrite: bool, dpi: int
+def end_with(
+    store: Callable[[], tuple[Path, str]],
+    find: Callable[[], Telling | None],
+    figure: Path | None,
+    *,
+    json: bool,
+    quiet: bool,
+    overwrite: bool,
+    dpi: int,
+    figure_key: str = "plot",
 ) -> Written:
-    """Write dataset and figure, each wherever that is possible.
+    """Write result and figure, each wherever that is possible, and print what the result shows.
 
     Parameters
     ----------
     store : callable
-        () -> where the dataset is, and why not where it was to be, as `write_somewhere` says it.
+        () -> where the result is, and why not where it was to be, as `write_somewhere` says it.
+    find : callable
+        () -> what the result shows, None if nobody knows; called only if something is to be drawn or printed.
     figure : Path, optional
         File of the figure; None if there is to be none.
-    draw : callable
-        () -> Figure.
+    json, quiet : bool
+        Print one JSON object instead of text, or nothing.
     overwrite : bool
         Whether a file may be replaced by the figure.
     dpi : int
         Dots per inch of the figure.
+    figure_key : str, default "plot"
+        Name of the figure's file in the JSON object.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -58,12 +82,18 @@ def write_results(
 
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
+        found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
-        if figure is not None:
-            save = partial(draw().savefig, format=figure.suffix[1:].lower(), dpi=dpi)
+        if figure is not None and found is not None and found.overview is not None:
+            save = partial(found.overview().savefig, format=figure.suffix[1:].lower(), dpi=dpi)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
-    return Written(output, drawn, tuple(sentence for sentence in (trouble, refused) if sentence))
+    for sentence in filter(None, (trouble, refused)):
+        sys.stderr.write(f"error: {sentence}\n")
+    if output is not None and found is not None and not quiet:
+        files = {"output": str(output), figure_key: None if drawn is None else str(drawn)}
+        sys.stdout.write((found.as_json(files) if json else found.as_text(files)) + "\n")
+    return Written(output, bool(trouble or refused))
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -1,7 +1,7 @@
 """Command lines of studies by name, `python -m PROGRAM NAME`: options, files, exit codes, messages.
 
-Parses first, imports after.  Responsible for what all such commands do alike; a catalogue says which studies there are
-and who draws and prints them.
+A catalogue says which studies there are and who says what their results show. Nothing heavy is imported before the
+command line is parsed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.commands.end import store_result, write_results
+from dynamics.commands.end import end_with, store_result
 from dynamics.commands.options import Option, integer, positive
 from dynamics.commands.parsing import (
     EXIT_DONE,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from matplotlib.figure import Figure
+
+    from dynamics.commands.end import Telling
 
 __all__ = ["Catalogue", "StudyCommand", "build_parser", "integers", "numbers", "run_command", "switch"]
 
@@ -66,14 +67,13 @@ class StudyCommand(NamedTuple):
 
 
 class Catalogue(NamedTuple):
-    """The studies of one command, and the modules that draw (`plot_study`) and print (`as_text`, `as_json`) them."""
+    """The studies of one command, and "module:function" of what a result of them shows, (dataset) -> Findings."""
 
     prog: str
     description: str
     examples: str
     studies: dict[str, StudyCommand]
-    figures: str
-    tables: str
+    findings: str
 
 
 def build_parser(catalogue: Catalogue) -> argparse.ArgumentParser:
@@ -152,23 +152,26 @@ def _finish(
 ) -> int:
     """Write and print what was computed; return the exit code."""
 
-    def draw() -> Figure:
-        drawn: Figure = import_module(catalogue.figures).plot_study(dataset)
-        return drawn
+    def find() -> Telling:
+        module, _, function = catalogue.findings.partition(":")
+        found: Telling = getattr(import_module(module), function)(dataset)
+        return found
 
-    store = partial(store_result, dataset, output, overwrite=parsed.overwrite)
-    stored, figure, troubles = write_results(store, figure, draw, overwrite=parsed.overwrite, dpi=FIGURE_DPI)
-    for trouble in troubles:
-        _say(f"error: {trouble}")
-    if stored is None:
+    written = end_with(
+        partial(store_result, dataset, output, overwrite=parsed.overwrite),
+        find,
+        figure,
+        json=parsed.json,
+        quiet=parsed.quiet,
+        overwrite=parsed.overwrite,
+        dpi=FIGURE_DPI,
+    )
+    if written.output is None:
         return EXIT_FAILED
-    if not parsed.quiet:
-        tables = import_module(catalogue.tables)
-        sys.stdout.write((tables.as_json if parsed.json else tables.as_text)(dataset, stored, figure) + "\n")
     if dataset.attrs["stop_reason"] == "interrupted":
-        _say(f"The run was interrupted; what was computed is in {stored}.")
+        _say(f"The run was interrupted; what was computed is in {written.output}.")
         return EXIT_INTERRUPTED
-    return EXIT_FAILED if troubles else EXIT_DONE
+    return EXIT_FAILED if written.trouble else EXIT_DONE
 
 
 def _settings(command: StudyCommand, parsed: argparse.Namespace) -> dict[str, Any]:

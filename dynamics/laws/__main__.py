@@ -102,8 +102,7 @@ CATALOGUE = Catalogue(
     description="Scaling laws of the theory alone, each fitted beside its prediction.",
     examples=EXAMPLES,
     studies=STUDIES,
-    figures="dynamics.report.figures.laws",
-    tables="dynamics.report.law_tables",
+    findings="dynamics.report.laws:law_findings",
 )
 
 

@@ -1,7 +1,4 @@
-"""Command line: `python -m dynamics.report run.nc`, any result file as one HTML page.
-
-Parses first, imports after.  The page is made by `dynamics.report.document`; nothing imports this.
-"""
+"""Command line: `python -m dynamics.report run.nc`, any result file as one HTML page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`write_report`: any result as one HTML file, which opens from the disk, in a mail and in print.
-
-Puts together what a result shows and what it says of itself; knows neither how findings nor how pages are made.
-"""
+"""`write_report`: any result as one HTML file, which opens from the disk, in a mail and in print."""
 
 from __future__ import annotations
 
@@ -33,6 +30,9 @@ if TYPE_CHECKING:
     Result = xr.Dataset | xr.DataTree
 
 __all__ = ["Subject", "check_page", "read_subject", "write_page", "write_report"]
+
+#: Rows of a table that a page shows, where fewer than all tell enough.
+MOST_ROWS = 48
 
 
 def write_report(
@@ -88,13 +88,7 @@ class Subject(NamedTuple):
 def check_page(
     path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None, *, overwrite: bool = False
 ) -> Path:
-    """Return the path if a page may be written there, before any work starts.
-
-    Raises
-    ------
-    StorageError
-        As of `storage.check_target`, or if it is the file that the page is on.
-    """
+    """Return the path; raise StorageError unless a page may be written there, which is not the file that it is on."""
     target = check_target(path, overwrite=overwrite)
     if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
         msg = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
@@ -103,13 +97,7 @@ def check_page(
 
 
 def read_subject(path: str | os.PathLike[str]) -> Subject:
-    """Return the result in a file.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read, or is none of this program.
-    """
+    """Return the result in a file; raise StorageError if it cannot be read, or is none of this program."""
     tree = load_tree(path)
     answer = tree.drop_nodes(CHECKPOINT, errors="ignore")
     result = answer if answer.children else answer.to_dataset()
@@ -117,13 +105,7 @@ def read_subject(path: str | os.PathLike[str]) -> Subject:
 
 
 def write_page(subject: Subject, target: Path, *, overwrite: bool = False) -> None:
-    """Write the page on a result to a file that may be written.
-
-    Raises
-    ------
-    StorageError
-        If it could not be written.
-    """
+    """Write the page on a result to a file; raise StorageError if that could not be done."""
     text = _document(subject)
     write_file(target, lambda path: path.write_text(text, encoding="utf-8"), replaces=overwrite)
 
@@ -174,8 +156,8 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
 def _findings_section(findings: Findings) -> list[Element]:
     content = [element("p", sentence) for sentence in findings.sentences]
     for one in findings.tables:
-        content += table(one.caption, one.rows, one.note)
-    content += [figure(one.figure, one.caption, one.alt) for one in findings.drawings]
+        content += table(one.caption, *one.spread(MOST_ROWS))
+    content += [figure(one.draw(), one.caption, one.alt) for one in findings.drawings]
     return [section("Findings", *content, name="findings")] if content else []
 
 

@@ -1,41 +1,29 @@
-"""What a result shows, in words, tables and drawings that any page can set, and who says it of which answer.
+"""What a result shows, as values that text, JSON and pages render; and who finds them for which answer.
 
-The families of answers of this package are in `FINDINGS`; other installed packages add theirs as entry points of the
-group `feature_emergence.findings`, named by the answer, so that `dynamics` draws their results without knowing them.
+The functions for answers of this package are in `FINDINGS`; other installed packages add theirs as entry points of the
+group `feature_emergence.findings`, named by the answer, so that `dynamics` tells their results without knowing them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dynamics.report.as_json import as_json
+from dynamics.report.as_text import table_lines
 from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     import xarray as xr
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "FINDINGS",
-    "Drawing",
-    "Findings",
-    "Table",
-    "Tone",
-    "answer_of",
-    "drawing_of",
-    "end_of_run",
-    "find_findings",
-    "main_part",
-    "new_axes",
-    "parts_of",
-    "stored_parameters",
-]
 
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
@@ -46,16 +34,18 @@ FINDINGS = {
     "spherical": "dynamics.report.flows:flow_findings",
     "mean-field": "dynamics.report.particles:mean_field_findings",
     "coupling": "dynamics.report.particles:coupling_findings",
-    "chaos": "dynamics.report.studies:chaos_findings",
-    "scaling": "dynamics.report.studies:law_findings",
-    "finite-size": "dynamics.report.studies:law_findings",
-    "compute-frontier": "dynamics.report.studies:law_findings",
-    "transfer": "dynamics.report.studies:law_findings",
+    "chaos": "dynamics.report.chaos:chaos_findings",
+    "scaling": "dynamics.report.laws:law_findings",
+    "finite-size": "dynamics.report.laws:law_findings",
+    "compute-frontier": "dynamics.report.laws:law_findings",
+    "transfer": "dynamics.report.laws:law_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"
 #: Group of a tree that judges the others.
 JUDGE = "comparison"
+#: Rows of a table that a terminal shows, where fewer than all tell enough.
+MOST_LINES = 20
 
 
 class Tone(StrEnum):
@@ -77,20 +67,45 @@ class Table:
         Numbers, text or None.
     note : str
         What must be known to read it.
+    each : str
+        What a row is, in the plural, if a part of the rows tells enough; "" if all are shown.
+    short : mapping
+        The columns that a terminal has room for -> their titles there; empty for all columns.
+    digits : int
+        Significant digits of the numbers in a terminal.
+    in_words : sequence of str, optional
+        Lines that a terminal shows in place of the table.
     """
 
     caption: str
     rows: Sequence[Mapping[str, Any]]
     note: str = ""
+    each: str = ""
+    short: Mapping[str, str] = field(default_factory=dict)
+    digits: int = 4
+    in_words: Sequence[str] | None = None
+
+    def spread(self, most: int) -> tuple[list[Mapping[str, Any]], str]:
+        """Return the rows that are shown where there is room for `most`, and the note."""
+        count = len(self.rows)
+        if not self.each or count <= most:
+            return list(self.rows), self.note
+        chosen = spread_rows(count, most)
+        return [self.rows[at] for at in chosen], f"{self.note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A figure, what it shows, and the same in words for those who do not see it."""
+    """A figure, drawn when it is asked for; what it shows; and the same in words for those who do not see it."""
 
-    figure: Figure
+    draw: Callable[[], Figure]
     caption: str
     alt: str
+
+    @property
+    def figure(self) -> Figure:
+        """The figure, drawn anew."""
+        return self.draw()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +120,14 @@ class Findings:
     cautions : sequence of str
         What else must be known before any number is read, one sentence each.
     sentences : sequence of str
-        Paragraphs before the tables.
+        Paragraphs beside the tables.
     tables, drawings : sequence
+    remarks : sequence of str
+        Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
+    values : mapping
+        The numbers of all this under the names that JSON gives them.
+    overview : callable, optional
+        () -> the figure that a command writes, everything in one.
     go_on : str
         Command that goes on with a run that has not ended, with "{file}" in place of its file.
     """
@@ -117,7 +138,27 @@ class Findings:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
+    remarks: Sequence[str] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    overview: Callable[[], Figure] | None = None
     go_on: str = ""
+
+    def as_text(self, files: Mapping[str, str | None]) -> str:
+        """Return what a terminal shows: tables, then one line per sentence, then the files that were written."""
+        lines = []
+        for table in self.tables:
+            if table.in_words is None and table.rows:
+                rows, note = table.spread(MOST_LINES)
+                lines += table_lines(rows, table.short or {title: title for title in rows[0]}, table.digits)
+                lines += [note, ""] if note else [""]
+        lines += [self.verdict, *self.cautions, *self.sentences]
+        lines += [line for table in self.tables for line in table.in_words or ()]
+        written = ", ".join(file for file in files.values() if file)
+        return "\n".join([*lines, *self.remarks, f"written: {written}"])
+
+    def as_json(self, files: Mapping[str, str | None]) -> str:
+        """Return the values and the files that were written as one JSON object."""
+        return as_json({**self.values, **files})
 
 
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
@@ -169,33 +210,35 @@ def answer_of(dataset: xr.Dataset) -> str:
     return str(dataset.attrs.get("answer", stored_parameters(dataset)["solver"].get("answer", "")))
 
 
-def end_of_run(dataset: xr.Dataset) -> tuple[Tone, str]:
-    """Return how a run ended, in a sentence or two; an answer without a run is complete."""
+def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone, str]:
+    """Return how a run ended, in a sentence or two; an answer without a run is complete.
+
+    A good end with cautions is to be taken with caution.
+    """
+    good = Tone.CAUTION if cautions else Tone.GOOD
     if "stop_reason" not in dataset.attrs:
-        return Tone.GOOD, "Complete: this answer needs no time stepping."
+        return good, "Complete: this answer needs no time stepping."
     word = str(dataset.attrs["stop_reason"])
     if word not in set(StopReason):
         return Tone.BAD, f"Failed ({word.replace('_', ' ')})."
     reason = StopReason(word)
     if reason is StopReason.REACHED_END:
-        return Tone.GOOD, f"Reached its end. {reason.advice}"
+        return good, f"Reached its end. {reason.advice}"
     if reason is StopReason.STEADY_STATE:
-        return Tone.GOOD, f"Reached a steady state. {reason.advice}"
+        return good, f"Reached a steady state. {reason.advice}"
     where = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
     if reason.failed:
         return Tone.BAD, f"Failed{where} ({word.replace('_', ' ')}). {reason.advice}"
     return Tone.CAUTION, f"Not finished: stopped early{where} ({word.replace('_', ' ')}). {reason.advice}"
 
 
-def drawing_of(ax: Axes, caption: str, more: str = "") -> Drawing:
-    """Return the figure of some axes as a drawing; `more` is what those read who do not see it."""
-    figure: Any = ax.figure
-    return Drawing(figure=figure, caption=caption, alt=f"{caption} {more}".rstrip())
+def renamed(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of a table: titles of columns -> values that records have under other names."""
+    return [{title: record[name] for title, name in columns.items()} for record in records]
 
 
-def new_axes(width: float = 6.8, height: float = 4.4) -> Axes:
-    """Return the axes of a new figure that no window shows; inches."""
-    from matplotlib.figure import Figure as NewFigure
-
-    axes: Axes = NewFigure(figsize=(width, height), layout="constrained").subplots()
-    return axes
+def spread_rows(count: int, most: int) -> list[int]:
+    """Return which of `count` rows are shown: all, or at most `most`, spread evenly in the logarithm."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(x) - 1 for x in np.geomspace(1, count, most)})

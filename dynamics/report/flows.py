@@ -1,51 +1,138 @@
-"""What the answers along teacher directions show: times against prediction, exponents, overlaps and loss over time.
-
-Knows the variables of overlap flows, pairs, committees and spherical networks; nothing of pages.
-"""
+"""Findings of the answers along teacher directions: emergence against prediction, exponents, overlaps and loss."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import plot_emergence, plot_emergence_times, plot_loss
-from dynamics.report.findings import Drawing, Findings, Table, Tone, drawing_of, end_of_run, new_axes
-from dynamics.report.tables import spread_rows, summarise, time_ratio
+from dynamics.report.as_text import number_text
+from dynamics.report.figures.flows import (
+    HISTORIES,
+    plot_emergence,
+    plot_emergence_times,
+    plot_loss,
+    predicted_loss,
+    summary_figure,
+)
+from dynamics.report.figures.panels import one_panel
+from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
+from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.solve.overlaps import GRAM_WARNING
+from dynamics.theory.fits import default_window, fit_power_law
 
 if TYPE_CHECKING:
     import xarray as xr
+    from numpy.typing import NDArray
 
-__all__ = ["RESUME_SOLVE", "flow_findings", "level_table"]
+    Array = NDArray[np.float64]
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
-#: Directions that a page lists.
-MOST_DIRECTIONS = 48
-HISTORIES = ("teacher_overlap", "max_overlap", "overlap")
+#: Columns of the table of times, and those that a terminal has room for.
+COLUMNS = {
+    "p": "direction",
+    "a_p": "teacher_coefficient",
+    "T_p, leading order": "leading_order_time",
+    "T_p, exact pair": "predicted_emergence_time",
+    "emerged": "emergence_time",
+    "emerged / pair": "ratio",
+    "learned, pair": "predicted_learned_time",
+    "learned": "learned_time",
+}
+SHORT = {
+    "p": "p",
+    "a_p": "a_p",
+    "T_p, leading order": "T_p leading",
+    "T_p, exact pair": "predicted",
+    "emerged": "emerged",
+    "emerged / pair": "ratio",
+    "learned": "learned",
+}
+TIMES = (
+    "teacher_coefficient",
+    "matched_neuron",
+    "leading_order_time",
+    "predicted_emergence_time",
+    "predicted_learned_time",
+    "emergence_time",
+    "learned_time",
+)
+#: Least number of emergence times whose power law in the direction is fitted.
+FEWEST_TIMES = 8
 
 
 def flow_findings(dataset: xr.Dataset) -> Findings:
     """Return what an answer of `solve_overlaps` and its relatives shows."""
-    tone, verdict = end_of_run(dataset)
     cautions = _cautions(dataset)
-    summary = summarise(dataset)
-    tables = [_directions(dataset, summary), *_exponents(summary), *level_table(summary)]
+    tone, verdict = end_of_run(dataset, cautions)
+    values = flow_values(dataset)
     return Findings(
-        tone=Tone.CAUTION if cautions and tone is Tone.GOOD else tone,
+        tone=tone,
         verdict=verdict,
         cautions=cautions,
-        sentences=_sentences(dataset, summary),
-        tables=tables,
+        sentences=[outcome(values), *_numerical_errors(dataset)],
+        tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
+        remarks=remarks(values),
+        values=values,
+        overview=partial(summary_figure, dataset),
         go_on=RESUME_SOLVE if dataset.attrs["answer"] == "overlaps" else "",
     )
 
 
-def level_table(summary: dict[str, Any]) -> list[Table]:
+def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the result as plain values: times per direction, exponents, how the run ended."""
+    attrs = dataset.attrs
+    loss = dataset["loss"].values
+    finite = loss[np.isfinite(loss)]
+    columns = {name: dataset[name].values.tolist() for name in TIMES}
+    numbers = dataset["direction"].values.tolist()
+    return {
+        "title": attrs["title"],
+        "information_exponent": int(attrs["information_exponent"]),
+        "method": attrs.get("method"),
+        "solve_seconds": attrs.get("solve_seconds"),
+        "stop_reason": attrs.get("stop_reason", "reached_end"),
+        "stop_message": attrs.get("stop_message", ""),
+        "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
+        "final_loss": float(finite[-1]) if finite.size else None,
+        "directions": [{"direction": p, **{name: columns[name][at] for name in TIMES}} for at, p in enumerate(numbers)],
+        "exponents": _exponents(dataset),
+        "loss_levels": _loss_levels(dataset),
+        "notes": attrs.get("notes", ""),
+        "scaling_notes": attrs.get("scaling_notes", ""),
+    }
+
+
+def outcome(values: dict[str, Any]) -> str:
+    """Return how many directions were learned, and the last loss, in a sentence."""
+    rows = values["directions"]
+    learned = sum(math.isfinite(row["learned_time"]) for row in rows)
+    text = f"learned: {learned} of {len(rows)} directions by t = {values['end_time']:.5g}"
+    return text if values["final_loss"] is None else f"{text}; loss at the end: {values['final_loss']:.4g}"
+
+
+def remarks(values: dict[str, Any]) -> list[str]:
+    """Return notes, method and seconds, line by line."""
+    leads = {"notes": "note", "scaling_notes": "scaling laws"}
+    found = [f"{lead}: {values[name]}" for name, lead in leads.items() if values[name]]
+    return found + ([f"method: {values['method']}, {values['solve_seconds']:.2f} s"] if values["method"] else [])
+
+
+def level_table(values: dict[str, Any]) -> list[Table]:
     """Return the table of when the loss fell below each level, where it was looked for."""
-    levels = [{"loss over E f*²": row["level"], "t": row["time"]} for row in summary["loss_levels"]]
-    return [Table(caption="When the loss falls below a fraction", rows=levels)] if levels else []
+    levels = values["loss_levels"]
+    if not levels:
+        return []
+    return [
+        Table(
+            caption="When the loss falls below a fraction",
+            rows=renamed(levels, {"loss over E f*²": "level", "t": "time"}),
+            in_words=[f"loss below {row['level']:g} E f*^2: t = {number_text(row['time'])}" for row in levels],
+        )
+    ]
 
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
@@ -65,13 +152,6 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
     return found
 
 
-def _sentences(dataset: xr.Dataset, summary: dict[str, Any]) -> list[str]:
-    learned, count = _finite(dataset, "learned_time"), dataset.sizes["direction"]
-    text = f"{learned} of {count} directions were learned by t = {summary['end_time']:.5g}"
-    text += "." if summary["final_loss"] is None else f", where the loss is {summary['final_loss']:.4g}."
-    return [text, *_numerical_errors(dataset)]
-
-
 def _numerical_errors(dataset: xr.Dataset) -> list[str]:
     """Say how large the errors are, where a looser run beside the run has told."""
     found = []
@@ -87,45 +167,98 @@ def _numerical_errors(dataset: xr.Dataset) -> list[str]:
     return [f"Largest estimated numerical error {' and '.join(found)} at rtol = {dataset.attrs.get('rtol', np.nan):g}."]
 
 
-def _directions(dataset: xr.Dataset, summary: dict[str, Any]) -> Table:
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
     """Return emergence against T_p per direction."""
-    listed = summary["directions"]
-    chosen = spread_rows(len(listed), MOST_DIRECTIONS)
-    rows = [
-        {
-            "p": row["direction"],
-            "a_p": row["teacher_coefficient"],
-            "T_p, leading order": row["leading_order_time"],
-            "T_p, exact pair": row["predicted_emergence_time"],
-            "emerged": row["emergence_time"],
-            "emerged / pair": time_ratio(row),
-            "learned, pair": row["predicted_learned_time"],
-            "learned": row["learned_time"],
-        }
-        for row in (listed[at] for at in chosen)
+    directions = [
+        {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
+        for row in values["directions"]
     ]
-    note = "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight."
-    if len(chosen) < len(listed):
-        note += f" Shown: {len(chosen)} of {len(listed)} directions, spread over p."
-    title = "Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction"
-    return Table(caption=title, rows=rows, note=note)
+    return Table(
+        caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
+        rows=renamed(directions, COLUMNS),
+        note="Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
+        each="directions, spread over p",
+        short=SHORT,
+        digits=5,
+    )
 
 
-def _exponents(summary: dict[str, Any]) -> list[Table]:
-    rows = [
-        {
-            "law": law["what"],
-            "x, fitted": law["fitted"],
-            "standard error": law["standard_error"],
-            "from": law["window"][0],
-            "to": law["window"][1],
-            "x, sum formula at this size": law["sum_formula"],
-            "x, asymptotic": law["asymptotic"],
-        }
-        for law in summary["exponents"]
+def _loss_levels(dataset: xr.Dataset) -> list[dict[str, float]]:
+    """Return when the loss fell below each level; nothing where that was not looked for."""
+    if "loss_level_time" not in dataset:
+        return []
+    levels, times = dataset["loss_level"].values.tolist(), dataset["loss_level_time"].values.tolist()
+    return [{"level": level, "time": time} for level, time in zip(levels, times, strict=True)]
+
+
+def _exponent_table(values: dict[str, Any]) -> list[Table]:
+    laws = values["exponents"]
+    if not laws:
+        return []
+    columns = {
+        "law": "what",
+        "x, fitted": "fitted",
+        "standard error": "standard_error",
+        "from": "from",
+        "to": "to",
+        "x, sum formula at this size": "sum_formula",
+        "x, asymptotic": "asymptotic",
+    }
+    return [
+        Table(
+            caption="Exponents",
+            rows=renamed([{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws], columns),
+            note="The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it.",
+            in_words=[f"{law['what']}: {law['text']}" for law in laws],
+        )
     ]
-    note = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
-    return [Table(caption="Exponents", rows=rows, note=note)] if rows else []
+
+
+def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return fitted exponents beside those of the sum formula at this size and the asymptotic ones."""
+    window = default_window(dataset)
+    if window is None:
+        return []
+    laws = stored_exponents(dataset)
+    time, loss = dataset["time"].values, dataset["loss"].values
+    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, predicted_loss(dataset))]
+    emerged = dataset["emergence_time"].values
+    seen = np.isfinite(emerged) & (emerged > 0)
+    if seen.sum() >= FEWEST_TIMES and np.isfinite(laws.emergence_time_direction):
+        p = dataset["direction"].values[seen].astype(float)
+        asymptotic = laws.emergence_time_direction
+        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
+    return found
+
+
+def _law(
+    what: str, x: Array, y: Array, window: tuple[float, float], asymptotic: float, predicted: Array | None
+) -> dict[str, Any]:
+    """Return the power law of y in x, of the sum formula for y where it is predicted, and the asymptotic one."""
+    good = np.isfinite(y) & (y > 0) & (x > 0)
+    fit = fit_power_law(x[good], y[good], window=window)
+    text = f"x = {fit.exponent:.3f} +- {fit.standard_error:.3f} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
+    finite_size = None
+    if predicted is not None:
+        good &= predicted > 0
+        finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
+        text += f"; sum formula at this size {finite_size:.3f}"
+    text += f"; asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "; no asymptotic law"
+    return {
+        "what": what,
+        "fitted": fit.exponent,
+        "standard_error": fit.standard_error,
+        "window": list(fit.window),
+        "asymptotic": asymptotic,
+        "sum_formula": finite_size,
+        "text": text,
+    }
+
+
+# --- drawings ---------------------------------------------------------------------------------------------------------
 
 
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:
@@ -134,22 +267,22 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
     if any(name in dataset for name in HISTORIES):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
         more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
-        drawings.append(drawing_of(plot_emergence(dataset, new_axes()), caption, more))
-    drawings.append(_loss_drawing(dataset))
-    predicted = np.isfinite(dataset["predicted_emergence_time"].values)
-    if (predicted & np.isfinite(dataset["emergence_time"].values)).any():
-        caption = "Measured against predicted emergence times; the line is equality."
-        more = f"{int(predicted.sum())} directions have a prediction, {emerged} of {count} emerged."
-        drawings.append(drawing_of(plot_emergence_times(dataset, new_axes()), caption, more))
-    return drawings
-
-
-def _loss_drawing(dataset: xr.Dataset) -> Drawing:
+        drawings.append(_drawing(plot_emergence, dataset, caption, more))
     loss = dataset["loss"].values
     known = loss[np.isfinite(loss)]
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
-    return drawing_of(plot_loss(dataset, new_axes()), caption, more)
+    drawings.append(_drawing(plot_loss, dataset, caption, more))
+    predicted = np.isfinite(dataset["predicted_emergence_time"].values)
+    if (predicted & np.isfinite(dataset["emergence_time"].values)).any():
+        caption = "Measured against predicted emergence times; the line is equality."
+        more = f"{int(predicted.sum())} directions have a prediction, {emerged} of {count} emerged."
+        drawings.append(_drawing(plot_emergence_times, dataset, caption, more))
+    return drawings
+
+
+def _drawing(plot: Any, dataset: xr.Dataset, caption: str, more: str) -> Drawing:
+    return Drawing(draw=partial(one_panel, plot, dataset), caption=caption, alt=f"{caption} {more}".rstrip())
 
 
 def _finite(dataset: xr.Dataset, name: str) -> int:

@@ -1,7 +1,6 @@
 """One HTML page that needs nothing beside it: text, tables and figures as elements, every character escaped.
 
-Knows HTML and figures; nothing of what they show.  No script, no link that leaves the page, no resource but data inside
-it, which a policy in its head enforces.
+It has no script, no link that leaves it, and no resource but data inside it, which a policy in its head enforces.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     Element = ElementTree.Element
-
-__all__ = ["cell_text", "element", "figure", "page", "section", "table"]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Bytes of a vector graphic beyond which pixels are smaller.

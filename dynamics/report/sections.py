@@ -1,7 +1,4 @@
-"""What every result says of itself, as sections of a page: problem, settings, provenance, notes, variables.
-
-Knows the attributes and variables that docs/files.md names; nothing of what a result shows.
-"""
+"""What every result says of itself, as sections of a page: problem, settings, provenance, notes, variables."""
 
 from __future__ import annotations
 
@@ -18,15 +15,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     import xarray as xr
-
-__all__ = [
-    "notes_section",
-    "problem_section",
-    "provenance_section",
-    "settings_section",
-    "subtitle",
-    "variables_section",
-]
 
 PROBLEM_WORDS = {
     "activation": "link σ",
@@ -172,12 +160,10 @@ def _of(path: str) -> str:
 
 
 def _problem_value(name: str, value: Any) -> Any:
-    return _link(value) if name in ("activation", "teacher_activation") else value
-
-
-def _link(stored: Any) -> str:
-    """Return a link as it is stored, by its name."""
-    return cell_text(stored["name"] if isinstance(stored, dict) and "name" in stored else _plain(stored))
+    """Return a value of a stored problem as it is shown: a link by its name."""
+    if name not in ("activation", "teacher_activation"):
+        return value
+    return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))
 
 
 def _plain(value: Any) -> Any:

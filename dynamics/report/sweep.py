@@ -1,57 +1,93 @@
-"""What a sweep shows: how its points ended, their losses, and emergence along the first axis that is a number.
-
-Knows the layout of a merged sweep; nothing of what its study computes beyond `time`, `loss` and `emergence_time`.
-"""
+"""Findings of a sweep: how its points ended, their losses, and emergence along the first axis that is a number."""
 
 from __future__ import annotations
 
 import json
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, plain_log_ticks
-from dynamics.report.findings import Drawing, Findings, Table, Tone, drawing_of, new_axes
-from dynamics.report.tables import spread_rows
+from dynamics.report.figures.flows import COLOURS
+from dynamics.report.figures.panels import finish_panel, one_panel
+from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = ["sweep_findings"]
-
 #: Factor spanned by the values of an axis beyond which it is logarithmic.
 LONG = 10.0
-#: Points that are listed, and curves that are drawn.
-MOST_POINTS, MOST_CURVES = 48, 12
+#: Points that are listed, curves that are drawn, and failures and values of an axis that a terminal shows.
+MOST_POINTS, MOST_CURVES, MOST_FAILURES, MOST_VALUES = 48, 12, 10, 8
 
 
 def sweep_findings(dataset: xr.Dataset) -> Findings:
     """Return what a sweep over a grid shows."""
-    axes: list[str] = list(json.loads(dataset.attrs["sweep"])["axes"])
-    grid = dataset.stack(point=axes, create_index=False)
-    count = grid.sizes["point"]
-    failed, early = int((grid["failure"].values != "").sum()), _early(grid)
-    shown = spread_rows(count, MOST_POINTS)
-    points = [grid.isel(point=at) for at in shown]
-    note = f"Shown: {len(shown)} of {count} points." if len(shown) < count else ""
+    settings = json.loads(dataset.attrs["sweep"])
+    axes: list[str] = list(settings["axes"])
+    shape = [dataset.sizes[name] for name in axes]
+    count = math.prod(shape)
+    reasons = dataset["failure"].transpose(*axes).values.ravel()
+    failures = [
+        {"point": _place(settings["axes"], np.unravel_index(at, shape)), "reason": str(reasons[at])}
+        for at in np.flatnonzero(reasons != "")
+    ]
+    variables = {str(name): list(map(str, array.dims[len(axes) :])) for name, array in dataset.data_vars.items()}
+    early = _early(dataset)
+    # Point by point, so that nothing is read but what is shown.
+    points = [
+        dataset.isel(dict(zip(axes, np.unravel_index(at, shape), strict=True)))
+        for at in spread_rows(count, MOST_POINTS)
+    ]
+    failed = [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
+    if len(failures) > MOST_FAILURES:
+        failed.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")
+    ended = f"{count - len(failures)} of {count} points were answered."
+    over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
-        tone=Tone.CAUTION if failed or early else Tone.GOOD,
-        verdict=f"{count - failed} of {count} points were answered." + (f" {failed} failed." if failed else ""),
+        tone=Tone.CAUTION if failures or early else Tone.GOOD,
+        verdict=ended + (f" {len(failures)} failed." if failures else ""),
         cautions=early,
-        tables=[Table(caption="Points", rows=[_row(point, axes) for point in points], note=note)],
+        tables=[
+            Table(
+                caption="Points",
+                rows=[_row(point, axes) for point in points],
+                note=f"Shown: {len(points)} of {count} points." if len(points) < count else "",
+                in_words=failed,
+            ),
+            Table(caption="Grid", rows=[{"key": name, "values": _values(settings["axes"][name])} for name in axes]),
+        ],
         drawings=[*_losses(points, axes), *_emergence(dataset, axes)],
+        remarks=[f"study: {settings.get('study')}", f"variables, each over {', '.join(axes)}: {over}"],
+        values={**settings, "points": count, "variables": variables, "failures": failures},
     )
 
 
-def _early(grid: xr.Dataset) -> list[str]:
+def _place(labels: dict[str, list[Any]], position: Sequence[Any]) -> str:
+    """Return where in the grid a point is."""
+    return ", ".join(f"{name}={values[at]}" for (name, values), at in zip(labels.items(), position, strict=True))
+
+
+def _values(labels: list[Any]) -> str:
+    """Return the values of an axis, the first and the last of many."""
+    shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels]
+    if len(shown) <= MOST_VALUES:
+        return ", ".join(shown)
+    return f"{', '.join(shown[:3])}, ..., {shown[-1]} ({len(shown)})"
+
+
+def _early(dataset: xr.Dataset) -> list[str]:
     """Say how many points did not reach their end."""
-    if "stop_reason" not in grid:
+    if "stop_reason" not in dataset:
         return []
-    reasons, counts = np.unique(grid["stop_reason"].values.astype(str), return_counts=True)
+    reasons, counts = np.unique(dataset["stop_reason"].values.astype(str), return_counts=True)
     return [
         f"{count} points ended early ({reason.replace('_', ' ')})."
         for reason, count in zip(reasons.tolist(), counts.tolist(), strict=True)
@@ -63,13 +99,20 @@ def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:
     row = {name.replace("_", " "): point[name].values.item() for name in axes}
     ended = str(point["stop_reason"].values) if "stop_reason" in point else "answered"
     row["outcome"] = str(point["failure"].values) or ended.replace("_", " ")
-    if "loss" in point:
+    if _has_curve(point):
         _, loss = _curve(point)
         row["last loss"] = float(loss[-1]) if loss.size else None
     if "emergence_time" in point:
         times = point["emergence_time"].values
         row["emerged"] = f"{int(np.isfinite(times).sum())} of {times.size}"
     return row
+
+
+def _has_curve(point: xr.Dataset) -> bool:
+    """Return whether a point has a loss over its times; a study of the user's own may have others."""
+    if "loss" not in point or "time" not in point:
+        return False
+    return point["time"].ndim == 1 and point["time"].dims[0] in point["loss"].dims
 
 
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
@@ -81,23 +124,23 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
 
 
 def _losses(points: list[xr.Dataset], axes: list[str]) -> list[Drawing]:
-    from matplotlib import colormaps
-
-    if "loss" not in points[0] or points[0]["time"].ndim != 1:
+    if not _has_curve(points[0]):
         return []
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
-    ax = new_axes()
-    varied = [name for name in axes if len({str(point[name].values) for point in drawn}) > 1]
-    for point, colour in zip(drawn, colormaps[COLOURS](np.linspace(0.0, 0.9, len(drawn))), strict=True):
+    caption = f"Loss against flow time at {len(drawn)} points of the grid."
+    alt = f"{caption} The last losses are in the table above."
+    return [Drawing(draw=partial(one_panel, _plot_losses, drawn, axes), caption=caption, alt=alt)]
+
+
+def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
+    from matplotlib import colormaps
+
+    varied = [name for name in axes if len({str(point[name].values) for point in points}) > 1]
+    for point, colour in zip(points, colormaps[COLOURS](np.linspace(0.0, 0.9, len(points))), strict=True):
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="x-small")
-    caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    return [drawing_of(ax, caption, "The last losses are in the table above.")]
+    finish_panel(ax, "flow time t", "loss E(f − f*)²", fontsize="x-small")
 
 
 def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
@@ -105,8 +148,7 @@ def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
     along = [name for name in axes if dataset.sizes[name] > 1 and np.issubdtype(dataset[name].dtype, np.number)]
     if not along or "emergence_time" not in dataset or "direction" not in dataset["emergence_time"].dims:
         return []
-    name = along[0]
-    rest = [other for other in axes if other != name]
+    name, *rest = along[0], *(other for other in axes if other != along[0])
     first = dataset["emergence_time"].isel(direction=0).transpose(*axes, ...)
     # One number per point: the median over its runs, of which those without emergence are the latest.
     runs = [dim for dim in first.dims if dim not in axes]
@@ -115,21 +157,24 @@ def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
     if first.isnull().all():
         return []
     lines = first.stack(line=rest, create_index=False) if rest else first.expand_dims("line")
+    shown = lines.isel(line=spread_rows(lines.sizes["line"], MOST_CURVES))
+    caption = f"Emergence time of direction 1 along {name.replace('_', ' ')}, by the rest of the grid."
     varied = [other for other in rest if dataset.sizes[other] > 1]
-    chosen = spread_rows(lines.sizes["line"], MOST_CURVES)
-    ax = new_axes()
-    for at in chosen:
-        line = lines.isel(line=at)
+    return [
+        Drawing(
+            draw=partial(one_panel, _plot_emergence, shown, name, varied),
+            caption=caption,
+            alt=f"{caption} Lines: {shown.sizes['line']}.",
+        )
+    ]
+
+
+def _plot_emergence(lines: xr.DataArray, name: str, varied: list[str], ax: Axes) -> None:
+    for line in lines.transpose("line", ...):
         ax.plot(line[name].values, line.values, "o-", ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
-    _scale(ax, dataset[name].values)
-    ax.set_xlabel(name.replace("_", " "))
-    ax.set_ylabel("emergence time of direction 1")
-    plain_log_ticks(ax)
-    if varied:
-        ax.legend(frameon=False, fontsize="x-small")
-    caption = f"Emergence time of direction 1 along {name.replace('_', ' ')}, by the rest of the grid."
-    return [drawing_of(ax, caption, f"Lines: {len(chosen)}.")]
+    _scale(ax, lines[name].values)
+    finish_panel(ax, name.replace("_", " "), "emergence time of direction 1", fontsize="x-small")
 
 
 def _scale(ax: Axes, values: Array) -> None:

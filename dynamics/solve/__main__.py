@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
 
 EXAMPLES = """\
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(f"{DISTRIBUTION} {version()}")  # noqa: T201
             return EXIT_DONE
-        return resume_from_file(parsed) if parsed["resume"] else _solve(parsed, _options(parsed))
+        return resume_from_file(parsed, _find) if parsed["resume"] else _solve(parsed, _options(parsed))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
@@ -211,14 +212,20 @@ def _solve(parsed: dict[str, Any], options: dict[str, Any]) -> int:
     except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
     if parsed["dry_run"]:
-        from dynamics.report.tables import estimate
+        from dynamics.solve.estimate import estimate
 
         print(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))  # noqa: T201
         return EXIT_DONE
     from dynamics.runs.run_file import RunFile
 
     file = RunFile(output, options["checkpoint-every"], overwrite=parsed["overwrite"], keeps_result=False)
-    return solve_and_report(lambda: _question(parsed, options, problem, save_at, file), file, figure, parsed)
+    return solve_and_report(lambda: _question(parsed, options, problem, save_at, file), file, figure, parsed, _find)
+
+
+def _find(answer: xr.Dataset) -> Findings | None:
+    from dynamics.report.findings import find_findings
+
+    return find_findings(answer)
 
 
 def _check_model(problem: Problem, options: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """How `python -m dynamics.solve` ends: what was computed, where it is, and how to go on.
 
-Imports nothing heavy before a run has been made; knows neither options nor problems.
+Imports nothing heavy before a run has been made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import write_results
+from dynamics.commands.end import end_with
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import xarray as xr
-    from matplotlib.figure import Figure
 
+    from dynamics.commands.end import Telling
     from dynamics.runs.run_file import RunFile
-
-__all__ = ["solve_and_report"]
 
 #: Flags of the command that a resumed run has too.
 KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
@@ -31,24 +29,27 @@ FIGURE_DPI = 130
 
 
 def solve_and_report(
-    solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None, parsed: dict[str, Any]
+    solve: Callable[[], xr.Dataset],
+    file: RunFile,
+    figure: Path | None,
+    parsed: dict[str, Any],
+    find: Callable[[xr.Dataset], Telling | None],
 ) -> int:
-    """Solve, write dataset and figure, print the summary; return the exit code."""
+    """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
     # Compiled steps release the interpreter, which loads meanwhile what the end needs, also where it comes early.
     threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
     dataset, code = _compute(solve, file, parsed)
-    overwrite = bool(parsed["overwrite"] or parsed["resume"])
-    output, figure, troubles = write_results(
-        lambda: _store(dataset, file), figure, lambda: _draw(dataset), overwrite=overwrite, dpi=FIGURE_DPI
+    written = end_with(
+        lambda: _store(dataset, file),
+        lambda: find(dataset),
+        figure,
+        json=parsed["json"],
+        quiet=parsed["quiet"],
+        overwrite=bool(parsed["overwrite"] or parsed["resume"]),
+        dpi=FIGURE_DPI,
+        figure_key="figure",
     )
-    for trouble in troubles:
-        print(f"error: {trouble}", file=sys.stderr)  # noqa: T201
-    if output is not None and not parsed["quiet"]:
-        from dynamics.report.tables import as_json, as_text, summarise
-
-        summary = summarise(dataset, output, figure)
-        print(as_json(summary) if parsed["json"] else as_text(summary))  # noqa: T201
-    return (code or EXIT_FAILED) if troubles else code
+    return (code or EXIT_FAILED) if written.trouble else code
 
 
 def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, Any]) -> tuple[xr.Dataset, int]:
@@ -86,16 +87,6 @@ def _store(dataset: xr.Dataset, file: RunFile) -> tuple[Path, str]:
     if not file.unfinished:  # a run that can go on is in its file already
         file.store(dataset)
     return file.target, file.trouble
-
-
-def _draw(dataset: xr.Dataset) -> Figure:
-    if dataset.attrs["answer"] == "mean-field":
-        from dynamics.report.figures.particles import particles_figure
-
-        return particles_figure(dataset)
-    from dynamics.report.figures.flows import summary_figure
-
-    return summary_figure(dataset)
 
 
 def _load_libraries(plotting: bool) -> None:

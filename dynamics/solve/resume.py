@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import OPTIONS
 from dynamics.commands.parsing import UsageError, chosen_figure, read_option
 from dynamics.solve.end import solve_and_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+
+    from dynamics.commands.end import Telling
 
 __all__ = ["resume_from_file"]
 
@@ -14,8 +21,14 @@ __all__ = ["resume_from_file"]
 BESIDE_RESUME = ("resume", "max-runtime", "checkpoint-every", "plot", "no-plot", "json", "quiet", "no-progress")
 
 
-def resume_from_file(parsed: dict[str, Any]) -> int:
-    """Go on with the run in a file, and return the exit code; raise UsageError for what must not stand beside it."""
+def resume_from_file(parsed: dict[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
+    """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code.
+
+    Raises
+    ------
+    UsageError
+        For what must not stand beside the file, or if it holds no run that can go on.
+    """
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError, check_target
     from dynamics.solve.resumption import resume
@@ -34,7 +47,7 @@ def resume_from_file(parsed: dict[str, Any]) -> int:
         if figure is not None:
             check_target(figure, overwrite=True)
         return solve_and_report(
-            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, parsed
+            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, parsed, find
         )
     except StorageError as error:
         raise UsageError(str(error)) from None

@@ -6,14 +6,14 @@ Parses first, imports after. The library is `dynamics.sweep`; nothing imports th
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time as clock
 import warnings
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamics.commands.options import positive_integer
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Parser, UsageError
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.report.findings import Findings
     from dynamics.study.file import StudyFile
     from dynamics.study.grid import Grid
-
-MOST_FAILURES = 10
 
 EXAMPLES = """\
 a study file:
@@ -180,44 +179,25 @@ def _run(
                 _say(f"What was computed is kept in {points_directory(output)}. To go on: {command}")
             return EXIT_FAILED
     with result:
-        summary = _summary(grid, result, output, clock.perf_counter() - began)
+        found = _found(result, clock.perf_counter() - began)
     if not parsed.quiet:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             _say(f"warning: {text}")
-        sys.stdout.write((json.dumps(summary) if parsed.json else _table(summary)) + "\n")
-    return EXIT_FAILED if summary["failures"] else EXIT_DONE
+        files = {"output": str(output)}
+        sys.stdout.write((found.as_json(files) if parsed.json else found.as_text(files)) + "\n")
+    return EXIT_FAILED if found.values["failures"] else EXIT_DONE
 
 
-def _summary(grid: Grid, result: xr.Dataset, output: Path, seconds: float) -> dict[str, Any]:
-    """Return the result as plain values."""
-    reasons = result["failure"].values.ravel()
-    axes = len(grid.axes)
-    return {
-        "output": str(output),
-        **grid.settings(),
-        "points": len(grid),
-        "variables": {str(name): list(map(str, array.dims[axes:])) for name, array in result.data_vars.items()},
-        "failures": [{"point": grid.describe(at), "reason": str(text)} for at, text in enumerate(reasons) if text],
-        "seconds": seconds,
-    }
+def _found(result: xr.Dataset, seconds: float) -> Findings:
+    """Return what the sweep shows, with the seconds it took."""
+    from dynamics.report.sweep import sweep_findings
 
-
-def _table(summary: dict[str, Any]) -> str:
-    """Return the lines that the command prints."""
-    failures = summary["failures"]
-    lines = [f"{'key':<16} values"]
-    for name, labels in summary["axes"].items():
-        shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels]
-        text = ", ".join(shown) if len(shown) <= 8 else f"{', '.join(shown[:3])}, ..., {shown[-1]} ({len(shown)})"
-        lines.append(f"{name:<16} {text}")
-    done = summary["points"] - len(failures)
-    lines += ["", f"study: {summary['study']}", f"points: {done} of {summary['points']} in {summary['seconds']:.1f} s"]
-    lines += [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
-    if len(failures) > MOST_FAILURES:
-        lines.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")
-    names = [f"{name}({', '.join(dims)})" for name, dims in summary["variables"].items() if dims]
-    lines.append(f"variables, each over {', '.join(summary['axes'])}: {', '.join(names)}")
-    return "\n".join([*lines, f"output: {summary['output']}"])
+    found = sweep_findings(result)
+    return replace(
+        found,
+        remarks=[*found.remarks, f"time: {seconds:.1f} s"],
+        values={**found.values, "seconds": seconds},
+    )
 
 
 def _estimate(grid: Grid, asked: StudyFile) -> str:
@@ -225,7 +205,7 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
     lines = [f"points: {len(grid)} ({' x '.join(f'{len(axis.values)} {axis.name}' for axis in grid.axes)})"]
     if asked.study not in ("overlaps", "decoupled", "mean-field"):
         return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
-    from dynamics.report.tables import estimate
+    from dynamics.solve.estimate import estimate
 
     largest = max(range(len(grid)), key=grid.size)
     point = grid.point(largest)

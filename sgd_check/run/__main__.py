@@ -17,9 +17,10 @@ from dynamics.commands import (
     UsageError,
     check_names_a_file,
     chosen_figure,
+    duration,
 )
 from hermite.text.messages import shown
-from sgd_check.run.end import duration, exit_code, say, sentence, write
+from sgd_check.run.end import exit_code, say, sentence, write
 from sgd_check.run.options import build_parser
 from sgd_check.run.resume import adopt_runs, end_of_runs, file_of_runs
 
@@ -205,16 +206,12 @@ def _simulate(
         tree = compare(tested, simulation, false_alarm_rate=parsed.false_alarm_rate)
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    stored, figure, troubles = write(tree, output, figure, overwrite=parsed.overwrite)
-    if stored is None:
+    written = write(tree, output, figure, parsed)
+    if written.output is None:
         return EXIT_FAILED
-    if not parsed.quiet:
-        from sgd_check.report.table import as_json, as_text
-
-        sys.stdout.write((as_json if parsed.json else as_text)(tree, stored, figure) + "\n")
-    code = exit_code(simulation.attrs["stop_reason"], stored)
+    code = exit_code(simulation.attrs["stop_reason"], written.output)
     end_of_runs(file, parsed)
-    return (code or EXIT_FAILED) if troubles else code
+    return (code or EXIT_FAILED) if written.trouble else code
 
 
 if __name__ == "__main__":

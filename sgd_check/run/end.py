@@ -1,7 +1,4 @@
-"""What the commands of a check do alike: files and figure, exit codes, durations, messages.
-
-Imports nothing heavy; knows neither engines nor comparisons.
-"""
+"""What the commands of a check do alike: files and figure, what is printed, exit codes, messages."""
 
 from __future__ import annotations
 
@@ -9,25 +6,30 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, store_result, write_results
+from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, store_result
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dynamics.commands import Written
+    from dynamics.report import Findings
 
 FIGURE_DPI = 150
 
 
-def write(tree: Any, output: Path, figure: Path | None, *, overwrite: bool) -> Written:
-    """Write dataset and figure, each wherever that is possible, and say what went wrong."""
-    from sgd_check import plot_comparison
+def write(tree: Any, output: Path, figure: Path | None, parsed: argparse.Namespace) -> Written:
+    """Write tree and figure, each wherever that is possible, and print what was compared."""
 
-    store = partial(store_result, tree, output, overwrite=overwrite)
-    written = write_results(store, figure, lambda: plot_comparison(tree), overwrite=overwrite, dpi=FIGURE_DPI)
-    for trouble in written.troubles:
-        say(f"error: {trouble}")
-    return written
+    def find() -> Findings | None:
+        from sgd_check.report.findings import comparison_findings
+
+        return comparison_findings(tree) if "comparison" in tree.children else None
+
+    store = partial(store_result, tree, output, overwrite=parsed.overwrite)
+    return end_with(
+        store, find, figure, json=parsed.json, quiet=parsed.quiet, overwrite=parsed.overwrite, dpi=FIGURE_DPI
+    )
 
 
 def exit_code(stop_reason: str, output: Path) -> int:
@@ -41,13 +43,6 @@ def exit_code(stop_reason: str, output: Path) -> int:
     if stop_reason == "max_runtime":
         say(f"The wall-clock budget ran out; what was computed is in {output}.")
     return EXIT_DONE
-
-
-def duration(seconds: float) -> str:
-    """Return a time as text."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def sentence(error: BaseException, engine: str) -> str:

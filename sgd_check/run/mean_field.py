@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import EXIT_FAILED, UsageError
-from sgd_check.run.end import duration, exit_code, say, sentence, write
+from dynamics.commands import EXIT_FAILED, UsageError, duration
+from sgd_check.run.end import exit_code, say, sentence, write
 
 if TYPE_CHECKING:
     import argparse
@@ -95,15 +94,11 @@ def check_mean_field(parsed: argparse.Namespace, prediction: xr.Dataset, output:
 
 def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
     """Write what there is, and print what was compared; return the exit code."""
-    stored, figure, troubles = write(tree, output, figure, overwrite=parsed.overwrite)
-    if stored is None:
+    written = write(tree, output, figure, parsed)
+    if written.output is None:
         return EXIT_FAILED
-    code = exit_code(reason, stored)
-    if "comparison" in tree and code != EXIT_FAILED and not parsed.quiet:
-        from sgd_check.report.table_chaos import as_json, as_text
-
-        sys.stdout.write((as_json if parsed.json else as_text)(tree, stored, figure) + "\n")
-    return (code or EXIT_FAILED) if troubles else code
+    code = exit_code(reason, written.output)
+    return (code or EXIT_FAILED) if written.trouble else code
 
 
 # --- choosing ---------------------------------------------------------------------------------------------

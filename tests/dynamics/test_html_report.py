@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import netCDF4
@@ -231,16 +230,24 @@ def test_a_sweep_draws_what_it_has():
     assert not find_findings(never).drawings
 
 
+def test_a_sweep_of_a_study_whose_loss_has_no_times_lists_its_points():
+    scalar = grid_of({"width": [2, 4]}, loss=(("width", "seed"), np.ones((2, 3))))
+    timed = grid_of({"width": [2, 4]}, loss=("width", [1.0, 2.0])).assign_coords(time=[1.0, 2.0])
+    for sweep in (scalar, timed):
+        found = find_findings(sweep)
+        assert not found.drawings
+        assert [row["width"] for row in found.tables[0].rows] == [2, 4]
+        assert "2 of 2 points were answered." in found.as_text({})
+
+
 @pytest.mark.parametrize(("word", "tone"), [("fast", "good"), ("undecided", "caution")])
 def test_a_study_with_a_verdict_begins_with_it(word, tone):
-    words = SimpleNamespace(
-        summarise=lambda _: {"points": [{"best_rate": 1.0}], "fits": [{"x": 2.0}], "verdict": word},
-        sentences=lambda _: ["One sentence that", "goes on.", "  A remark on it.", "Another."],
-    )
+    summary = {"points": [{"best_rate": 1.0}], "fits": [{"x": 2.0}], "verdict": word}
     study = xr.Dataset(attrs={"answer": "a-study", "verdict": word, "stop_reason": "reached_end"})
-    found = study_findings(study, words, SimpleNamespace(plot_study=lambda _: Figure()))
+    found = study_findings(study, summary, ["One sentence.", "Another."], Figure)
     assert (found.tone, found.verdict[: len(word)].lower()) == (tone, word)
-    assert found.sentences == ["One sentence that goes on. A remark on it.", "Another."]
+    assert found.sentences == ["One sentence.", "Another."]
+    assert found.values.items() >= summary.items()
     assert [(one.caption, list(one.rows[0])) for one in found.tables] == [("Points", ["best rate"]), ("Fits", ["x"])]
 
 

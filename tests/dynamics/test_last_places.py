@@ -109,7 +109,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     told = capsys.readouterr()
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1
-    assert told.out.endswith(f"\noutput: {shown(here / place)}\n")
+    assert told.out.endswith(f"\nwritten: {shown(here / place)}\n")
     assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
 
 
@@ -132,7 +132,7 @@ def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     assert laws([*LAWS, "--output", str(target), "--no-plot"]) == 1
     told = capsys.readouterr()
     assert dict(assert_kept(target, here / place, told.err).sizes)["num_directions"] == 2
-    assert told.out.endswith(f" written: {shown(here / place)}\n")
+    assert told.out.endswith(f"\nwritten: {shown(here / place)}\n")
 
 
 @pytest.mark.parametrize(("happens", "place"), [BEFALL[0], BEFALL[3]], ids=["becomes_a_directory", "loses_its_folder"])

@@ -15,7 +15,7 @@ from dynamics.laws import families, finite_size, frontier, scaling, transfer
 from dynamics.laws.__main__ import CATALOGUE, main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.figures.laws import plot_study
-from dynamics.report.law_tables import summarise
+from dynamics.report.laws import law_findings
 from dynamics.runs.storage import load
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
@@ -54,7 +54,7 @@ def test_finite_size_by_command(tmp_path, capsys):
 
 def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
     found = scaling.scaling_study(directions=64, starts=2, progress=False)
-    points = {point["law"]: point for point in summarise(found)["points"]}
+    points = {point["law"]: point for point in law_findings(found).values["points"]}
     assert len(points) == 8
     limits = {"L ~ t^x": -1.0, "L ~ n^x, tuned step": -0.5, "L ~ m^x": -1.0, "L ~ compute^x": -0.5, "T ~ d^x": 1.0}
     for law, limit in limits.items():

@@ -10,6 +10,7 @@ import pytest
 import dynamics
 from dynamics.laws import chaos, chaos_study
 from dynamics.mean_field_study import main
+from dynamics.report.chaos import chaos_findings
 
 NAME = "propagation-of-chaos"
 SMALL = ["--widths", "8,16", "--seeds", "3", "--t-max", "2", "--dimension", "8"]
@@ -52,9 +53,9 @@ def test_json_and_a_dry_run(tmp_path, capsys):
     assert dynamics.load(tmp_path / "c.nc").seed.values.tolist() == [5, 6, 7]
 
 
-def test_a_time_that_is_reached_is_said(tmp_path):
+def test_a_time_that_is_reached_is_said():
     study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2)
-    text = chaos_study.as_text(study.run(progress=True), tmp_path / "c.nc", None)
+    text = chaos_findings(study.run(progress=True)).as_text({"output": "c.nc"})
     assert "falls below a tenth at t = " in text
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.report import tables
 from dynamics.report.figures import flows as plotting
+from dynamics.report.findings import find_findings
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
     assert labels(ax)[2].startswith("fit: t^(-")
     assert labels(ax)[3] == "asymptotic: t^(-1.00)"
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), flow.loss)
-    dashed, low_high = ax.lines[2], tables.summarise(flow)["exponents"][0]["window"]
+    dashed, low_high = ax.lines[2], find_findings(flow).values["exponents"][0]["window"]
     np.testing.assert_allclose(dashed.get_xdata(), low_high)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
@@ -126,7 +128,7 @@ def test_summary_figure_is_written_for_results_with_and_without_history(flow, tm
 
 
 def test_table_shows_measured_beside_predicted_times(flow):
-    text = tables.as_text(tables.summarise(flow))
+    text = find_findings(flow).as_text({})
     rows = text.splitlines()
     assert rows[1].split()[0] == "1"
     assert float(rows[1].split()[4]) == pytest.approx(float(flow.emergence_time[0]), rel=1e-4)
@@ -136,21 +138,32 @@ def test_table_shows_measured_beside_predicted_times(flow):
 
 
 def test_long_tables_are_thinned_and_say_so(many):
-    text = tables.as_text(tables.summarise(many))
+    text = find_findings(many).as_text({})
     assert len(text.splitlines()) < 40
-    assert "(200 directions; shown: " in text
+    assert " of 200 directions, spread over p." in text
 
 
 def test_json_has_null_where_there_is_no_number(flow):
     partly = flow.copy(deep=True)
     partly["emergence_time"][5] = np.nan
-    stored = json.loads(tables.as_json(tables.summarise(partly)))
+    stored = json.loads(find_findings(partly).as_json({}))
     assert stored["directions"][5]["emergence_time"] is None
     assert math.isfinite(stored["exponents"][0]["standard_error"])
 
 
+def test_text_and_json_draw_nothing(flow, tmp_path):
+    file = dynamics.save(flow, tmp_path / "run.nc")
+    code = (
+        "import sys, dynamics\nfrom dynamics.report.findings import find_findings\n"
+        f"found = find_findings(dynamics.load({str(file)!r}))\n"
+        "print(bool(found.as_text({}) and found.as_json({}) and found.drawings), 'matplotlib' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "True False\n"
+
+
 def test_never_and_unknown_times_read_as_such():
     problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=1, dimension=16)
-    text = tables.as_text(tables.summarise(dynamics.predict_emergence(problem)))
+    text = find_findings(dynamics.predict_emergence(problem)).as_text({})
     row = next(line for line in text.splitlines() if line.split()[:1] == ["2"])
     assert row.split()[2:] == ["never", "never", "-", "-", "-"]

@@ -48,7 +48,7 @@ def here(tmp_path, monkeypatch):
 def test_a_file_is_the_call_of_sweep(here, capsys):
     assert study.main(["small.toml"]) == 0
     printed = capsys.readouterr()
-    assert "points: 4 of 4 in" in printed.out
+    assert "4 of 4 points were answered." in printed.out
     assert "each over width, beta: " in printed.out
     assert "loss(time)" in printed.out
     assert printed.err == ""
@@ -93,7 +93,7 @@ def test_json_is_one_object_and_names_the_failures(here, capsys):
     assert printed.err.startswith("warning: 12 of 25 points failed, the first at seed=1: ValueError: seed 1 is odd")
     assert study.main(["toys.toml", "--overwrite", "--study", "sweep_toys:shapes"]) == 1
     table = capsys.readouterr().out
-    assert "seed             0, 1, 2, ..., 24 (25)" in table
+    assert "\nseed  0, 1, 2, ..., 24 (25)\n" in table
     assert "failed: seed=1: ValueError: seed 1 is odd" in table
     assert "failed: 2 more; see the variable `failure`" in table
 

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 import dynamics
 import sgd_check
 from dynamics.theory.step_size import escape_bias
-from sgd_check.report.table import as_json, as_text, rows
+from sgd_check.report.comparison import rows
+from sgd_check.report.findings import comparison_findings
 from sgd_check.verdicts.expectation import expectation
 
 
@@ -193,11 +194,12 @@ def test_table_and_json_hold_the_same_numbers(tree, tmp_path):
     records = rows(tree)
     assert [r["direction"] for r in records] == [1, 2]
     assert records[0]["ratio"] == pytest.approx(float(np.exp(tree["comparison"]["mean_log_ratio"][0])))
-    found = json.loads(as_json(tree, tmp_path / "a.nc", None))
+    findings = comparison_findings(tree)
+    found = json.loads(findings.as_json({"output": str(tmp_path / "a.nc"), "plot": None}))
     assert found["verdict"] == "agree"
     assert found["directions"] == records
     assert found["plot"] is None
-    text = as_text(tree, tmp_path / "a.nc", tmp_path / "a.png")
+    text = findings.as_text({"output": str(tmp_path / "a.nc"), "plot": str(tmp_path / "a.png")})
     assert "verdict: agree (false-alarm rate 0.01)" in text
     assert text.splitlines()[-1] == f"written: {tmp_path / 'a.nc'}, {tmp_path / 'a.png'}"
 

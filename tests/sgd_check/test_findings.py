@@ -8,7 +8,7 @@ from html_reader import read_page
 import dynamics
 import sgd_check
 from dynamics.report.findings import find_findings
-from sgd_check.report.table import rows
+from sgd_check.report.comparison import rows
 from sgd_check.studies.complexity import sample_complexity
 
 SPHERICAL = {"teacher": dynamics.Teacher([1.0]), "activation": "he4", "dimension": 8, "student": "spherical"}

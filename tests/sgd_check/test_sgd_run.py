@@ -282,7 +282,9 @@ def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answe
     assert not foreign or target.read_bytes() == runs.read_bytes() == b"theirs"
 
 
-@pytest.mark.parametrize("place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.plot_comparison"])
+@pytest.mark.parametrize(
+    "place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.report.findings.plot_comparison"]
+)
 @pytest.mark.parametrize("kind", [TypeError, ValueError])
 def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):
     fault = kind("a fault of ours")

@@ -18,7 +18,7 @@ from dynamics.runs.storage import load, save
 from dynamics.theory import tuned_steps
 from dynamics.theory.slopes import fit_slope, inverse_fit
 from sgd_check.engines.projected.engine import ProjectedEngine
-from sgd_check.report.study_tables import summarise
+from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation, escape, thresholds, tuned
 from sgd_check.studies.pairs import prepared_pairs
 from sgd_check.study import main
@@ -177,7 +177,7 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     found = sgd_check.sample_complexity(
         information_exponents=[3], dimensions=[16, 32, 64], rate=0.02, seeds=48, progress=False
     )
-    fit = summarise(found)["fits"][0]
+    fit = sgd_study_findings(found).values["fits"][0]
     assert abs(fit["z_equation"]) < norm.isf(5e-4)
     assert fit["p_value"] > 1e-3
     assert fit["standard_error"] < 0.1
@@ -203,7 +203,7 @@ def test_step_sizes_from_faithful_to_blown_up():
     assert blown[0] == 0.0
     assert blown[1] <= 3 / 32
     assert blown[2] > 6 / 32
-    ratio = [point["median/flow"] for point in summarise(found)["points"]]
+    ratio = [point["median/flow"] for point in sgd_study_findings(found).values["points"]]
     assert ratio[0] == pytest.approx(1.0, abs=0.13)
     assert ratio[2] > 1.3
     # The equation is close to the flow at first; beyond its limit it never gets to an emergence.
@@ -219,7 +219,7 @@ def test_loss_against_samples_at_tuned_steps():
         information_exponent=3, directions=4, dimension=32, targets=[2, 3], rate=0.1, seeds=12,
         large_directions=64, large_dimension=4096, progress=False,
     )  # fmt: skip
-    summary = summarise(found)
+    summary = sgd_study_findings(found).values
     assert [point["wanted"] for point in summary["points"]] == [2, 3]
     assert all(abs(point["z"]) < 4.5 for point in summary["points"])
     assert all(point["missed"] == 0 for point in summary["points"])

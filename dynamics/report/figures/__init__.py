@@ -1,1 +1,1 @@
-"""Figures of results; each function takes a dataset."""
+"""Figures of results: functions that draw a dataset on given or new axes and show nothing."""

@@ -1,16 +1,13 @@
-"""The figure of the propagation of chaos: distances over time, scaled by the width, and their exponents.
-
-Takes a dataset and optional axes, returns the axes, and never shows anything.
-"""
+"""The figure of the propagation of chaos: distances over time, scaled by the width, and their exponents."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
 from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
 
 if TYPE_CHECKING:
     import os
@@ -19,8 +16,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["chaos_figure", "plot_chaos", "save_chaos"]
 
 #: Of a band and of an error bar, in standard errors.
 BAND = 2.0
@@ -59,9 +54,7 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
     _draw_collapse(axes[1], shown, "coupling_error", "√m · rms |Δ_i|")
     _draw_exponents(axes[2], shown)
     for ax in axes:
-        ax.set_xscale("log")
-        ax.set_xlim(shown["time"].values[0], shown["time"].values[-1])
-        ax.set_xlabel("flow time t")
+        ax.set(xscale="log", xlim=shown["time"].values[[0, -1]], xlabel="flow time t")
         for reached in shown["loss_level_time"].values[-1:]:
             if np.isfinite(reached):
                 ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
@@ -75,12 +68,7 @@ def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
 
 def chaos_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure of `plot_chaos`, which no window shows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(1, 3)
+    figure, panels = new_panels((13.0, 4.0), 1, 3)
     plot_chaos(dataset, panels)
     return figure
 
@@ -96,8 +84,7 @@ def _draw_collapse(ax: Axes, dataset: xr.Dataset, name: str, label: str) -> None
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(seeds)
         ax.plot(time, mean, color=colour, lw=1.5, label=f"m = {width}")
         ax.fill_between(time, mean - BAND * error, mean + BAND * error, color=colour, alpha=0.15, lw=0)
-    ax.set_ylabel(label)
-    ax.set_ylim(bottom=0.0)
+    ax.set(ylabel=label, ylim=(0.0, None))
     ax.legend(frameon=False, fontsize="small")
 
 
@@ -109,6 +96,5 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
         ax.plot(time, exponent, color=colour, lw=1.5, label=label)
         ax.fill_between(time, exponent - BAND * error, exponent + BAND * error, color=colour, alpha=0.18, lw=0)
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
-    ax.set_ylim(-1.6, 0.1)
-    ax.set_ylabel("exponent in the width m")
+    ax.set(ylim=(-1.6, 0.1), ylabel="exponent in the width m")
     ax.legend(frameon=False, fontsize="small")

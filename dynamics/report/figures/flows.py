@@ -1,15 +1,16 @@
-"""Figures of datasets. Every function takes a dataset and optional axes, returns the axes, and never shows anything.
+"""Figures of flows: losses, overlaps and emergence times; and the colours of all figures.
 
 Labels are plain Unicode: loading the typesetting of formulas would take longer than drawing all the rest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
+from dynamics.report.figures.panels import check_drawable, check_panels, finish_panel, new_panels
+from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 #: At most this many directions are drawn as separate curves, spread evenly in log p.
 MOST_CURVES = 24
 MOST_POINTS = 2000
-#: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
-SHORT_AXIS, LONG_AXIS = 1e2, 1e4
 MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
 COLOURS = "viridis"
+#: Variables that hold overlaps over time, by answer.
+HISTORIES = ("overlap", "max_overlap", "teacher_overlap")
 PAIRED_TIMES = ("predicted_emergence_time", "leading_order_time", "emergence_time")
 
 
@@ -47,8 +48,6 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     -------
     Axes
     """
-    from dynamics.report.tables import predicted_loss
-
     check_drawable(dataset, loss=("time",))
     ax = _axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values
@@ -76,10 +75,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     positive_loss = loss[shown][loss[shown] > 0]
     if positive_loss.size:
         ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small")
+    finish_panel(ax, "flow time t", "loss E(f − f*)²")
     return ax
 
 
@@ -106,7 +102,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     squared = _squared_overlap(dataset)
     ax = _axes(ax)
     time = dataset["time"].values
-    chosen = _spread(squared.shape[1])
+    chosen = spread_rows(squared.shape[1], MOST_CURVES)
     colours = colormaps[COLOURS](np.linspace(0.0, 0.9, len(chosen)))
     predicted = dataset["predicted_emergence_time"].values
     shown = time > 0
@@ -118,10 +114,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     ax.set_ylim(-0.08, 1.05)
     ax.set_xlim(time[shown][0], time[-1])
-    ax.set_xlabel("flow time t   (ticks: predicted emergence)")
-    ax.set_ylabel("largest squared overlap of a neuron, C²")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small", loc="center left")
+    x = "flow time t   (ticks: predicted emergence)"
+    finish_panel(ax, x, "largest squared overlap of a neuron, C²", loc="center left")
     return ax
 
 
@@ -147,7 +141,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     if not both.any():
         ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
         return ax
-    points = np.flatnonzero(both)[_spread(int(both.sum()), MOST_POINTS)]
+    points = np.flatnonzero(both)[spread_rows(int(both.sum()), MOST_POINTS)]
     ax.loglog(leading[points], measured[points], "o", mfc="none", color=REFERENCE, ms=5, label="leading order")
     ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label="exact transit of the pair")
     times = np.concatenate([exact[points], measured[points]])
@@ -157,43 +151,16 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     end = float(dataset["time"].values[-1])
     if late.any():
         ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
-    ax.set_xlabel("predicted emergence time")
-    ax.set_ylabel("measured emergence time")
-    plain_log_ticks(ax)
-    ax.legend(frameon=False, fontsize="small")
+    finish_panel(ax, "predicted emergence time", "measured emergence time")
     return ax
-
-
-def plain_log_ticks(ax: Axes) -> None:
-    """Label log axes in plain numbers: every decade, or 1, 2 and 5 times each where the axis is short.
-
-    Short log axes are unreadable with powers of ten alone, and typeset powers cost half of the drawing time.
-    """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() != "log":
-            continue
-        low, high = axis.get_view_interval()
-        short = high < SHORT_AXIS * low
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-        if high > LONG_AXIS * low:
-            axis.set_minor_locator(NullLocator())
 
 
 def summary_figure(dataset: xr.Dataset) -> Figure:
     """Return one figure with overlaps, loss and emergence times."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 4.2))
-    FigureCanvasAgg(figure)
-    has_history = any(name in dataset for name in ("teacher_overlap", "max_overlap", "overlap"))
+    has_history = any(name in dataset for name in HISTORIES)
     # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
     margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
-    panels: Any = figure.subplots(1, 3 if has_history else 2, gridspec_kw=margins)
+    figure, panels = new_panels((13.0, 4.2), 1, 3 if has_history else 2, layout=None, gridspec_kw=margins)
     if has_history:
         plot_emergence(dataset, panels[0])
     plot_loss(dataset, panels[-2])
@@ -213,6 +180,14 @@ def headline(dataset: xr.Dataset) -> str:
     return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
 
 
+def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
+    """Return the sum-formula loss of a result, or None where there is none."""
+    if "predicted_loss" not in dataset:
+        return None
+    loss: NDArray[np.float64] = dataset["predicted_loss"].values
+    return loss if np.isfinite(loss).all() else None
+
+
 def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
     """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
     check_drawable(dataset, predicted_emergence_time=("direction",))
@@ -228,13 +203,6 @@ def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
         overlap = np.maximum(overlap, 0.0)
     largest: NDArray[np.float64] = (overlap**2).max(axis=1)
     return largest
-
-
-def _spread(count: int, most: int = MOST_CURVES) -> NDArray[np.int64]:
-    """Return at most `most` of the indices 0 … count − 1, spread evenly in the logarithm of index + 1."""
-    if count <= most:
-        return np.arange(count)
-    return np.unique(np.geomspace(1, count, most).round().astype(np.int64)) - 1
 
 
 def _axes(ax: Axes | None) -> Axes:

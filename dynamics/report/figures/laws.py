@@ -1,7 +1,4 @@
-"""Figures of the studies of scaling laws, one each.  Functions take a dataset and return a figure; nothing is shown.
-
-Knows the variables of the studies; nothing of how they were computed.
-"""
+"""Figures of the studies of scaling laws, one each."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable
-from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE, plain_log_ticks
+from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import check_drawable, finish_panel
 from dynamics.report.figures.transfer import draw_transfer
-from dynamics.report.law_tables import law_title
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -25,10 +21,19 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["plot_study"]
-
 IDEAL = "#1e8449"
 MANY_DECADES = 1e5
+#: What each law says, for people.
+TITLES = {
+    "loss-time": "L ~ t^x",
+    "loss-samples": "L ~ n^x, fixed step",
+    "loss-samples-tuned": "L ~ n^x, tuned step",
+    "loss-width": "L ~ m^x",
+    "loss-compute": "L ~ compute^x",
+    "width-compute": "best m ~ compute^x",
+    "time-direction": "T_p ~ p^x",
+    "time-dimension": "T ~ d^x",
+}
 #: x and y of each law, for people.
 LABELS = {
     "loss-time": ("flow time t", "loss"),
@@ -71,11 +76,14 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     return figure  # type: ignore[no-any-return]
 
 
+def law_title(name: str) -> str:
+    """Return a law in words; what follows a comma in its name says how it was measured."""
+    base, comma, how = name.partition(",")
+    return TITLES[base] + comma + how
+
+
 def _number(value: float, error: float = np.nan) -> str:
     return f"{value:.3f}" + (f" ± {error:.3f}" if np.isfinite(error) else "")
-
-
-# --- laws -------------------------------------------------------------------------------------------------------------
 
 
 def _draw_laws(dataset: xr.Dataset, figure: Any) -> None:
@@ -117,23 +125,19 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
         options = {} if at == 0 else {"color": colours[at]}
         ax.loglog(span, shift * height * (span / middle) ** exponent[at], style, lw=1.3, label=label, **options)
     labels = LABELS[name.partition(",")[0]]
-    ax.set_xlabel(labels[0])
-    ax.set_ylabel(labels[1])
-    ax.set_title(law_title(name), fontsize="medium")
     shown = measured[np.isfinite(measured) & (measured > 0.0)]
     if shown.size and labels[1].startswith(("loss", "least")):
         # What comes long after the window would hide the law.
         floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else shown.min()
         ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
-    _sparse_ticks(ax)
-    ax.legend(frameon=False, fontsize="small")
+    _finish_sparse(ax, *labels, law_title(name))
 
 
-def _sparse_ticks(ax: Axes) -> None:
-    """Label log axes in plain numbers, at most five along x: large ones are wide."""
+def _finish_sparse(ax: Axes, x: str, y: str, title: str) -> None:
+    """Name the axes and label them in plain numbers, at most five along x: large ones are wide."""
     from matplotlib.ticker import LogLocator
 
-    plain_log_ticks(ax)
+    finish_panel(ax, x, y, title)
     low, high = ax.get_xlim()
     if high > MANY_DECADES * low:
         ax.xaxis.set_major_locator(LogLocator(numticks=5))
@@ -146,9 +150,6 @@ def _mean(runs: Array) -> Array:
     total = np.log(np.where(known, runs, 1.0)).sum(axis=0)
     mean: Array = np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.nan)
     return mean
-
-
-# --- finite size ------------------------------------------------------------------------------------------------------
 
 
 def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
@@ -170,14 +171,7 @@ def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {law[0]:.3f}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
-        ax.set_xlabel("number of directions P")
-        ax.set_ylabel("exponent of L ∝ t^x")
-        ax.set_title(f"β = {beta:g}", fontsize="medium")
-        _sparse_ticks(ax)
-        ax.legend(frameon=False, fontsize="small")
-
-
-# --- compute frontier -------------------------------------------------------------------------------------------------
+        _finish_sparse(ax, "number of directions P", "exponent of L ∝ t^x", f"β = {beta:g}")
 
 
 def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
@@ -191,8 +185,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
     for (route, law), ax in zip(routes, panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
-        ax.set_title(f"{route}, η = {dataset.attrs['learning_rate']:g}", fontsize="medium")
-        ax.set_ylabel("loss")
+        _finish_sparse(ax, "compute, m · steps", "loss", f"{route}, η = {dataset.attrs['learning_rate']:g}")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
@@ -204,12 +197,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
                 fitted = one["prefactor"].values[0] * span ** exponent[0]
                 label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
-    last.set_ylabel("best width m")
-    last.set_title("best width: steps from one width to the next", fontsize="medium")
-    for ax in (*panels, last):
-        ax.set_xlabel("compute, m · steps")
-        _sparse_ticks(ax)
-        ax.legend(frameon=False, fontsize="small", loc="best")
+    _finish_sparse(last, "compute, m · steps", "best width m", "best width: steps from one width to the next")
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
@@ -236,9 +224,6 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     ax.plot([], [], " ", label=f"sum formula {exponent[1]:.3f}, ideal sum {exponent[2]:.3f}")
     reference = 0.6 * fitted[0] * (span / span[0]) ** exponent[3]
     ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {exponent[3]:.3f}")
-
-
-# --- transfer ---------------------------------------------------------------------------------------------------------
 
 
 def _draw_transfer(dataset: xr.Dataset, figure: Any) -> None:

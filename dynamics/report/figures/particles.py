@@ -1,16 +1,13 @@
-"""The figure of a mean field: the law of the neurons' overlaps flowing over log time, the loss below.
-
-Takes a dataset and optional axes, returns the axes, and never shows anything.
-"""
+"""Figures of a mean field: the law of the neurons' overlaps flowing over log time, the loss below."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.checks import check_drawable, check_panels
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline, plain_log_ticks
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels, plain_log_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +24,8 @@ FAINTEST = 1e-4
 COLOURS = "magma_r"
 #: Losses further below the first one than this are not drawn.
 LOSS_DECADES = 1e-8
+#: Of the panels for density and loss.
+HEIGHTS = (2.2, 1.0)
 
 
 def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1) -> Sequence[Axes]:
@@ -59,23 +58,26 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
     if axes is None:
         from matplotlib import pyplot
 
-        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=[2.2, 1.0], figsize=(7.0, 6.0))[1]
+        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=HEIGHTS, figsize=(7.0, 6.0))[1]
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
     draw_loss(axes[1], dataset.isel(time=shown))
     return axes
 
 
+def one_direction(dataset: xr.Dataset, direction: int) -> Figure:
+    """Return the figure of one direction."""
+    figure, panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
+    plot_particles(dataset, panels, direction=direction)
+    return figure
+
+
 def particles_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure, one column per direction, at most four."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     directions = dataset["direction"].values[:4].tolist()
     columns = len(directions)
-    figure = Figure(figsize=(3.0 + 4.2 * columns, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False, height_ratios=[2.2, 1.0])
+    sharing = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
+    figure, panels = new_panels((3.0 + 4.2 * columns, 6.0), 2, columns, **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
         if column > 0:
@@ -103,10 +105,8 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
         label = {0.25: "quartiles", 0.5: "median"}.get(share)
         ax.plot(time, quantile.sel(share=share).values, style, color=MEASURED, lw=1.4, label=label)
-    ax.set_xscale("log")
-    ax.set_xlim(time[0], time[-1])
-    ax.set_ylim(-1.0, 1.0)
-    ax.set_ylabel(f"overlap with direction {int(dataset['direction'])}")
+    overlap = f"overlap with direction {int(dataset['direction'])}"
+    ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
     ax.figure.colorbar(mesh, ax=ax, label="density", pad=0.01)
     ax.legend(framealpha=0.85, fontsize="small", loc="lower left")
 
@@ -135,8 +135,7 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
                 ha="right" if late else "left",
                 va="top" if late else "bottom",
             )
-    ax.set_xlabel("flow time t")
-    ax.set_ylabel("loss E(f − f*)²")
+    ax.set(xlabel="flow time t", ylabel="loss E(f − f*)²")
     plain_log_ticks(ax)
     if floor > lowest:
         ax.legend(frameon=False, fontsize="small", loc="lower left")

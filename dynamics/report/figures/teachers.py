@@ -1,16 +1,14 @@
-"""Figures of teachers, side by side or one alone: how each is learned by the mean field, and by a finite network.
-
-Takes datasets, writes a file, and never shows anything.
-"""
+"""Figures of teachers, side by side or one alone: how each is learned by the mean field, and by a finite network."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import new_panels
 from dynamics.report.figures.particles import draw_loss, plot_particles
 
 if TYPE_CHECKING:
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
-
-__all__ = ["save_teacher", "save_teachers"]
 
 COLUMNS = 4
 #: Losses further below E f*² than this are not drawn.
@@ -45,16 +41,11 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     ValueError
         If there is nothing to draw.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not answers:
         msg = "Argument `answers` must hold at least one teacher, but is empty."
         raise ValueError(msg)
     rows = -(-len(answers) // COLUMNS)
-    figure = Figure(figsize=(3.4 * COLUMNS, 3.0 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True)
+    figure, panels = new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
     for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
         _draw(ax, law, network)
         ax.set_title(title, fontsize="medium")
@@ -82,12 +73,7 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     path : path
         The suffix chooses the format.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels: Any = figure.subplots(2, sharex=True, height_ratios=[2.0, 1.2])
+    figure, panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
     problem = Problem.from_dataset(law)
     if problem.teacher.span == 1:
         plot_particles(law, panels)
@@ -98,8 +84,7 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
     loss = np.maximum(network["loss"].values, lowest)
     panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, m = {width}")
-    panels[1].set_xlim(time[0], time[-1])
-    panels[1].set_ylim(lowest)
+    panels[1].set(xlim=(time[0], time[-1]), ylim=(lowest, None))
     panels[1].legend(frameon=False, fontsize="small", loc="lower left")
     figure.suptitle(f"{title}, d = {problem.dimension}", fontsize="medium")
     figure.savefig(path, dpi=110)
@@ -114,8 +99,7 @@ def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     for p, (colour, weight) in enumerate(zip(colours, coefficients, strict=True)):
         ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"a = {weight:g}")
         ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
-    ax.set_ylabel("learned mass, share of its end")
-    ax.set_ylim(bottom=0.0)
+    ax.set(ylabel="learned mass, share of its end", ylim=(0.0, None))
     ax.legend(frameon=False, fontsize="small", loc="upper left", title="dashed: finite width", title_fontsize="small")
 
 
@@ -147,8 +131,4 @@ def _draw(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
         ls="--",
         label=f"loss, m = {Problem.from_dataset(network).width}",
     )
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(time[0], time[-1])
-    ax.set_ylim(LOWEST, 2.0)
-    ax.set_xlabel("flow time t")
+    ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel="flow time t")

@@ -1,7 +1,4 @@
-"""The figure of a study of transfer, of descent or of SGD: losses over step sizes, best steps, gap and drift.
-
-Knows the variables of `dynamics.laws.transfer.transfer_values`; nothing of how they were computed.
-"""
+"""The figure of a study of transfer, of descent or of SGD: losses over step sizes, best steps, gap and drift."""
 
 from __future__ import annotations
 
@@ -9,29 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE, plain_log_ticks
+from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import finish_panel
 
 if TYPE_CHECKING:
     import xarray as xr
-
-__all__ = ["draw_transfer"]
+    from matplotlib.axes import Axes
 
 COST = "#1e8449"
 
 
 def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -> None:
-    """Draw a study of transfer: loss over step sizes for each width; best step and gap against the width.
+    """Draw loss over step sizes for each width, best step and gap against the width, on three axes.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        With the variables of `dynamics.laws.transfer.transfer_study`.
-    axes : sequence of Axes
-        Three.
-    unit : float
-        Step size in whose units step sizes are shown.
-    unit_name : str
-        What that step size is.
+    Step sizes are shown in units of the step size `unit`, which `unit_name` names.
     """
     from matplotlib import colormaps
 
@@ -45,19 +33,20 @@ def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -
         loss_ax.loglog(rates[known], mean, "o-", color=colour, ms=3, lw=1.1, label=f"m = {m}")
         loss_ax.loglog(float(one["best_rate"]) / unit, float(one["best_loss"]), "*", color=colour, ms=10)
     loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
-    loss_ax.set_xlabel(f"step size / {unit_name}")
-    loss_ax.set_ylabel("loss at the end")
-    loss_ax.set_title("stars: best step; a run that blew up counts as loss 1", fontsize="medium")
+    stars = "stars: best step; a run that blew up counts as loss 1"
+    finish_panel(loss_ax, f"step size / {unit_name}", "loss at the end", stars)
     best, error = dataset["best_rate"].values / unit, dataset["best_rate_error"].values
     rate_ax.errorbar(
         widths, best, yerr=np.where(np.isfinite(error), best * error, 0.0), fmt="o", color=MEASURED, capsize=3
     )
     rate_ax.axhline(1.0, color=REFERENCE, ls=":", lw=1.2, label=unit_name)
-    rate_ax.set_xscale("log", base=2)
-    rate_ax.set_xticks(widths, [f"{m:g}" for m in widths])
     rate_ax.set_ylim(0.0, 1.25 * max(1.0, float(np.nan_to_num(best).max())))
-    rate_ax.set_ylabel(f"best step / {unit_name}")
-    rate_ax.set_title("bars: standard error over runs", fontsize="medium")
+    _finish_widths(rate_ax, widths, f"best step / {unit_name}", "bars: standard error over runs")
+    _draw_gaps(dataset, gap_ax, widths[:-1])
+
+
+def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
+    """Draw loss gap, drift of the best step and its cost against the width, all but the largest."""
     # The points of one width side by side.
     for name, colour, label, exponent, shift in (
         ("loss_gap", MEASURED, "loss gap", "gap_exponent", 0.94),
@@ -73,19 +62,18 @@ def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -
         text = label if np.isnan(slope) else f"{label}: m^({slope:.2f} ± {slope_error:.2f})"
         below = np.minimum(np.nan_to_num(spread), 0.9 * np.abs(values))
         bars = np.array([below, np.nan_to_num(spread)])[:, shown]
-        gap_ax.errorbar(
-            shift * np.array(widths)[:-1][shown], values[shown], yerr=bars, fmt="o", color=colour, capsize=3, label=text
+        ax.errorbar(
+            shift * np.array(widths)[shown], values[shown], yerr=bars, fmt="o", color=colour, capsize=3, label=text
         )
-    gap_ax.set_xscale("log", base=2)
-    if gap_ax.containers:
-        gap_ax.set_yscale("log")
-        gap_ax.set_ylim(bottom=0.1 * gap_ax.get_ylim()[0])  # room for the legend
-    gap_ax.set_xticks(widths[:-1], [f"{m:g}" for m in widths[:-1]])
-    gap_ax.set_title(f"against the largest width; transfer: {dataset.attrs['verdict']}", fontsize="medium")
-    plain_log_ticks(loss_ax)
-    for ax in (rate_ax, gap_ax):
-        ax.minorticks_off()
-        ax.set_xlabel("width m")
-    for ax in (loss_ax, rate_ax, gap_ax):
-        if ax.get_legend_handles_labels()[1]:
-            ax.legend(frameon=False, fontsize="small")
+    if ax.containers:
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=0.1 * ax.get_ylim()[0])  # room for the legend
+    _finish_widths(ax, widths, "", f"against the largest width; transfer: {dataset.attrs['verdict']}")
+
+
+def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
+    """Finish a panel over the widths, each with a tick of its own."""
+    ax.set_xscale("log", base=2)
+    finish_panel(ax, "width m", y, title)
+    ax.set_xticks(widths, [f"{m:g}" for m in widths])
+    ax.minorticks_off()

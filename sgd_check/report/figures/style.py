@@ -1,4 +1,4 @@
-"""Colours and axes that all figures of a comparison share."""
+"""Colours, axes and parts of a comparison that its figures share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels
+from dynamics.report import check_panels, finish_panel, new_panels
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -22,23 +23,28 @@ def axes_or_new(ax: Axes | None) -> Axes:
     check_panels("ax", ax, 1)
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
-
-    new: Axes = Figure(figsize=(5, 4.2), layout="constrained").subplots()
+    new: Axes = new_panels((5.0, 4.2))[1]
     return new
 
 
-def check_comparison(tree: object) -> None:
-    """Raise one sentence unless it is what `sgd_check.compare` returns."""
-    import xarray as xr
+def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
+    """Return comparison, simulation and prediction; raise one sentence unless it is what `sgd_check.compare` returns.
 
-    if not isinstance(tree, xr.DataTree):
+    Of a mean field the simulation is empty, since every width has one of its own.
+    """
+    from xarray import DataTree
+
+    if not isinstance(tree, DataTree):
         msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
         raise TypeError(msg)
     missing = {"comparison", "simulation", "prediction"} - set(tree.children)
     if missing:
         msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
         raise ValueError(msg)
+    comparison, simulation, prediction = (
+        tree[name].to_dataset() for name in ("comparison", "simulation", "prediction")
+    )
+    return comparison, simulation, prediction
 
 
 def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
@@ -49,12 +55,8 @@ def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
     return chosen, colormaps["viridis"](np.linspace(0.0, 0.85, chosen.size))
 
 
-def log_time(ax: Axes, time: NDArray[np.float64]) -> None:
-    """Show the last two decades of flow time."""
-    from dynamics.report import plain_log_ticks
-
+def finish_over_time(ax: Axes, time: NDArray[np.float64], y: str, title: str = "", **legend: Any) -> None:
+    """Finish a panel over the last two decades of flow time."""
     later = time[time > 0]
-    ax.set_xscale("log")
-    ax.set_xlim(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1]))
-    ax.set_xlabel("flow time $t$")
-    plain_log_ticks(ax)
+    ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
+    finish_panel(ax, "flow time $t$", y, title, **legend)

@@ -1,7 +1,4 @@
-"""Figures of the studies, one each. Every function takes a dataset and returns a figure; nothing is ever shown.
-
-Knows the variables of the studies; nothing of how they were computed.
-"""
+"""Figures of the studies, one each."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, plain_log_ticks
+from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -42,15 +39,10 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    from matplotlib.figure import Figure as NewFigure
-
     draw, size, rows, columns, options = _DRAWN[answer]
-    figure: Any = NewFigure(figsize=size, layout="constrained")
-    draw(dataset, figure.subplots(rows, columns, **options))
-    return figure  # type: ignore[no-any-return]
-
-
-# --- sample complexity ------------------------------------------------------------------------------------------------
+    figure, panels = new_panels(size, rows, columns, **options)
+    draw(dataset, panels)
+    return figure
 
 
 def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
@@ -77,21 +69,14 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0, label=f"flow, k = {k}")
     steps_ax.plot([], [], "-", color=REFERENCE, label="finite-step equation")
     steps_ax.plot([], [], "--", color=REFERENCE, label="flow")
-    steps_ax.set_ylabel("SGD steps until C² = ½")
-    steps_ax.set_title("small dots: runs, large: geometric mean", fontsize="medium")
     ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
     ratio_ax.set_xscale("log")
-    ratio_ax.set_ylabel("time over that of the finite-step equation")
-    ratio_ax.set_title("error bars: twice the standard error", fontsize="medium")
+    over = "time over that of the finite-step equation"
+    finish_panel(steps_ax, "dimension d", "SGD steps until C² = ½", "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, "dimension d", over, "error bars: twice the standard error")
     for ax in axes:
-        plain_log_ticks(ax)
-        ax.set_xlabel("dimension d")
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
-        ax.legend(frameon=False, fontsize="small")
-
-
-# --- unstable discretisation ------------------------------------------------------------------------------------------
 
 
 def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
@@ -99,9 +84,6 @@ def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
     _draw_large(dataset, axes[0])
     _draw_losses(dataset, axes[1])
     _draw_delays(dataset, axes[2])
-    for ax in axes:
-        plain_log_ticks(ax)
-        ax.legend(frameon=False, fontsize="small")
 
 
 def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
@@ -116,10 +98,8 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
         (law, ":", f"asymptotic: n^({law:.3f})", 1.6),
     ):
         ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
-    ax.set_xlabel("samples n")
-    ax.set_ylabel("loss reached")
     count = int(dataset["large_target"].values[-1])
-    ax.set_title(f"theory, targets 1 to {count}, step tuned to each", fontsize="medium")
+    finish_panel(ax, "samples n", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
@@ -143,9 +123,8 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
     law = float(dataset["exponent"].values[0])
     error = float(dataset["exponent_error"].values[0])
     ax.set_ylim(0.5 * level[-1], 3.0)
-    ax.set_xlabel("samples n")
-    ax.set_ylabel("loss E(f − f*)²")
-    ax.set_title(f"SGD, medians; circles: target reached, n^({law:.2f} ± {error:.2f})", fontsize="medium")
+    title = f"SGD, medians; circles: target reached, n^({law:.2f} ± {error:.2f})"
+    finish_panel(ax, "samples n", "loss E(f − f*)²", title)
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
@@ -172,18 +151,14 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.set_ylim(0.8, top)
-    ax.set_xlabel("noise: last wanted weight over the direction's own")
-    ax.set_ylabel("emergence time over the flow's")
-    ax.set_title("medians; lines: theory; arrows: not in half of the runs", fontsize="medium")
+    x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
+    finish_panel(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
 
 
 def _last_samples(dataset: xr.Dataset) -> Any:
     """Return the last recorded number of samples of each target."""
     recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
     return dataset["samples"].values[recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)]
-
-
-# --- step size --------------------------------------------------------------------------------------------------------
 
 
 def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
@@ -206,24 +181,16 @@ def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
     time_ax.axhline(flow, color="k", lw=1.0, ls="--", label="flow")
     time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
     time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
-    time_ax.set_ylabel("emergence in flow time η·step")
     share_ax.semilogx(rate, blown, "o-", color=PREDICTED, ms=4, label="blown up")
     share_ax.semilogx(rate, lost, "s-", color=REFERENCE, ms=4, label="not emerged")
     share_ax.set_ylim(-0.04, 1.04)
-    share_ax.set_ylabel("share of runs")
-    share_ax.set_xlabel("step size η")
     if "learning_rate_limit" in dataset.attrs:
         for ax in axes:
             ax.axvline(
                 dataset.attrs["learning_rate_limit"], color="#1e8449", lw=1.4, ls="-.", label="limit of stability"
             )
-    for ax in axes:
-        plain_log_ticks(ax)
-    time_ax.legend(frameon=False, fontsize="small", loc="upper left")
-    share_ax.legend(frameon=False, fontsize="small", loc="upper left")
-
-
-# --- transfer ---------------------------------------------------------------------------------------------------------
+    finish_panel(time_ax, "", "emergence in flow time η·step", loc="upper left")
+    finish_panel(share_ax, "step size η", "share of runs", loc="upper left")
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:

@@ -1,7 +1,4 @@
-"""The result of a study as text: points, and fitted exponents beside theory's, or one JSON object.
-
-Knows the variables of the studies; nothing of how they were computed, and writes to nowhere.
-"""
+"""Findings of the studies of the step size: points, and fitted exponents beside theory's."""
 
 from __future__ import annotations
 
@@ -10,38 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import study_json, study_text, transfer_sentences, transfer_summary
+from dynamics.report import transfer_told
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import xarray as xr
 
-
-def summarise(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return what a study found as plain values: `points`, and `fits` or single numbers."""
-    return _SUMMARIES[dataset.attrs["answer"]](dataset)
+    #: What a study found, as plain values, and what is to be said about it.
+    Told = tuple[dict[str, Any], list[str]]
 
 
-def as_json(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
-    """Return one JSON object; what is not finite becomes null."""
-    return study_json(dataset, summarise(dataset), output, figure)
+def study_told(dataset: xr.Dataset) -> Told:
+    """Return what a study found, `points` and `fits` or single numbers, and what is to be said about it."""
+    return _TOLD[dataset.attrs["answer"]](dataset)
 
 
-def as_text(dataset: xr.Dataset, output: Path, figure: Path | None) -> str:
-    """Return the table of the points, one sentence per fit, and the names of the files."""
-    return study_text(dataset, summarise(dataset), sentences(dataset), output, figure)
-
-
-def sentences(dataset: xr.Dataset) -> list[str]:
-    """Return what is to be said about a study, line by line."""
-    return _SENTENCES[dataset.attrs["answer"]](summarise(dataset))
-
-
-# --- sample complexity ------------------------------------------------------------------------------------------------
-
-
-def _complexity(dataset: xr.Dataset) -> dict[str, Any]:
+def _complexity(dataset: xr.Dataset) -> Told:
     points, fits = [], []
     for k in dataset["information_exponent"].values.tolist():
         one = dataset.sel(information_exponent=k).isel(direction=0)
@@ -76,28 +56,25 @@ def _complexity(dataset: xr.Dataset) -> dict[str, Any]:
                 "p_value": float(one["p_value"].values),
             }
         )
-    return {"points": points, "fits": fits}
+    return {"points": points, "fits": fits}, _complexity_sentences(fits)
 
 
-def _complexity_sentences(summary: dict[str, Any]) -> list[str]:
+def _complexity_sentences(fits: list[dict[str, Any]]) -> list[str]:
     lines = []
-    for fit in summary["fits"]:
+    for fit in fits:
         k = fit["k"]
-        lines += [
+        lines.append(
             f"k = {k}: steps ~ d^x, x = {fit['exponent']:.3f} +- {fit['standard_error']:.3f} by SGD; at these d "
-            f"{fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; k - 1 = {k - 1}.",
-            f"  SGD's x is {fit['z_asymptotic']:+.1f} standard errors from k - 1 and {fit['z_equation']:+.1f} from the "
-            f"equation's; its times agree with the equation's at p = {fit['p_value']:.2g}.",
-            f"  In flow time: {fit['exponent'] - k / 2:.3f} by SGD, k/2 - 1 = {k / 2 - 1:g}.",
-        ]
+            f"{fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; k - 1 = {k - 1}. "
+            f"SGD's x is {fit['z_asymptotic']:+.1f} standard errors from k - 1 and {fit['z_equation']:+.1f} from the "
+            f"equation's; its times agree with the equation's at p = {fit['p_value']:.2g}. "
+            f"In flow time: {fit['exponent'] - k / 2:.3f} by SGD, k/2 - 1 = {k / 2 - 1:g}."
+        )
     lines.append("Standard errors: from the scatter over runs. z: mean ln(steps) against the equation, in these.")
     return lines
 
 
-# --- unstable discretisation ------------------------------------------------------------------------------------------
-
-
-def _discretisation(dataset: xr.Dataset) -> dict[str, Any]:
+def _discretisation(dataset: xr.Dataset) -> Told:
     limit, points = dataset.attrs["learning_rate_limit"], []
     predicted = dataset["predicted_samples_needed"].values
     flow = dataset["predicted_emergence_time"].values
@@ -125,26 +102,19 @@ def _discretisation(dataset: xr.Dataset) -> dict[str, Any]:
             dataset["source"].values, dataset["exponent"].values, dataset["exponent_error"].values, strict=True
         )
     ]
-    return {"points": points, "fits": fits}
-
-
-def _discretisation_sentences(summary: dict[str, Any]) -> list[str]:
-    def shown(fit: dict[str, Any]) -> str:
-        return f"{fit['exponent']:.3f}" + (f" +- {fit['standard_error']:.3f}" if fit["standard_error"] else "")
-
-    sgd, same, large, ideal, law = map(shown, summary["fits"])
-    return [
+    sgd, same, large, ideal, law = (
+        f"{fit['exponent']:.3f}" + (f" +- {fit['standard_error']:.3f}" if fit["standard_error"] else "") for fit in fits
+    )
+    sentences = [
         f"loss ~ samples^x: {sgd} by SGD (error from the scatter over runs), {same} by theory for the same problem.",
         f"At the large size {large} by theory, {ideal} by the ideal sum (errors: jackknife over targets).",
-        f"Asymptotically {law}, which is no prediction for the small problem. Last delay: median emergence of the",
+        f"Asymptotically {law}, which is no prediction for the small problem. Last delay: median emergence of the "
         "last wanted direction over the flow's. Missed: share of runs that did not reach the loss; no fit uses them.",
     ]
+    return {"points": points, "fits": fits}, sentences
 
 
-# --- step size --------------------------------------------------------------------------------------------------------
-
-
-def _step_size(dataset: xr.Dataset) -> dict[str, Any]:
+def _step_size(dataset: xr.Dataset) -> Told:
     attrs = dataset.attrs
     shown = int(attrs["shown_direction"]) - 1
     flow = float(dataset["predicted_emergence_time"].values[shown])
@@ -171,7 +141,8 @@ def _step_size(dataset: xr.Dataset) -> dict[str, Any]:
     names = ("largest_faithful_rate", "largest_faithful_rate_of_equation", "half_blown_up_rate", "learning_rate_limit")
     numbers = {name: float(attrs.get(name, math.nan)) for name in names}
     errors = {f"{name}_error": float(attrs[f"{name}_error"]) for name in (names[0], names[2])}
-    return {"points": points, "direction": shown + 1, "flow": flow, **numbers, **errors}
+    summary = {"points": points, "direction": shown + 1, "flow": flow, **numbers, **errors}
+    return summary, _step_size_sentences(summary)
 
 
 def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
@@ -185,21 +156,15 @@ def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
 
     return [
         f"Direction {summary['direction']} emerges at t = {summary['flow']:.4g} in the flow; limit {limit:.4g}.",
-        f"SGD's median is within 10 % of the flow up to {shown('largest_faithful_rate')},",
+        f"SGD's median is within 10 % of the flow up to {shown('largest_faithful_rate')}, "
         f"the finite-step equation up to {shown('largest_faithful_rate_of_equation')}.",
         f"Half of the runs blow up from {shown('half_blown_up_rate')} on, within the time that was run.",
     ]
 
 
-_SUMMARIES = {
+_TOLD = {
     "sample-complexity": _complexity,
     "unstable-discretisation": _discretisation,
     "step-size": _step_size,
-    "transfer": transfer_summary,
-}
-_SENTENCES = {
-    "sample-complexity": _complexity_sentences,
-    "unstable-discretisation": _discretisation_sentences,
-    "step-size": _step_size_sentences,
-    "transfer": transfer_sentences,
+    "transfer": transfer_told,
 }

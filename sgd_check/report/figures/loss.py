@@ -1,7 +1,4 @@
-"""Figure of the loss: mean of the runs with band, prediction, and the residual below.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""Figure of the loss: mean of the runs with band, prediction, and the residual below."""
 
 from __future__ import annotations
 
@@ -9,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import check_panels
-from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, THEORY_NAMES, check_comparison, log_time
+from dynamics.report import check_panels, new_panels
+from sgd_check.report.figures.style import (
+    PREDICTED,
+    REFERENCE,
+    SIMULATED,
+    THEORY_NAMES,
+    compared_parts,
+    finish_over_time,
+)
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -38,31 +42,25 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
     -------
     (Axes, Axes)
     """
-    check_comparison(tree)
+    comparison, simulation, _ = compared_parts(tree)
     check_panels("axes", axes, 2)
     if axes is None:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 4.6), layout="constrained")
-        axes = tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1]))
+        axes = tuple(new_panels((5.0, 4.6), 2, sharex=True, height_ratios=[2.4, 1])[1])
     upper, lower = axes
-    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     _draw_loss(upper, tree)
     if "loss_z" in comparison:
         _draw_residual(lower, comparison)
     else:
         lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
         lower.set_yticks([])
-    for ax in (upper, lower):
-        log_time(ax, simulation["time"].values)
+    finish_over_time(lower, simulation["time"].values, "residual / s.e.")
     upper.tick_params(labelbottom=False)
     upper.set_xlabel("")
     return upper, lower
 
 
 def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
-    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
-    prediction = tree["prediction"].to_dataset()
+    comparison, simulation, prediction = compared_parts(tree)
     time, loss = simulation["time"].values, simulation["loss"].values[simulation["blown_up"].values == 0]
     lowest, largest = np.inf, 0.0
     if loss.size:
@@ -91,10 +89,9 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     ax.set_yscale("log")
     if largest > 0:
         ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
-    ax.set_ylabel(r"loss $\mathrm{E}(f-f^*)^2$")
     blown = int(comparison.attrs["blown_up_count"])
-    ax.set_title(f"loss of {loss.shape[0]} runs" + (f", {blown} blown up" if blown else ""), fontsize="medium")
-    ax.legend(frameon=False, fontsize="small", loc="lower left")
+    title = f"loss of {loss.shape[0]} runs" + (f", {blown} blown up" if blown else "")
+    finish_over_time(ax, time, r"loss $\mathrm{E}(f-f^*)^2$", title, loc="lower left")
 
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
@@ -119,7 +116,6 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
     ax.scatter(time, np.clip(residual, -0.95 * edge, 0.95 * edge), s=9, c=colours, zorder=3)
     ax.axhline(0.0, color=REFERENCE, lw=0.8)
     ax.set_ylim(-edge, edge)
-    ax.set_ylabel("residual / s.e.")
 
 
 def _critical(comparison: xr.Dataset) -> float:

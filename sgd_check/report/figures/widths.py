@@ -1,7 +1,4 @@
-"""The figure of a check of a mean field: losses of all widths, distances scaled by the width, and their exponents.
-
-Knows the variables of such a comparison; nothing of how they were computed.
-"""
+"""The figure of a check of a mean field: losses of all widths, distances scaled by the width, and their exponents."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import BAND, plot_chaos
-from sgd_check.report.figures_style import REFERENCE, log_time
+from dynamics.report import BAND, new_panels, plot_chaos
+from sgd_check.report.figures.style import REFERENCE, finish_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,23 +24,8 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
 
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band what
     corrections of finite width may do to the exponent, and the black line is what is tested.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare` for a mean field.
-    axes : sequence of four Axes, optional
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If `axes` are not four.
     """
-    panels = _new_panels() if axes is None else list(axes)
+    panels = list(new_panels((11.0, 8.2), 2, 2)[1].ravel() if axes is None else axes)
     if len(panels) != PANELS:
         msg = f"Argument `axes` must be four axes, but has {len(panels)}."
         raise ValueError(msg)
@@ -52,23 +34,15 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     plot_chaos(comparison, panels[1:])
     _draw_loss(panels[0], shown, [line.get_color() for line in panels[1].get_lines()])
     _draw_test(panels[3], shown)
-    if np.isnan(shown["coupling_error"].values).all():
-        legend = panels[2].get_legend()
-        if legend is not None:
-            legend.remove()
-        panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
     for ax in panels:
-        log_time(ax, shown["time"].values)
+        finish_over_time(ax, shown["time"].values, ax.get_ylabel())
     runs = f"{comparison.attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
+    if np.isnan(shown["coupling_error"].values).all():
+        panels[2].get_legend().remove()
+        panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
     panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize="medium")
-    return panels[0].get_figure()  # type: ignore[return-value]
-
-
-def _new_panels() -> list[Axes]:
-    from matplotlib.figure import Figure as NewFigure
-
-    figure: Any = NewFigure(figsize=(11.0, 8.2), layout="constrained")
-    return list(figure.subplots(2, 2).ravel())
+    figure: Figure = panels[0].figure
+    return figure
 
 
 def _draw_loss(ax: Axes, shown: xr.Dataset, colours: list[Any]) -> None:
@@ -77,9 +51,7 @@ def _draw_loss(ax: Axes, shown: xr.Dataset, colours: list[Any]) -> None:
     for width, colour in zip(shown["width"].values, colours, strict=False):
         ax.plot(time, shown["loss"].sel(width=width).mean("seed").values, color=colour, lw=1.5, label=f"m = {width}")
     ax.plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
-    ax.set_yscale("log")
-    ax.set_ylabel("loss")
-    ax.legend(frameon=False, fontsize="small")
+    ax.set(yscale="log", ylabel="loss")
 
 
 def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
@@ -92,4 +64,3 @@ def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
     ax.plot(ends, [exponent, exponent], color="black", lw=2, label="tested: mean over log time")
     ax.errorbar(middle, exponent, yerr=BAND * error, color="black", lw=2, capsize=4)
     ax.set_ylim(-2.0, 0.1)
-    ax.legend(frameon=False, fontsize="small")

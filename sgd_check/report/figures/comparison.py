@@ -1,7 +1,4 @@
-"""Figures of a comparison. Every function takes a DataTree, draws on given or new axes, and never shows anything.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""The figure of a comparison, and its panel of emergence times."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels
-from sgd_check.report.figures_loss import plot_loss_band
-from sgd_check.report.figures_runs import plot_overlaps, plot_survival
-from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
-from sgd_check.report.figures_widths import plot_widths
+from dynamics.report import check_panels, finish_panel
+from sgd_check.report.figures.loss import plot_loss_band
+from sgd_check.report.figures.runs import plot_overlaps, plot_survival
+from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
+from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
@@ -24,15 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-__all__ = ["plot_comparison", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"]
-
 PANELS = 5
 
 
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
-    Against a mean field, `sgd_check.report.figures_widths.plot_widths` draws losses, distances and exponents on four
+    Against a mean field, `sgd_check.report.figures.widths.plot_widths` draws losses, distances and exponents on four
     axes.
 
     Parameters
@@ -52,8 +47,7 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     ValueError
         If `axes` are not so many.
     """
-    check_comparison(tree)
-    if tree["comparison"].attrs["theory"] == THEORY:
+    if compared_parts(tree)[0].attrs["theory"] == THEORY:
         return plot_widths(tree, axes)
     panels: Sequence[Axes] = _new_panels() if axes is None else axes
     check_panels("axes", panels, PANELS)
@@ -91,9 +85,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    check_comparison(tree)
-    comparison = tree["comparison"].to_dataset()
-    simulation = tree["simulation"].to_dataset()
+    comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax)
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     horizon = float(simulation.attrs["end_time"])
@@ -119,7 +111,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
 
 def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
     """Draw the allowed band of the mean upwards, or the spread of the predicted runs across."""
-    comparison, prediction = tree["comparison"].to_dataset(), tree["prediction"].to_dataset()
+    comparison, _, prediction = compared_parts(tree)
     time = float(comparison["emergence_time"].values[p])
     if comparison.attrs["theory"] == "sample":
         sample = prediction["emergence_time"].values[prediction["blown_up"].values == 0, p]
@@ -137,15 +129,11 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: NDArray[np.float6
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    from dynamics.report import plain_log_ticks
-
     if predicted.size:
         span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
         ax.plot(span, span, ":", color=REFERENCE, lw=1)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log")
         ax.margins(y=0.12)
-        plain_log_ticks(ax)
     theory = comparison.attrs["theory"]
     if theory == "sample":
         band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
@@ -157,9 +145,8 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: NDArray[np.float6
         handles.append(
             Line2D([], [], marker="^", ls="", mfc="none", color=SIMULATED, label="runs without, at the horizon")
         )
-    ax.legend(handles=handles, frameon=False, fontsize="small")
     blown = int(comparison.attrs["blown_up_count"])
     left_out = f", {blown} blown up" if blown else ""
-    ax.set_title(f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}", fontsize="medium")
-    ax.set_xlabel("predicted emergence time")
-    ax.set_ylabel("emergence time in SGD")
+    title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}"
+    finish_panel(ax, "predicted emergence time", "emergence time in SGD", title)
+    ax.legend(handles=handles, frameon=False, fontsize="small")

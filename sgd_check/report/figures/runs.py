@@ -1,7 +1,4 @@
-"""Figures of single runs and of their distribution: overlaps over time, and survival curves.
-
-Knows the variables of a comparison; nothing of how they were computed.
-"""
+"""Figures of single runs and of their distribution: overlaps over time, and survival curves."""
 
 from __future__ import annotations
 
@@ -9,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.report.figures_style import (
+from dynamics.report import finish_panel
+from sgd_check.report.figures.style import (
     REFERENCE,
     THEORY_NAMES,
     axes_or_new,
-    check_comparison,
-    log_time,
+    compared_parts,
+    finish_over_time,
     spread_directions,
 )
 
@@ -41,8 +39,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    check_comparison(tree)
-    simulation, prediction = tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
+    comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax)
     time, overlap = simulation["time"].values, simulation["teacher_overlap"].values
     curves = _predicted_square(prediction)
@@ -55,14 +52,11 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
         else:
             ax.plot([], [], color=colour, label=f"$p = {p + 1}$")
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
-    log_time(ax, time)
     ax.set_ylim(-0.02, 1.05)
     odd = int(simulation.attrs["information_exponent"]) % 2
     symbol = r"\max_i \max(C_{ip}, 0)^2" if odd else r"\max_i C_{ip}^2"
-    ax.set_ylabel(f"largest squared overlap ${symbol}$")
-    thick = THEORY_NAMES[tree["comparison"].attrs["theory"]]
-    ax.set_title(f"thin: runs, thick: {thick}" if curves is not None else "runs", fontsize="medium")
-    ax.legend(frameon=False, fontsize="small", loc="upper left")
+    title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
+    finish_over_time(ax, time, f"largest squared overlap ${symbol}$", title, loc="upper left")
     return ax
 
 
@@ -82,12 +76,9 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    from matplotlib.lines import Line2D
-
     from sgd_check.verdicts.survival import kaplan_meier
 
-    check_comparison(tree)
-    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax)
     end = float(simulation.attrs["end_time"])
     sound = simulation["blown_up"].values == 0
@@ -106,21 +97,13 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
             ax.plot(times, theory, color=colour, lw=1.6, ls="--")
         elif np.isfinite(comparison["emergence_time"].values[p]):
             ax.axvline(float(comparison["emergence_time"].values[p]), color=colour, lw=1.2, ls="--")
-    log_time(ax, times)
-    ax.set_xlim(times[0], times[-1])
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_xlabel("flow time $t$")
-    ax.set_ylabel("share of runs without emergence")
-    ax.set_title(f"steps: runs with 95 % interval, dashed: {_dashed(comparison.attrs['theory'])}", fontsize="medium")
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(frameon=False, fontsize="small", loc="lower left")
-    else:
-        ax.legend(handles=[Line2D([], [], ls="", label="no direction emerges")], frameon=False, fontsize="small")
+    if not ax.lines:
+        ax.plot([], [], " ", label="no direction emerges")
+    ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
+    dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
+    title = f"steps: runs with 95 % interval, dashed: {dashed}"
+    finish_panel(ax, "flow time $t$", "share of runs without emergence", title, loc="lower left")
     return ax
-
-
-def _dashed(theory: str) -> str:
-    return "predicted runs" if theory == "sample" else "theory"
 
 
 def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
@@ -135,7 +118,7 @@ def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
 def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
     from sgd_check.verdicts.survival import expected_survival, kaplan_meier
 
-    comparison, prediction = tree["comparison"].to_dataset(), tree["prediction"].to_dataset()
+    comparison, _, prediction = compared_parts(tree)
     if comparison.attrs["theory"] == "sample":
         sound = prediction["blown_up"].values == 0
         sample = np.asarray(prediction["emergence_time"].values, dtype=np.float64)[sound, p]

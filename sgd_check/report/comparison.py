@@ -1,0 +1,127 @@
+"""Findings of a comparison of SGD with a flow, the finite-step equation or predicted runs: times by direction."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import Drawing, Table, jsonable, new_panels, one_panel, renamed
+from sgd_check.report.figures.comparison import plot_times
+from sgd_check.report.figures.loss import plot_loss_band
+from sgd_check.report.figures.runs import plot_overlaps, plot_survival
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+_GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
+_MEANING = {
+    "flow": "The mean of ln(ratio) may lie between the flow and twice the expected delay; "
+    "z is its distance from there.",
+    "finite step": "ratio: SGD over finite step. The mean of ln(ratio) may lie where the scatter of runs can move it, "
+    "at second order; z is its distance from there.",
+    "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
+}
+
+
+def comparison_values(tree: xr.DataTree) -> dict[str, Any]:
+    """Return the verdict and the numbers behind it as plain values."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    return {
+        "p_value": float(comparison["p_value"].values),
+        "loss": comparison.attrs["loss_statement"],
+        "learning_rate": float(simulation.attrs["effective_learning_rate"]),
+        "steps": int(simulation.attrs["steps"]),
+        "stop_reason": simulation.attrs["stop_reason"],
+        "directions": rows(tree),
+    }
+
+
+def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
+    """Return one record per direction; numbers that do not exist are None."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    mean, error = np.exp(comparison["mean_log_ratio"].values), comparison["standard_error"].values
+    given = tree["given"].to_dataset()["emergence_time"].values if "given" in tree.children else predicted
+    # Runs without emergence count as late, so the median stays a median of all runs.
+    sound = simulation["blown_up"].values == 0
+    late = np.where(np.isnan(ratio[sound]), np.inf, ratio[sound])
+    median = np.median(late, axis=0) if sound.any() else np.full(predicted.size, np.nan)
+    records = [
+        {
+            "direction": p + 1,
+            "teacher_coefficient": comparison["teacher_coefficient"].values[p],
+            "given": given[p],
+            "predicted": predicted[p],
+            "sgd_median": median[p] * predicted[p],
+            "ratio": mean[p],
+            "standard_error": mean[p] * error[p],
+            "expected_delay": comparison["expected_delay"].values[p],
+            "z": comparison["z_score"].values[p],
+            "censored": int(comparison["censored_count"].values[p]),
+        }
+        for p in range(predicted.size)
+    ]
+    found: list[dict[str, Any]] = jsonable(records)
+    return found
+
+
+def times_table(tree: xr.DataTree) -> Table:
+    """Return emergence times of SGD beside the tested ones, and those in the file where another theory is tested."""
+    both = "given" in tree.children
+    columns = {
+        "p": "direction",
+        "a_p": "teacher_coefficient",
+        **({"in the file": "given"} if both else {}),
+        "predicted": "predicted",
+        "SGD, median": "sgd_median",
+        "ratio": "ratio",
+        "± s.e.": "standard_error",
+        "delay, %": "delay",
+        "z": "z",
+        "runs without": "censored",
+    }
+    records = [{**record, "delay": _delay(record, both=both)} for record in rows(tree)]
+    names = {"SGD, median": "SGD median", "runs without": "censored"}
+    if both:
+        names |= {
+            "in the file": _GIVEN.get(str(tree["given"].attrs.get("answer")), "given"),
+            "predicted": "finite step",
+        }
+    return Table(
+        caption="Emergence times of SGD against prediction",
+        rows=renamed(records, columns),
+        note=_MEANING[tree["comparison"].attrs["theory"]],
+        each="directions, spread over p",
+        short={title: names.get(title, title) for title in columns},
+    )
+
+
+def _delay(record: dict[str, Any], *, both: bool) -> float | None:
+    """Return the delay by the step size in percent: computed where both times are there, expected otherwise."""
+    delay = record["expected_delay"]
+    if both:
+        known = record["given"] is not None and record["predicted"] is not None
+        delay = record["predicted"] / record["given"] - 1.0 if known else None
+    return None if delay is None else round(100.0 * delay, 1)
+
+
+def panel_drawings(tree: xr.DataTree) -> list[Drawing]:
+    """Return the figures of a comparison one by one, each large enough to be read."""
+    attrs = tree["comparison"].attrs
+    more = f"{attrs['usable_runs']} runs; verdict: {attrs['verdict']}."
+    shown = (
+        (partial(one_panel, plot_times, tree), "Emergence times of SGD against the predicted ones."),
+        (partial(one_panel, plot_overlaps, tree), "Squared overlaps over time: thin lines runs, thick ones theory."),
+        (partial(one_panel, plot_survival, tree), "Share of the runs without emergence over time, with theory."),
+        (partial(_loss, tree), "Mean loss of the runs with its band, the predicted loss, the residual below."),
+    )
+    return [Drawing(draw=draw, caption=caption, alt=f"{caption} {more}") for draw, caption in shown]
+
+
+def _loss(tree: xr.DataTree) -> Figure:
+    figure, panels = new_panels((6.8, 5.4), 2, sharex=True, height_ratios=[2.4, 1])
+    plot_loss_band(tree, tuple(panels))
+    return figure

@@ -1,0 +1,1 @@
+"""Figures of comparisons, runs and studies: functions that draw on given or new axes and show nothing."""
