@@ -10,8 +10,8 @@ import xarray as xr
 import dynamics
 from dynamics.problem import checked_integer, checked_number
 from hermite.text.messages import shown
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions
-from sgd_check.runs.checks import check_student, checked_seeds
+from sgd_check.engines import DEFAULT_ENGINE
+from sgd_check.runs.checks import check_student, checked_options
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.alignment import checked_rate
 from sgd_check.verdicts.comparison import compare
@@ -133,12 +133,7 @@ def check(
     if theory not in THEORIES:
         msg = f"Argument `theory` must be one of {', '.join(map(repr, THEORIES))}, but is {shown(theory)}."
         raise ValueError(msg)
-    options = EngineOptions(
-        seeds=checked_seeds(seeds),
-        batch_size=checked_integer(batch_size, "batch_size", minimum=1),
-        device=device,
-        dtype=dtype,
-    )
+    options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
     choice = _checked_choice(learning_rate, steps, false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
     prediction = _prediction(problem, progress)
