@@ -1,7 +1,6 @@
-"""SGD as a study of `dynamics.sweep`, by the names "projected-sgd", "diffusion-sgd" and "torch-sgd".
+"""SGD by each engine as a study of `dynamics.sweep`: "projected-sgd", "diffusion-sgd" and "torch-sgd".
 
-The names are entry points of the group `feature_emergence.studies`, declared in `pyproject.toml`: `dynamics` finds them
-without knowing this package.
+The names are entry points of the group `feature_emergence.studies` in `pyproject.toml`, where `dynamics` finds them.
 """
 
 from __future__ import annotations

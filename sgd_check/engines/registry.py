@@ -98,7 +98,7 @@ class ResumableEngine(Engine, Protocol):
     """An engine that goes on, bit for bit, from arrays that can be kept in a file."""
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the further course depends on, generators included."""
+        """Return all that the later steps depend on, generators included."""
         ...
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from dynamics.runs import RunFile
 
-DEFAULT_SEEDS = 32
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
@@ -96,7 +95,8 @@ def _check(parsed: argparse.Namespace) -> int:
 
 def _adopt_defaults(parsed: argparse.Namespace, prediction: Any) -> None:
     """Take learning rate and batch size of a prediction that carries them, else defaults; refuse contradictions."""
-    from sgd_check.engines.registry import DEFAULT_ENGINE
+    from sgd_check.engines import DEFAULT_ENGINE
+    from sgd_check.verdicts.defaults import DEFAULT_SEEDS
     from sgd_check.verdicts.finite_step import step_of
 
     if parsed.widths is not None:
@@ -120,60 +120,39 @@ def _adopt_defaults(parsed: argparse.Namespace, prediction: Any) -> None:
 
 def _tested(parsed: argparse.Namespace, prediction: Any, course: Any) -> Any:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs."""
-    from sgd_check.verdicts.finite_step import LONGEST_SECONDS, NoFiniteStepError, misfit, solve_finite_step, step_of
+    from sgd_check.verdicts.finite_step import NoFiniteStepError, prediction_to_test
 
-    if parsed.theory == "flow" or step_of(prediction) is not None:
-        return prediction
     try:
-        solution = solve_finite_step(
-            course, parsed.batch_size, progress=False if parsed.quiet else None, max_runtime=LONGEST_SECONDS
+        return prediction_to_test(
+            prediction,
+            course,
+            parsed.batch_size,
+            theory=parsed.theory,
+            progress=False if parsed.quiet else None,
+            say=(lambda _: None) if parsed.quiet else say,
+            given="the file",
+            option="--theory finite-step",
         )
     except NoFiniteStepError as error:
-        if parsed.theory == "finite-step":
-            raise UsageError(str(error)) from None
-        if not parsed.quiet:
-            say(f"The times in the file are tested, without the finite-step equation: {error}")
-        return prediction
-    worst = misfit(prediction, solution) if parsed.theory == "auto" else None
-    if worst is not None:
-        if not parsed.quiet:
-            say(
-                f"The finite-step equation has another time than the file for direction {worst + 1}, so the file is "
-                "tested; --theory finite-step tests the equation."
-            )
-        return prediction
-    return solution
+        raise UsageError(str(error)) from None
 
 
 def _chosen_course(parsed: argparse.Namespace, prediction: Any) -> tuple[Any, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
-    from sgd_check.engines.registry import EngineOptions, SpanEngine, make_engine
-    from sgd_check.verdicts.defaults import affordable_course, choose_course, measured_seconds_per_step
+    from sgd_check.engines import EngineOptions
+    from sgd_check.verdicts.defaults import choose_and_time, engine_for
 
-    options = {
-        "learning_rate": parsed.learning_rate,
-        "steps": parsed.steps,
-        "batch_size": parsed.batch_size,
-        "seeds": parsed.seeds,
-        "false_alarm_rate": parsed.false_alarm_rate,
-    }
-    engine_options = EngineOptions(
+    names = ("learning_rate", "steps", "false_alarm_rate")
+    choice = {name: getattr(parsed, name) for name in names}
+    options = EngineOptions(
         seeds=tuple(range(parsed.seeds)), batch_size=parsed.batch_size, device=parsed.device, dtype=parsed.dtype
     )
-    # These two refuse what cannot be run; an error after them is a fault of the program, not of its usage.
+    # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
-        problem = choose_course(prediction, **options, directions=1).problem
-        engine = make_engine(parsed.engine, problem, engine_options)
+        engine = engine_for(prediction, parsed.engine, options, **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(sentence(error, parsed.engine)) from None
-    if isinstance(engine, SpanEngine):
-        return choose_course(prediction, **options, directions=parsed.directions), None
-    per_step = measured_seconds_per_step(engine)
-    if parsed.directions is None:
-        course = affordable_course(prediction, per_step, **options)
-    else:
-        course = choose_course(prediction, **options, directions=parsed.directions)
-    return course, per_step * course.steps
+    return choose_and_time(prediction, engine, options, directions=parsed.directions, **choice)
 
 
 def _simulate(

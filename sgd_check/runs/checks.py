@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import MOST_RUNS, Problem, checked_integer, checked_real
+from dynamics.problem import MOST_RUNS, Problem, check_memory, checked_integer, checked_real
 from hermite.text.messages import shown
-from sgd_check.engines import ENGINES
+from sgd_check.engines import ENGINES, EngineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,30 @@ def check_student(problem: object, engine: str) -> None:
             f"{problem.student} student, which engine 'torch' simulates."
         )
         raise ValueError(msg)
+
+
+def checked_options(
+    problem: Problem,
+    *,
+    seeds: object,
+    batch_size: int,
+    device: str,
+    dtype: str,
+    starts: Sequence[int] | None = None,
+    training_samples: int | None = None,
+) -> EngineOptions:
+    """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
+    chosen = checked_seeds(seeds)
+    samples = checked_integer(batch_size, "batch_size", minimum=1)
+    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
+    return EngineOptions(
+        seeds=chosen,
+        batch_size=samples,
+        device=device,
+        dtype=dtype,
+        starts=checked_starts(starts, problem, len(chosen)),
+        training_samples=checked_training_samples(training_samples, problem, samples),
+    )
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ from sgd_check.engines.schedules import Schedule
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dynamics.problem import Problem
+
 LearningRate = float | Callable[[int], float]
 
 RECORDS_PER_E_FOLD = 12
@@ -92,6 +94,16 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
         recorded = _steps_of(save_at, table, count)
     name = repr(learning_rate) if isinstance(learning_rate, Schedule) else ""
     return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]), name)
+
+
+def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
+    """Return the limit of stability of the learning rate, None where theory gives none; a batch divides the noise."""
+    from dynamics.theory import learning_rate_limit
+
+    try:
+        return batch_size * float(learning_rate_limit(problem))
+    except ValueError:
+        return None
 
 
 def _sums_before(table: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import check_memory, check_switch, checked_integer
+from dynamics.problem import check_switch
 from dynamics.runs import as_run_file
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
-from sgd_check.runs.checks import (
-    check_records,
-    check_student,
-    checked_budget,
-    checked_seeds,
-    checked_starts,
-    checked_training_samples,
-)
+from sgd_check.engines import DEFAULT_ENGINE, SpanEngine, make_engine
+from sgd_check.runs.checks import check_records, check_student, checked_budget, checked_options
 from sgd_check.runs.loop import Reached, parts_of, restored, run_steps
-from sgd_check.runs.plan import make_plan
+from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder
 
 if TYPE_CHECKING:
@@ -32,7 +25,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem, SaveAt
     from dynamics.runs import RunFile
-    from sgd_check.engines import Engine
+    from sgd_check.engines import Engine, EngineOptions
     from sgd_check.runs.plan import LearningRate, Plan
 
 #: Settings that are attributes of the dataset too.
@@ -155,35 +148,21 @@ def simulate(
     check_student(problem, engine)
     plan = make_plan(learning_rate, steps, save_at)
     check_switch("progress", progress, optional=True)
-    options = _checked_options(problem, seeds, batch_size, device, dtype, starts, training_samples)
+    options = checked_options(
+        problem,
+        seeds=seeds,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        starts=starts,
+        training_samples=training_samples,
+    )
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
     simulation = Simulation(problem, plan, engine, options, make_engine(engine, problem, options))
     for warning in simulation.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     return simulation.run(file, budget=budget, progress=progress)
-
-
-def _checked_options(
-    problem: Problem,
-    seeds: int | Sequence[int],
-    batch_size: int,
-    device: str,
-    dtype: str,
-    starts: Sequence[int] | None,
-    training_samples: int | None,
-) -> EngineOptions:
-    chosen = checked_seeds(seeds)
-    samples = checked_integer(batch_size, "batch_size", minimum=1)
-    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
-    return EngineOptions(
-        seeds=chosen,
-        batch_size=samples,
-        device=device,
-        dtype=dtype,
-        starts=checked_starts(starts, problem, len(chosen)),
-        training_samples=checked_training_samples(training_samples, problem, samples),
-    )
 
 
 @dataclass(frozen=True)
@@ -233,13 +212,7 @@ class Simulation:
 
     @cached_property
     def _limit(self) -> float | None:
-        """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
-        from dynamics.theory import learning_rate_limit
-
-        try:
-            return self.options.batch_size * float(learning_rate_limit(self.problem))
-        except ValueError:
-            return None
+        return stability_limit(self.problem, self.options.batch_size)
 
     def _settings(self) -> dict[str, Any]:
         """Return what was asked, as `resume` asks it again."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
-from dynamics.theory import learning_rate_limit, predict
+from dynamics.theory import predict
+from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
@@ -144,7 +145,7 @@ def prepare(
     if not np.isfinite(learned).any():
         msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
         raise ValueError(msg)
-    limit = _limit(asked)
+    limit = stability_limit(asked)
     if learning_rates is None:
         if limit is None:
             msg = (
@@ -220,13 +221,6 @@ def step_size_phases(
         seed=seed,
     )
     return study.run(progress=progress)
-
-
-def _limit(problem: Problem) -> float | None:
-    try:
-        return float(learning_rate_limit(problem))
-    except ValueError:
-        return None
 
 
 def _checked_rates(values: ArrayLike) -> Array:

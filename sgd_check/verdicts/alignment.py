@@ -83,6 +83,11 @@ def checked_rate(false_alarm_rate: object) -> float:
     return rate
 
 
+def sound_runs(simulation: xr.Dataset) -> NDArray[np.bool_]:
+    """Return which runs did not blow up, shape (seeds,)."""
+    return np.asarray(simulation["blown_up"].values == 0)
+
+
 def noise_rate(simulation: xr.Dataset) -> float:
     """Return learning rate over batch size, what sets the noise of the steps."""
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])

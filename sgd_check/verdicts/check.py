@@ -10,8 +10,8 @@ import xarray as xr
 import dynamics
 from dynamics.problem import checked_integer, checked_number
 from hermite.text.messages import shown
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions
-from sgd_check.runs.checks import check_student, checked_seeds
+from sgd_check.engines import DEFAULT_ENGINE
+from sgd_check.runs.checks import check_student, checked_options
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.alignment import checked_rate
 from sgd_check.verdicts.comparison import compare
@@ -20,7 +20,7 @@ from sgd_check.verdicts.finite_step import THEORIES, prediction_to_test
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem, SaveAt
     from dynamics.runs import RunFile
@@ -130,32 +130,23 @@ def check(
     ('agree', 'finite step')
     """
     name = _checked_engine(problem, engine)
-    if theory not in THEORIES:
-        msg = f"Argument `theory` must be one of {', '.join(map(repr, THEORIES))}, but is {shown(theory)}."
-        raise ValueError(msg)
-    options = EngineOptions(
-        seeds=checked_seeds(seeds),
-        batch_size=checked_integer(batch_size, "batch_size", minimum=1),
-        device=device,
-        dtype=dtype,
-    )
-    choice = _checked_choice(learning_rate, steps, false_alarm_rate)
-    count = None if directions is None else checked_integer(directions, "directions", minimum=1)
+    _check_theory(theory)
+    options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
+    choice = {
+        "learning_rate": _if_given("learning_rate", learning_rate, checked_number, positive=True),
+        "steps": _if_given("steps", steps, checked_integer, minimum=1),
+        "false_alarm_rate": checked_rate(false_alarm_rate),
+    }
+    count = _if_given("directions", directions, checked_integer, minimum=1)
     prediction = _prediction(problem, progress)
     ready = engine_for(prediction, name, options, **choice)
     course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
+    words = {"given": "the prediction", "option": 'theory="finite-step"'}
     tested = prediction_to_test(
-        prediction,
-        course,
-        options.batch_size,
-        theory=theory,
-        progress=progress,
-        say=_warn,
-        given="the prediction",
-        option='theory="finite-step"',
+        prediction, course, options.batch_size, theory=theory, progress=progress, say=_warn, **words
     )
     simulation = simulate(
-        course.problem,
+        problem,
         learning_rate=course.learning_rate,
         steps=course.steps,
         seeds=options.seeds,
@@ -189,10 +180,15 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
     return name
 
 
-def _checked_choice(learning_rate: float | None, steps: int | None, false_alarm_rate: float) -> dict[str, Any]:
-    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
-    count = None if steps is None else checked_integer(steps, "steps", minimum=1)
-    return {"learning_rate": rate, "steps": count, "false_alarm_rate": checked_rate(false_alarm_rate)}
+def _check_theory(theory: str) -> None:
+    if theory not in THEORIES:
+        msg = f"Argument `theory` must be one of {', '.join(map(repr, THEORIES))}, but is {shown(theory)}."
+        raise ValueError(msg)
+
+
+def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:
+    """Return a checked number, or None where it is left to the program."""
+    return None if given is None else checked(given, name, **bound)
 
 
 def _prediction(problem: Problem, progress: bool | None) -> xr.Dataset:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate
+from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate, sound_runs
 from sgd_check.verdicts.direction import (
     VISIBLE_ERROR,
     assess_direction,
@@ -20,7 +20,7 @@ from sgd_check.verdicts.direction import (
 )
 from sgd_check.verdicts.expectation import Expectation, expectation, has_step
 from sgd_check.verdicts.judgement import Evidence, judgement
-from sgd_check.verdicts.loss_band import against_curve, against_sample
+from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.survival import (
     cut_at,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from sgd_check.verdicts.direction import DirectionTest
-    from sgd_check.verdicts.loss_band import LossBand
 
     Array = NDArray[np.float64]
 
@@ -147,25 +146,21 @@ def compare(
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
             **judgement(simulation, evidence, false_alarm_rate),
-            "prediction_blown_up_count": int(np.sum(~_sound(prediction))) if sampled else None,
+            "prediction_blown_up_count": int(np.sum(~sound_runs(prediction))) if sampled else None,
         },
     )
     return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
 
 
-def _sound(simulation: xr.Dataset) -> NDArray[np.bool_]:
-    return np.asarray(simulation["blown_up"].values == 0)
-
-
 def _emergence(simulation: xr.Dataset) -> Array:
     """Return the times of emergence of the runs that did not blow up, shape (runs, P)."""
-    return np.asarray(simulation["emergence_time"].values, dtype=np.float64)[_sound(simulation)]
+    return np.asarray(simulation["emergence_time"].values, dtype=np.float64)[sound_runs(simulation)]
 
 
 def _ratio(simulation: xr.Dataset, time: Array) -> Array:
     """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
     measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
-    return np.where(_sound(simulation)[:, None], measured, np.nan) / time
+    return np.where(sound_runs(simulation)[:, None], measured, np.nan) / time
 
 
 def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
@@ -192,27 +187,7 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
         tests=tests,
         awaited=awaited,
         p_value=combined_p_value(p_values, shares),
-        loss=_loss_against_curve(prediction, simulation, expected.time, ratio),
-    )
-
-
-def _loss_against_curve(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
-    if "loss" not in prediction or "time" not in prediction["loss"].dims or not _sound(simulation).any():
-        return None
-    with np.errstate(invalid="ignore"):
-        due = time <= float(simulation.attrs["end_time"])
-    known = ratio[:, due]
-    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
-    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
-    losses = np.asarray(simulation["loss"].values, dtype=np.float64)[_sound(simulation)]
-    return against_curve(
-        simulation["time"].values,
-        losses,
-        prediction["time"].values,
-        np.asarray(prediction["loss"].values, dtype=np.float64),
-        fastest,
-        slowest,
-        float(np.nanmin(time, initial=np.inf)),
+        loss=loss_against_theory(prediction, simulation, expected.time, ratio),
     )
 
 
@@ -226,7 +201,7 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
     scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
     chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
-    loss = _loss_against_sample(prediction, simulation, both)
+    loss = loss_against_sample(prediction, simulation, both)
     share = FAMILIES if loss is not None and np.isfinite(loss.p) else 1
     level = rate / (share * max(len(tested), 1))
     tests: list[DirectionTest | None] = [None] * ours.shape[1]
@@ -248,14 +223,6 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     )
 
 
-def _loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
-    if "loss" not in prediction or not (_sound(simulation).any() and _sound(prediction).any()):
-        return None
-    losses = [np.asarray(part["loss"].values, dtype=np.float64)[_sound(part)] for part in (simulation, prediction)]
-    first = float(np.nanmin(emergence, initial=np.inf))
-    return against_sample(simulation["time"].values, losses[0], prediction["time"].values, losses[1], first)
-
-
 def _log_scatter(times: Array) -> Array:
     """Return the standard deviation of ln T over the runs, shape (P,), NaN where a run has none."""
     if times.shape[0] < 2:
@@ -271,7 +238,7 @@ def _per_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]
         sides = [getattr(test, side, None) for test in evidence.tests]
         return np.array([np.nan if one is None else one.power for one in sides])
 
-    sound, expected = _sound(simulation), evidence.expected
+    sound, expected = sound_runs(simulation), evidence.expected
     return {
         "emergence_ratio": evidence.ratio,
         "emergence_time": expected.time,

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import special
 
+from sgd_check.verdicts.alignment import sound_runs
 from sgd_check.verdicts.direction import FEWEST_RUNS, normal_score
 from sgd_check.verdicts.survival import permutation_test
 
 if TYPE_CHECKING:
+    import xarray as xr
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -76,6 +78,36 @@ def interpolated(times: Array, losses: Array, at: Array) -> Array:
             zero, one = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
             found[..., early] = zero + share * (one - zero)
     return found
+
+
+def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
+    """Hold the loss of runs against that of a prediction, None without one; `ratio` (runs, P) is of times to `time`."""
+    if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
+        return None
+    with np.errstate(invalid="ignore"):
+        due = time <= float(simulation.attrs["end_time"])
+    known = ratio[:, due]
+    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    losses = np.asarray(simulation["loss"].values, dtype=np.float64)[sound_runs(simulation)]
+    return against_curve(
+        simulation["time"].values,
+        losses,
+        prediction["time"].values,
+        np.asarray(prediction["loss"].values, dtype=np.float64),
+        fastest,
+        slowest,
+        float(np.nanmin(time, initial=np.inf)),
+    )
+
+
+def loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
+    """Hold the loss of runs against that of predicted runs, None without one; `emergence` are the times of all."""
+    if "loss" not in prediction or not (sound_runs(simulation).any() and sound_runs(prediction).any()):
+        return None
+    losses = [np.asarray(part["loss"].values, dtype=np.float64)[sound_runs(part)] for part in (simulation, prediction)]
+    first = float(np.nanmin(emergence, initial=np.inf))
+    return against_sample(simulation["time"].values, losses[0], prediction["time"].values, losses[1], first)
 
 
 def against_curve(

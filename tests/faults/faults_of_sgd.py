@@ -87,14 +87,14 @@ SGD = (
         tests_of("sgd_check/test_survival", "test_expected_survival_is_that_of_lognormal_draws"),
     ),
     Fault(
-        "sgd_check/verdicts/verdict.py",
+        "sgd_check/verdicts/direction.py",
         "p = min(1.0, 2.0 * min(chances))",
         "p = min(1.0, min(chances))",
         "one-sided p-value",
         tests_of("sgd_check/test_verdict", "test_p_value_is_students_two_sided_tail"),
     ),
     Fault(
-        "sgd_check/verdicts/verdict.py",
+        "sgd_check/verdicts/direction.py",
         "p_values[tested] / shares[tested]",
         "p_values[tested]",
         "no correction for many directions",
@@ -108,14 +108,14 @@ SGD = (
         tests_of("sgd_check/test_sides", "test_chances_with_censored_runs_are_counted_over_all_signs"),
     ),
     Fault(
-        "sgd_check/verdicts/chaos.py",
+        "sgd_check/verdicts/mean_field.py",
         "off = exponent + 1.0",
         "off = exponent - 1.0",
         "sign of the exponent of chaos",
         tests_of("sgd_check/test_chaos_verdict", "test_false_alarms_at_the_edge_of_the_band_are_as_rare_as_stated"),
     ),
     Fault(
-        "sgd_check/verdicts/chaos.py",
+        "sgd_check/verdicts/mean_field.py",
         '{"function_gap": width * paired,',
         '{"function_gap": paired,',
         "distance without its width",

@@ -169,7 +169,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
         f"Argument `learning_rate` must be absent, since the file holds a number, but is {abs!r}."
     )
     with pytest.raises(
-        dynamics.StorageError, match=r"must hold a run of overlaps or mean-field or .*, but its answer is 'sim"
+        dynamics.StorageError, match=r"must hold a run of overlaps or .*, but its answer is 'sim"
     ):
         dynamics.resume(path)
     with monkeypatch.context() as patch:

@@ -152,7 +152,7 @@ class BlockStepper:
         self._weights[lane] = torch.nan
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the further course depends on; samples that were drawn are drawn again from it."""
+        """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
         drawn = self._taken > 0 or self._block < self._blocks - 1
         return {
             "weights": self._weights.cpu().numpy().copy(),

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class Streams(Protocol):
-    """Standard normal numbers of all seeds; `name` says what they are."""
-
-    name: str
+    """Standard normal numbers of all seeds."""
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
@@ -45,7 +43,6 @@ class TorchStreams:
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self._generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
-        self.name = f"torch {torch.__version__}, {device.type}"
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds."""
@@ -69,7 +66,6 @@ class NumpyStreams:
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._generators = [generator for seed in seeds for generator in generators(seed, [SAMPLES])]
-        self.name = f"SFC64 of numpy {np.__version__}"
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds."""
@@ -94,7 +90,6 @@ class CounterStreams:
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self._seeds = torch.tensor(seeds, dtype=torch.int64, device=device)
         self._drawn = 0
-        self.name = f"Philox4x32-10 by Triton {triton_version()}"
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of all seeds at once."""
