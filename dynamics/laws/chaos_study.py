@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.study import duration
+from dynamics.commands.prepared import duration
 from dynamics.laws.chaos import default_chaos_schedule, propagation_of_chaos
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.named_teachers import spherical_problem
@@ -48,6 +48,7 @@ class ChaosStudy:
     widths: tuple[int, ...]
     seeds: range
     save_at: SaveAt
+    progress: bool | None
 
     def work(self) -> str:
         """Return what will be done, in one line."""
@@ -57,7 +58,7 @@ class ChaosStudy:
         asked = f"{len(self.widths)} widths, {len(self.seeds)} starts each, to t = {last:.4g}"
         return f"About {duration(seconds)} for {asked}."
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
         began = clock.perf_counter()
         dataset = propagation_of_chaos(
@@ -67,7 +68,7 @@ class ChaosStudy:
             save_at=self.save_at,
             rtol=RTOL,
             atol=ATOL,
-            progress=sys.stderr.isatty() if progress is None else progress,
+            progress=sys.stderr.isatty() if self.progress is None else self.progress,
         )
         dataset.attrs["wall_seconds"] = clock.perf_counter() - began
         return dataset
@@ -81,6 +82,7 @@ def prepare(
     seeds: int = 8,
     seed: int = 0,
     last: float | None = None,
+    progress: bool | None = None,
 ) -> ChaosStudy:
     """Check what is asked, before any work.
 
@@ -96,6 +98,8 @@ def prepare(
         Number of starts, at least 2, and the seed of the first.
     last : float, optional
         Last saved time. Default: that of `propagation_of_chaos`.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
 
     Raises
     ------
@@ -109,7 +113,7 @@ def prepare(
     if last is not None:
         first = min(float(schedule.times[0]), last / 100.0)
         schedule = SaveAt.geometric(first, last, len(schedule))
-    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule)
+    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule, progress)
 
 
 def summarise(dataset: xr.Dataset) -> dict[str, Any]:

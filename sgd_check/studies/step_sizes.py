@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, SaveAt, check_problem, checked_integer, checked_number, float_array
 from dynamics.runs import study_dataset
 from dynamics.theory import learning_rate_limit, predict
@@ -48,6 +49,7 @@ class StepSizes:
     limit: float | None
     flow: Array
     horizon: float
+    progress: bool | None
 
     @property
     def steps(self) -> float:
@@ -62,13 +64,13 @@ class StepSizes:
         """Return how long the runs should take, in words."""
         return announcement(self.expected_seconds(), self.steps)
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         count, P = self.settings["seeds"], self.problem.num_directions
         time = np.full((self.rates.size, count, P), np.nan)
         blown = np.full((self.rates.size, count), np.nan)
         reason = "reached_end"
-        meter = Meter(self.steps, progress)
+        meter = Meter(self.steps, self.progress)
         with meter, warnings.catch_warnings():
             # That rates above the limit may blow up is what the study is about.
             warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
@@ -155,43 +157,7 @@ class StepSizes:
         return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
 
 
-def prepare(
-    *,
-    problem: Problem | None = None,
-    information_exponent: int = EXPONENT,
-    dimension: int = DIMENSION,
-    start: float = DEFAULT_START,
-    learning_rates: ArrayLike | None = None,
-    seeds: int = SEEDS,
-    seed: int = 0,
-) -> StepSizes:
-    """Check the settings and compute what the flow says; see `step_size_phases`."""
-    asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
-    check_problem(asked)
-    settings: dict[str, Any] = {
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
-    }
-    prediction = predict(asked)
-    flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    if not np.isfinite(learned).any():
-        msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
-        raise ValueError(msg)
-    limit = _limit(asked)
-    if learning_rates is None:
-        if limit is None:
-            msg = (
-                "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
-            )
-            raise ValueError(msg)
-        rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
-    else:
-        rates = _checked_rates(learning_rates)
-    settings["learning_rates"] = rates.tolist()
-    horizon = HORIZON * float(learned[np.isfinite(learned)].max())
-    return StepSizes(settings, asked, rates, limit, flow, horizon)
-
-
+@study_function
 def step_size_phases(
     problem: Problem | None = None,
     *,
@@ -202,7 +168,7 @@ def step_size_phases(
     seeds: int = SEEDS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> StepSizes:
     """Measure when directions emerge, and how many runs blow up, over decades of the step size.
 
     Parameters
@@ -243,16 +209,30 @@ def step_size_phases(
     without emergence, blown up or late, count as infinite in the median.  It is taken to rise with η where the 10 %
     are read off: at 32 runs the median itself still scatters by several per cent.
     """
-    study = prepare(
-        problem=problem,
-        information_exponent=information_exponent,
-        dimension=dimension,
-        start=start,
-        learning_rates=learning_rates,
-        seeds=seeds,
-        seed=seed,
-    )
-    return study.run(progress=progress)
+    asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
+    check_problem(asked)
+    settings: dict[str, Any] = {
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+    prediction = predict(asked)
+    flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
+    if not np.isfinite(learned).any():
+        msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
+        raise ValueError(msg)
+    limit = _limit(asked)
+    if learning_rates is None:
+        if limit is None:
+            msg = (
+                "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
+            )
+            raise ValueError(msg)
+        rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
+    else:
+        rates = _checked_rates(learning_rates)
+    settings["learning_rates"] = rates.tolist()
+    horizon = HORIZON * float(learned[np.isfinite(learned)].max())
+    return StepSizes(settings, asked, rates, limit, flow, horizon, progress)
 
 
 def _limit(problem: Problem) -> float | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, checked_integer
 from dynamics.runs import study_dataset
@@ -41,6 +42,7 @@ class TransferStudy:
     problem: Problem
     widths: list[int]
     limit: float
+    progress: bool | None
 
     @property
     def rates(self) -> Array:
@@ -58,11 +60,11 @@ class TransferStudy:
         seconds = sum(seconds_of(replace(self.problem, width=m), self.settings["seeds"], steps) for m in self.widths)
         return announcement(seconds, steps * len(self.widths))
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
         reason = "reached_end"
-        meter = Meter(float(loss.size * self.settings["samples"]), progress)
+        meter = Meter(float(loss.size * self.settings["samples"]), self.progress)
         with meter, warnings.catch_warnings():
             # That some steps are beyond the limit is what the study is about.
             warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
@@ -114,33 +116,7 @@ class TransferStudy:
         return np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    samples: int = SAMPLES,
-    starts: int = STARTS,
-    seeds: int = SEEDS,
-    seed: int = 0,
-) -> TransferStudy:
-    """Check the settings; see `sgd_transfer`."""
-    chosen = checked_widths(widths)
-    # The projected engine draws in the axes of teacher and neurons, and one more.
-    problem = checked_problem(
-        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
-    )
-    settings = {
-        "samples": checked_integer(samples, "samples", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
-        "seed": problem.seed,
-    }
-    return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)))
-
-
+@study_function
 def sgd_transfer(
     *,
     information_exponent: int = EXPONENT,
@@ -153,7 +129,7 @@ def sgd_transfer(
     seeds: int = SEEDS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> TransferStudy:
     """Measure the loss of online SGD after a fixed number of samples over step sizes and widths.
 
     Parameters
@@ -190,15 +166,15 @@ def sgd_transfer(
     Runs of one start are resampled apart from each other, as if each had its own start, so that errors are somewhat too
     small where the scatter over starts rules.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        widths=widths,
-        samples=samples,
-        starts=starts,
-        seeds=seeds,
-        seed=seed,
+    chosen = checked_widths(widths)
+    # The projected engine draws in the axes of teacher and neurons, and one more.
+    problem = checked_problem(
+        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
     )
-    return study.run(progress=progress)
+    settings = {
+        "samples": checked_integer(samples, "samples", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
+        "seed": problem.seed,
+    }
+    return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)), progress)

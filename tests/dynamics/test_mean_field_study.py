@@ -53,8 +53,8 @@ def test_json_and_a_dry_run(tmp_path, capsys):
 
 
 def test_a_time_that_is_reached_is_said(tmp_path):
-    study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2)
-    text = chaos_study.as_text(study.run(progress=True), tmp_path / "c.nc", None)
+    study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2, progress=True)
+    text = chaos_study.as_text(study.run(), tmp_path / "c.nc", None)
     assert "falls below a tenth at t = " in text
 
 
