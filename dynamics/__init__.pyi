@@ -22,6 +22,7 @@ from .solve.committee import solve_committee as solve_committee
 from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
+from .solve.front_door import solve_problem as solve_problem
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.resumption import resume as resume

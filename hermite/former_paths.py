@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
     from types import ModuleType
 
-__all__ = ["find_former_modules", "present_path"]
+__all__ = ["find_former_modules"]
 
 #: Room: modules that moved into it, as old=new, or as one word where the name stayed. Old names follow the package's.
 _MOVED = """
@@ -36,18 +36,19 @@ dynamics.equations.committee: systems.committee=system systems.committee_links=l
 dynamics.equations.mean_field: systems.mean_field=system systems.mean_field_axis=axis
     systems.mean_field_axis_kernels=mean_field_axis_kernels systems.mean_field_kernels=mean_field_kernels
     systems.mean_field_start=start systems.mean_field_subspace=subspace
-    systems.mean_field_subspace_kernels=mean_field_subspace_kernels
-    systems.mean_field_sweep_kernels=mean_field_sweep_kernels overlap_law systems.sphere_moments=sphere_moments
+    systems.mean_field_subspace_kernels=mean_field_subspace_kernels overlap_law systems.sphere_moments=sphere_moments
     mean_field_checks=checks
 dynamics.equations.spherical: systems.spherical=system systems.spherical_kernels=spherical_kernels
     systems.coupling=coupling
 dynamics.equations.transit: systems.transit=transit systems.transit_pieces=pieces systems.decoupled=decoupled
     systems.decoupled_kernels=decoupled_kernels
-dynamics.integrators: particle_stepper vector_flow flow_methods large_flow
+dynamics.integrators: flow_methods large_flow
+dynamics.integrators.particles: particle_stepper=stepper systems.mean_field_sweep_kernels=mean_field_sweep_kernels
 dynamics.integrators.explicit: integrators.dop853_tableau=dop853_tableau integrators.explicit_kernels=explicit_kernels
     integrators.explicit_stepper=stepper integrators.stage_sum_kernels=stage_sum_kernels
 dynamics.integrators.bdf: integrators.bdf_kernels=bdf_kernels integrators.krylov_kernels=krylov_kernels
     integrators.newton_kernels=newton_kernels integrators.nordsieck_kernels=nordsieck_kernels
+    vector_flow=vector_stepper
 dynamics.integrators.sundials: integrators.sundials_kernels=sundials_kernels integrators.sundials_output=output
 dynamics.integrators.descent: descent=stepper descent_kernels
 dynamics.integrators.large_flow: large_flow.dense=dense large_flow.division=division
@@ -106,12 +107,6 @@ def _present_paths() -> dict[str, str]:
 
 
 _PRESENT = _present_paths()
-
-
-def present_path(path: str) -> str:
-    """Return "module:function" with the module's present path."""
-    module, colon, name = path.partition(":")
-    return f"{_PRESENT.get(module, module)}{colon}{name}"
 
 
 class _FormerModules:

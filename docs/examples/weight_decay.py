@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import Piece
-from dynamics.integrators import make_stepper
-from dynamics.runs.dataset import make_dataset, prediction_values
-from dynamics.runs.loop import run
-from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.compiler import Piece
+from dynamics.equations import System
+from dynamics.runs.dataset import prediction_values
+from dynamics.solve.registry import Answer
+from dynamics.solve.skeleton import Integration, answered
+from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics import Problem, SaveAt
+    from dynamics.solve.skeleton import Asked
 
 # State: C_p, then ln n_p. Parameters: λ, a_p, c_j². Sizes: P, whether k is odd.
 KERNELS = '''
@@ -62,49 +64,52 @@ def event_values(t, y, out, parameters, sizes, work):
 def normalise(y, parameters, sizes):
     pass
 '''
+ANSWER = Answer(name="weight-decay", function="weight_decay:solve", methods=("explicit",))
 
 
-def solve(problem: Problem, *, decay: float, save_at: SaveAt, rtol: float = 1e-8) -> xr.Dataset:
-    """Integrate the matched pairs of a problem with weight decay λ; every direction must have a neuron."""
-    prediction = predict(problem)
-    if not np.isfinite(prediction.matched_overlap).all():
-        msg = f"Argument `problem` must give every direction a neuron, but has width {problem.width}."
-        raise ValueError(msg)
-    a, square = problem.teacher.coefficients, problem.activation.coefficients**2
-    start = np.concatenate([prediction.matched_overlap, np.log(prediction.matched_squared_norm)])
-    odd = problem.information_exponent % 2
+class MatchedPairs(System):
+    """The pairs of a problem in which every direction has a neuron, under weight decay λ."""
 
-    stepper = make_stepper(
-        "explicit",
-        (Piece("matched pairs with weight decay", KERNELS),),
-        start,
-        parameters=np.concatenate([[decay], a, square]),
-        sizes=np.array([a.size, odd]),
-        work=np.empty(0),
-        rtol=rtol,
-        atol=1e-12,
-        num_events=2 * a.size,
-    )
+    name = "weight-decay"
+    pieces = (Piece("matched pairs with weight decay", KERNELS),)
 
-    def observe(state: np.ndarray) -> dict[str, np.ndarray | float]:
+    def __init__(self, problem: Problem, decay: float) -> None:
+        self.problem = problem
+        self.prediction = predict(problem)
+        if not np.isfinite(self.prediction.matched_overlap).all():
+            msg = f"Argument `problem` must give every direction a neuron, but has width {problem.width}."
+            raise ValueError(msg)
+        self.a, self.square = problem.teacher.coefficients, problem.activation.coefficients**2
+        start = self.prediction
+        self.initial_state = np.concatenate([start.matched_overlap, np.log(start.matched_squared_norm)])
+        self.parameters = np.concatenate([[decay], self.a, self.square])
+        self.sizes = np.array([self.a.size, problem.information_exponent % 2])
+        self.num_events = 2 * self.a.size
+
+    def observe(self, state: np.ndarray) -> dict[str, np.ndarray | float]:
+        """Return C, n and E(f − f*)²."""
+        a, square = self.a, self.square
         C, n = state[: a.size], np.exp(state[a.size :])
         powers = C[:, None] ** np.arange(square.size)
         loss = square.sum() * np.sum(a**2 + n**2) - 2 * np.sum(a * n * (powers @ square))
         return {"overlap": C, "matched_squared_norm": n, "loss": loss}
 
-    result = run(stepper, save_at.times, observe)
-    values = {
-        **stack_records(result.records, len(save_at), lambda: observe(start)),
-        **prediction_values(prediction),
-        "emergence_time": result.event_times[: a.size],
-        "learned_time": result.event_times[a.size :],
-    }
-    dataset = make_dataset(
-        values,
-        problem=problem,
+
+def solve(problem: Problem, *, decay: float, save_at: SaveAt | None = None, rtol: float = 1e-8) -> xr.Dataset:
+    """Integrate the matched pairs of a problem with weight decay λ; every direction must have a neuron."""
+    return answered(ANSWER, build, problem, locals())
+
+
+def build(asked: Asked, *, decay: float) -> Integration:
+    """Return what is integrated, recorded and said."""
+    pairs = MatchedPairs(asked.problem, decay)
+    return Integration.of(
+        pairs,
+        asked,
         title="Matched pairs under weight decay",
-        coords={"time": save_at.times},
-        solver={"answer": "weight-decay", "decay": decay, "rtol": rtol},
-        attributes={"answer": "weight-decay", "decay": decay, **run_attributes(result)},
+        schedule=asked.schedule(lambda: default_schedule(asked.problem, pairs.prediction)),
+        events={"emergence_time": pairs.a.size, "learned_time": pairs.a.size},
+        constants=prediction_values(pairs.prediction),
+        settings={"decay": decay},
+        loss=lambda state: pairs.observe(state)["loss"],
     )
-    return checked_outcome(dataset, result.stop_reason, "raise")

@@ -69,27 +69,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CompiledModule:
-    """Hold an executed namespace with what it cost to obtain it.
-
-    Parameters
-    ----------
-    namespace : module
-        Module in which all pieces were executed.
-    compile_seconds : float
-        Wall-clock seconds spent importing the file and compiling or loading its entry points.
-    from_cache : bool
-        Whether every entry point came from Numba's on-disk cache.
-    path : Path or None
-        Generated file; None when the compiler is switched off, or there is no directory that can be written.
-    functions : mapping
-        Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
-        when the compiler is switched off.
-    """
+    """An executed namespace and what it cost to obtain it."""
 
     namespace: ModuleType
     compile_seconds: float
     from_cache: bool
+    #: Generated file; None when the compiler is switched off, or there is no directory that can be written.
     path: Path | None
+    #: Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
+    #: when the compiler is switched off.
     functions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -110,43 +98,21 @@ def read_piece(path: str | Path) -> Piece:
 
 
 def kernel_pieces(*modules: str) -> tuple[Piece, ...]:
-    """Return the source of modules of kernels as pieces, without importing the modules.
-
-    Parameters
-    ----------
-    *modules : str
-        Dotted names, such as "dynamics.equations.pairs.field_kernels".
-    """
+    """Return the source of modules of kernels, by their dotted names, without importing these modules."""
     found = [(name, find_spec(name)) for name in modules]
     return tuple(read_piece(spec.origin) for _, spec in found if spec is not None and spec.origin is not None)
 
 
 def compiler_is_off() -> bool:
-    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python.
-
-    Returns
-    -------
-    bool
-        True if nothing is compiled.
-    """
+    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
 def kernel(function: Function) -> Function:
-    """Compile an inner function, callable from other compiled functions only.
+    """Compile an inner function, which compiled functions alone can call.
 
-    The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function
-    from Python crashes.
-
-    Parameters
-    ----------
-    function : callable
-        Function of numbers and arrays.
-
-    Returns
-    -------
-    callable
-        Compiled function, with the declared type of `function`.
+    The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function from
+    Python crashes.
     """
     from numba import njit
 
@@ -157,17 +123,9 @@ def kernel(function: Function) -> Function:
 
 
 def entry(signature: str) -> Callable[[Function], Function]:
-    """Mark a function as an entry point, compiled by `load` for exactly one signature.
+    """Mark a function as an entry point, which `load` compiles for one Numba signature such as ``"f8(f8[::1])"``.
 
-    Parameters
-    ----------
-    signature : str
-        Numba signature, for example ``"f8(f8[::1])"``.
-
-    Returns
-    -------
-    callable
-        Decorator.  The decorated function releases the interpreter lock; `load` caches it on disk.
+    It releases the interpreter lock.
     """
 
     def decorate(function: Function) -> Function:
@@ -237,12 +195,8 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
     """Compile pieces without exports in a copy of this process while the body runs, unless the cache has them already.
 
     Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
-    that fills the same cache uses another. Elsewhere than on Linux, or if it fails, `load` compiles as usual.
-
-    Parameters
-    ----------
-    pieces : sequence of Piece
-        What `load(pieces)` will be asked for after the body.
+    that fills the same cache uses another. `load(pieces)` finds what it left; elsewhere than on Linux, or if the copy
+    fails, `load` compiles as usual.
     """
     text, digest = _content(pieces)
     with ExitStack() as beside:

@@ -79,13 +79,9 @@ def _has_ended(child: int) -> bool:
 def compiled_by_one(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Wait until no other process compiles a generated file; what it compiled is then in the cache.
 
-    Processes that start together would each compile it otherwise, and take twice as long.
-
-    Raises
-    ------
-    TimeoutError
-        If another process holds the lock for longer than any compilation takes, such as one that was stopped; at once
-        unless `wait`.
+    Processes that start together would each compile it otherwise, and take twice as long. Raises TimeoutError if
+    another process holds the lock for longer than any compilation takes, such as one that was stopped; at once unless
+    `wait`.
     """
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock

@@ -35,15 +35,10 @@ _fallback: dict[Path, Path | None] = {}
 
 
 def cache_directory() -> Path | None:
-    """Return the directory of generated files, created if absent, for this user alone.
+    """Return the directory of generated files, created if absent: ``$FEATURE_EMERGENCE_CACHE`` or the user's cache.
 
-    What lies there is executed: a directory that others own or can write to is refused.
-
-    Returns
-    -------
-    Path or None
-        ``$FEATURE_EMERGENCE_CACHE`` if set, else the per-user cache directory; a temporary directory, with one
-        warning, when neither can be written or trusted; None if that cannot be written either.
+    What lies there is executed: a directory that others own or can write to is refused, and a temporary one taken
+    instead, with one warning. None if that cannot be written either.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if not chosen:
@@ -189,13 +184,7 @@ class _SourceAlone(SourceFileLoader):
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """Return the module of a generated file, imported once per process.
-
-    Raises
-    ------
-    ImportError
-        If the file cannot be imported, or others can write it.
-    """
+    """Return the module of a generated file, imported once per process; raise ImportError if others can write it."""
     reason = _distrust(path)
     if reason is not None:
         msg = f"The generated file {path} {reason}, so it is not imported."

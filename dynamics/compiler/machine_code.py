@@ -134,13 +134,7 @@ def _compile_entries(namespace: ModuleType, *, keep: bool) -> list[bool]:
 
 
 def defined(namespace: ModuleType, name: str) -> Callable[..., Any]:
-    """Return an exported function.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
+    """Return an exported function; raise ValueError if there is none of that name."""
     if not hasattr(namespace, name):
         msg = f"Argument `pieces` must define the function `{name}`, but has none of that name."
         raise ValueError(msg)

@@ -12,12 +12,10 @@ import os
 import sys
 import threading
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from dynamics.runs.trackers import StopReason
 
 __all__ = ["LOOK", "GivenUp", "Stopped", "beside", "give_way", "leave", "whether_given_up"]
 
@@ -35,9 +33,9 @@ class GivenUp(BaseException):
 
 
 class Stopped(Exception):
-    """Work was given up, for this reason."""
+    """Work was given up, for the reason that its caller found."""
 
-    def __init__(self, reason: StopReason) -> None:
+    def __init__(self, reason: Any) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -53,13 +51,10 @@ def give_way(given_up: threading.Event | None) -> None:
         raise GivenUp
 
 
-def beside(work: Callable[[], Result], reason_to_stop: Callable[[], StopReason | None]) -> Result:
+def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
     """Return what `work` returns in a second thread, looking around meanwhile.
 
-    Raises
-    ------
-    Stopped
-        If there was a reason to stop before the work was done; it may still be running then.
+    Raises Stopped if there was a reason to stop before the work was done; it may still be running then.
     """
     outcome: Future[Result] = Future()
     given_up, context = threading.Event(), contextvars.copy_context()

@@ -33,14 +33,9 @@ GRAIN = 128
 
 
 class Workers:
-    """Run compiled passes over parts of the rows, in as many threads as the size is worth.
+    """Runs compiled passes over parts of the rows of a state (rows, columns), in as many threads as its size is worth.
 
-    Parameters
-    ----------
-    rows, columns : int
-        Shape of the state.
-    threads : int, optional
-        Number of threads; by default one per core, and one alone for small states.
+    By default that is one thread per core, and one alone for small states.
     """
 
     def __init__(self, rows: int, columns: int, threads: int | None = None) -> None:

@@ -1,4 +1,5 @@
 from .committee.system import CommitteeSystem as CommitteeSystem
+from .interface import System as System
 from .overlaps.system import learned_mass as learned_mass
 from .overlaps.system import population_loss as population_loss
 from .overlaps.system import teacher_term as teacher_term

@@ -1,45 +1,84 @@
-"""The contract between a system of equations and an integrator.
+"""What a system of equations is to integrators and the run loop.
 
-A system's kernel pieces define the functions below, the last one if it can; integrators reach them by their machine
-addresses. They are declared here for readers and type checkers; nothing imports this module at run time. Shapes: state
-`y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that
-keeps nothing between calls.
+`System` is the Python side. The kernels' side are the functions below, which the pieces of a system define, the last
+one if they can; integrators call them by their machine addresses. Shapes: state `y`, direction `v` and `out` (N,),
+`parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that keeps nothing between calls.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dynamics.compiler.compilation import Piece
+    from dynamics.problem import Problem
 
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Observables = dict[str, Any]
 
 
-class System(Protocol):
-    """What a system hands to the integrators and the run loop; all of it plain arrays and source text."""
+class System:
+    """A system of equations for one problem: a subclass sets the attributes and says what is observed.
+
+    Attributes
+    ----------
+    name : str
+    problem : Problem
+    pieces : tuple of Piece
+        Source of the functions that this module declares.
+    initial_state, parameters, sizes : ndarray
+        State at t = 0, and what the functions receive.
+    work_size : int
+        Numbers of scratch that they need.
+    num_events : int
+        Numbers that `event_values` writes.
+    """
 
     name: str
+    problem: Problem
     pieces: tuple[Piece, ...]
     initial_state: Floats
     parameters: Floats
     sizes: Integers
-    work_size: int
-    num_events: int
+    work_size: int = 0
+    num_events: int = 0
 
     def absolute_tolerance(self, atol: float) -> Floats:
-        """Return atol per component of the state, in the units of that component."""
-        ...
+        """Return `atol` per component of the state, in units of 1/√d, the size of a random overlap."""
+        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
 
-    def observer(self, keep: str) -> Callable[[Floats], dict[str, Any]]:
-        """Return the function that gives the named observables of one state."""
-        ...
+    def observer(self, keep: str) -> Callable[[Floats], Observables]:
+        """Return what gives the named observables of a state: `observe` for "full", `summarise` for "summary"."""
+        return self.observe if keep == "full" else self.summarise
+
+    def observe(self, state: Floats) -> Observables:
+        """Return all observables of a state."""
+        raise NotImplementedError
+
+    def summarise(self, state: Floats) -> Observables:
+        """Return the observables whose size does not grow as the state does."""
+        return self.observe(state)
+
+
+class FlowSystem(System):
+    """A system of overlaps, of which `FlowMethod` chooses a method and estimates the error."""
+
+    #: E(f − f*)² of the parts that `unpack` returns.
+    loss: Callable[..., float]
+
+    def unpack(self, state: Floats) -> tuple[Floats, ...]:
+        """Return the overlaps of a state, and norms that are apart from them."""
+        raise NotImplementedError
+
+    def stiffness(self) -> float:
+        """Return the fastest relaxation rate of the flow."""
+        raise NotImplementedError
 
 
 def rhs(t: float, y: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats) -> None:

@@ -1,10 +1,5 @@
-"""Methods that carry a state forward in time.
+"""Methods that carry a state forward in time: steps, error control, dense output and the location of events."""
 
-Responsible for: steps, error control, dense output and the location of events.  Must not know what the state means:
-a method sees arrays and the compiled functions named in `dynamics.equations.interface`.
-"""
+import lazy_loader
 
-from dynamics.integrators.methods import METHODS, check_method, load_method, make_stepper
-from dynamics.integrators.stepper import Status, Stepper
-
-__all__ = ["METHODS", "Status", "Stepper", "check_method", "load_method", "make_stepper"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -30,19 +30,9 @@ def record_crossings(
 ) -> None:
     """Write the time of each waiting event that is at or above zero at the end of a step.
 
-    An event counts as passed at its first rise to zero; one that rises and falls back within a single step is not
-    seen.
-
-    Parameters
-    ----------
-    times : array of shape (num_events,)
-        Times of passing, not-a-number while waiting; changed in place.
-    before, now : arrays of shape (num_events,)
-        Values at the start and at the end of the step.
-    interval : pair of floats
-        Start and end of the step; equal at the initial state.
-    values_at : callable
-        Event values at a time strictly within the step.
+    An event counts as passed at its first rise to zero; one that rises and falls back within a single step is not seen.
+    `times` are not-a-number while waiting, and changed in place. `before` and `now` are the values at both ends of the
+    interval, whose ends are equal at the initial state, and `values_at` gives them at a time strictly within.
     """
     start, end = interval
     for event in np.flatnonzero(np.isnan(times) & (now >= 0.0)):

@@ -7,30 +7,26 @@ what the systems in overlaps have in common, and the steppers; neither the run l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.integrators import METHODS, load_method, make_stepper
-from dynamics.integrators.vector_flow import VectorStepper
+from dynamics.integrators import stepper_of
+from dynamics.integrators.bdf.vector_stepper import VectorStepper
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from dynamics.compiler.compilation import Piece
+    from dynamics.equations.interface import FlowSystem
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-    from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
 
-__all__ = ["FLOW_METHODS", "FlowMethod", "FlowSystem", "choose_method"]
+__all__ = ["FlowMethod", "choose_method"]
 
-FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
 EXPLICIT_STEP_LIMIT = 3000.0
 #: Tolerance per step of the methods of low order, in units of the tolerance asked for: their errors add up over many
@@ -50,70 +46,6 @@ SMALLEST_STIFF_RTOL = 1e-9
 FLOW_ALONE = "its slowed clusters are derived for the gradient flow, not for finite steps"
 
 
-class FlowSystem(Protocol):
-    """What the systems with the state [C | G | ln n] have in common; the rest is in `dynamics.equations.interface`."""
-
-    @property
-    def name(self) -> str:
-        """Return the name; that of the flow is `overlaps`."""
-        ...
-
-    @property
-    def problem(self) -> Problem:
-        """Return what is asked."""
-        ...
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Return the kernels."""
-        ...
-
-    @property
-    def initial_state(self) -> Array:
-        """Return the start, [C | G | ln n]."""
-        ...
-
-    @property
-    def parameters(self) -> Array:
-        """Return the numbers that the kernels read."""
-        ...
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Return the integers that the kernels read."""
-        ...
-
-    @property
-    def work_size(self) -> int:
-        """Return the size of their scratch."""
-        ...
-
-    @property
-    def num_events(self) -> int:
-        """Return the number of events: P emergences, P learned masses."""
-        ...
-
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return atol per component of the state."""
-        ...
-
-    def stiffness(self) -> float:
-        """Return the fastest relaxation rate of a learned direction."""
-        ...
-
-    def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return C, G and n of a state."""
-        ...
-
-    def observer(self, keep: str, monitored: Callable[[], bool] = ...) -> Callable[[Array], dict[str, Any]]:
-        """Return the function that gives the named observables of one state; whether realisability is among them."""
-        ...
-
-    def loss(self, C: Array, G: Array, n: Array) -> float:
-        """Return E(f − f*)²."""
-        ...
-
-
 def choose_method(system: FlowSystem, last_time: float) -> str:
     """Return "explicit" or "stiff" by the number of steps that stability alone would force on the explicit pair.
 
@@ -128,26 +60,9 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
 class FlowMethod:
     """A method chosen for a system: makes its steppers, and says what it did.
 
-    Parameters
-    ----------
-    system : FlowSystem
-    name : str
-        One of `FLOW_METHODS` except "auto"; "stiff" becomes "bdf" where it does not apply, as `note` says.
-    atol : float
-        As in `OverlapSystem.absolute_tolerance`.
-    learning_rate : float, optional
-        Step of "gradient-descent".
-    device : str, optional
-        Where torch carries the method "stiff"; by default compiled passes do on the processor.
-    last_time : float
-        End of the run.
-    rtol : float
-        Tolerance of the run; "stiff" becomes "bdf" where it is below `SMALLEST_STIFF_RTOL`.
-
-    Attributes
-    ----------
-    seconds_of_code : dict
-        Seconds spent compiling or loading, by method: two if one took over from the other.
+    "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
+    learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do
+    on the processor.
     """
 
     system: FlowSystem
@@ -157,6 +72,7 @@ class FlowMethod:
     device: str | None = None
     last_time: float = np.inf
     rtol: float = SMALLEST_STIFF_RTOL
+    #: Seconds spent compiling or loading, by method: two if one took over from the other.
     seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
     field_precision: str = field(default="double", init=False)
     note: str | None = field(default=None, init=False)
@@ -206,9 +122,10 @@ class FlowMethod:
             first = TorchFlowStepper(self.system.problem, rtol=rtol, atol=self.atol, device=self.device)
         return FallingBack(first, lambda vectors, time: self._generic("bdf", rtol, vectors, time), self.last_time)
 
-    def carries_vectors(self, stepper: Stepper) -> bool:
-        """Return whether vectors are what is integrated, so that they exist by construction."""
-        return self.name in ("stiff", "gradient-descent") or isinstance(stepper, VectorStepper)
+    @property
+    def carries_vectors(self) -> bool:
+        """Whether vectors are what is integrated, so that they exist by construction."""
+        return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.name == "overlaps")
 
     def attributes(self, stepper: Stepper) -> dict[str, Any]:
         """Return what a dataset says about the method that ran."""
@@ -241,21 +158,15 @@ class FlowMethod:
 
         vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.name == "overlaps" else None
         system = self.system if vectors is None else vectors
-        state = system.initial_state if vectors is None or start is None else vectors.pack(*start)
         factor = LOCAL_TOLERANCE.get(name, 1.0)
-        compiled = load_method(name, system.pieces)
-        self._took(name, compiled.compile_seconds)
-        stepper = make_stepper(
+        stepper, seconds = stepper_of(
+            system,
             name,
-            compiled,
-            state,
-            system.parameters,
-            system.sizes,
-            np.empty(system.work_size),
             rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),
             atol=factor * system.absolute_tolerance(self.atol),
-            num_events=system.num_events,
+            start=None if vectors is None or start is None else vectors.pack(*start),
             t0=time,
             largest_step=self._largest_step() if name == "explicit" else np.inf,
         )
+        self._took(name, seconds)
         return stepper if vectors is None else VectorStepper(stepper, vectors)

@@ -9,20 +9,15 @@ from __future__ import annotations
 import difflib
 import time as clock
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.integrators.compiled_stepper import CompiledStepper, Layout
 from dynamics.integrators.explicit.stepper import ExplicitStepper
-from dynamics.integrators.stepper import (
-    EVENT_VALUES,
-    CompiledStepper,
-    Layout,
-    Stepper,
-    Tolerances,
-    check_vector,
-)
+from dynamics.integrators.names import METHODS
+from dynamics.integrators.stepper import EVENT_VALUES, Stepper, Tolerances, check_vector
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -31,12 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.compiler.compilation import Piece
+    from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
 
-__all__ = ["METHODS", "SCIPY_METHODS", "CompiledMethod", "check_method", "load_method", "make_stepper"]
-
-SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
-METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
+__all__ = ["CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
 
 _HERE = "dynamics.integrators"
 _CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"
@@ -151,19 +144,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMethod:
-    """Hold a method and a system, both compiled and ready to be joined.
-
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    kernels : CompiledModule
-        The method's entry points.
-    system : CompiledModule
-        The system's functions.
-    compile_seconds : float
-        Wall-clock seconds spent compiling or loading both, side by side.
-    """
+    """A method and a system, both compiled and ready to be joined, and the seconds that took, side by side."""
 
     method: str
     kernels: CompiledModule
@@ -298,37 +279,71 @@ def make_stepper(
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
     compiled = system if isinstance(system, CompiledMethod) else load_method(method, system)
-    if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
+    family, _, name = method.partition(":")
+    if compiled.method.split(":")[0] != family:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
     bound = (compiled.functions(), numbers, integers, work)
     _check_events(compiled, state, bound, num_events, t0)
-    if method.startswith("scipy:"):
+    control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
+    namespace = compiled.kernels.namespace
+    if family == "scipy":
         # Imported here because scipy.integrate is heavy and a referee is rare.
         from dynamics.integrators.scipy_referee import ScipyStepper
 
-        return ScipyStepper(
-            method.removeprefix("scipy:"),
-            compiled.kernels.namespace,
-            state,
-            bound,
-            tolerances=tolerances,
-            num_events=num_events,
-            t0=t0,
-        )
-    if method == "sundials":
+        return ScipyStepper(name, namespace, state, bound, **control)
+    if family == "sundials":
         from dynamics.integrators.sundials.stepper import SundialsStepper
 
-        return SundialsStepper(
-            compiled.kernels.namespace, state, bound, tolerances=tolerances, num_events=num_events, t0=t0
-        )
-    stepper = ExplicitStepper if method == "explicit" else CompiledStepper
-    return stepper(
-        compiled.kernels.namespace,
-        _LAYOUTS[method],
-        state,
-        bound,
-        tolerances=tolerances,
-        num_events=num_events,
+        return SundialsStepper(namespace, state, bound, **control)
+    stepper = ExplicitStepper if family == "explicit" else CompiledStepper
+    return stepper(namespace, _LAYOUTS[family], state, bound, **control)
+
+
+def stepper_of(
+    system: System,
+    method: str,
+    *,
+    rtol: float,
+    atol: float | NDArray[np.float64],
+    start: ArrayLike | None = None,
+    t0: float = 0.0,
+    largest_step: float = np.inf,
+) -> tuple[Stepper, float]:
+    """Return a stepper at the start of a system, and the seconds spent compiling or loading its code.
+
+    Parameters
+    ----------
+    system : System
+        Equations, initial state and events.
+    method : str
+        One of `METHODS`.
+    rtol : float
+        Relative tolerance on each component.
+    atol : float or array of shape (n,)
+        Absolute tolerance, which `system.absolute_tolerance` turns into one per component, or these themselves.
+    start : array_like of shape (n,), optional
+        State at `t0`; by default the initial one.
+    t0, largest_step : float
+        As for `make_stepper`.
+
+    Raises
+    ------
+    TypeError, ValueError, ImportError
+        If the method is unknown or not installed, or the system lacks a function it needs.
+    """
+    compiled = load_method(method, system.pieces)
+    stepper = make_stepper(
+        method,
+        compiled,
+        system.initial_state if start is None else start,
+        system.parameters,
+        system.sizes,
+        np.empty(system.work_size),
+        rtol=rtol,
+        atol=atol if isinstance(atol, np.ndarray) else system.absolute_tolerance(atol),
+        num_events=system.num_events,
         t0=t0,
+        largest_step=largest_step,
     )
+    return stepper, compiled.compile_seconds

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, event_values
+    from dynamics.integrators.system_calls import System, event_values
 
 # Rows of `vectors`: state now, state at the start of the last step, trial state.
 ROW_STATE, ROW_START, ROW_TRIAL = 0, 1, 2

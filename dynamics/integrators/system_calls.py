@@ -7,15 +7,10 @@ A system arrives as the tuple (functions, parameters, sizes, work): the addresse
 and the three arrays that each of them receives.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import entry, kernel
 from dynamics.integrators.invocation import invoke
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 System = tuple[IntVector, FloatVector, IntVector, FloatVector]
 
 RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = 0, 1, 2, 3, 4

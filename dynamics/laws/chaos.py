@@ -154,7 +154,7 @@ def propagation_of_chaos(
             for width in counts:
                 if progress:
                     sys.stderr.write(f"seed {seed} ({s + 1} of {len(numbers)}), width {width}\n")
-                flow = solve_spherical(coupled_problem(asked, width, seed), **solver)
+                flow = solve_spherical(coupled_problem(asked, width, seed), error_estimate=False, **solver)
                 rows.append(_distances(flow, followers[:, s, :width], law["law_moment"].values, law_system))
             finished.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""A-posteriori error of a flow: the same run at a looser tolerance, beside it in a second thread.
+"""A-posteriori errors of a run, from the same run at a looser tolerance beside it in a second thread.
 
-Responsible for the estimate and its meaning.  The error of every method here falls with its tolerance, so two runs at
-tolerances ρ and 10 ρ differ by about the error of the looser one, several times that of the tighter one.
+The error of every method here falls with its tolerance, so two runs at tolerances ρ and 10 ρ differ by about the error
+of the looser one, several times that of the tighter one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from dynamics.runs.outcome import stack_records
 from dynamics.runs.trackers import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators import Stepper
     from dynamics.runs.loop import RunResult, Snapshot
     from dynamics.runs.trackers import RunView
 
     Array = NDArray[np.float64]
 
-__all__ = ["FACTOR", "Companion", "event_errors", "loss_and_event_errors"]
+__all__ = ["FACTOR", "LOOSER", "Companion", "estimated_errors", "event_errors"]
 
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
@@ -63,30 +65,31 @@ class _Asked:
 
 
 class Companion:
-    """Run a method at a looser tolerance while the caller runs it at the tolerance asked for.
+    """The same run at `LOOSER` times the tolerance, in a second thread.
 
     Parameters
     ----------
-    method : FlowMethod
-        What to run.
-    rtol : float
-        Tolerance of the caller's run.
+    stepper : Stepper
+        At the start, with the looser tolerance.
+    loss : callable
+        State -> E(f − f*)².
     times : ndarray, shape (T,)
         Saved times.
     begun : Snapshot, optional
         Of a companion that was stopped, to continue.
     """
 
-    def __init__(self, method: FlowMethod, rtol: float, times: Array, begun: Snapshot | None = None) -> None:
+    def __init__(
+        self, stepper: Stepper, loss: Callable[[Array], float], times: Array, begun: Snapshot | None = None
+    ) -> None:
         self._asked = _Asked()
         self._pool = ThreadPoolExecutor(1)
-        self._stepper = method.stepper(LOOSER * rtol)
-        system = method.system
+        self._stepper = stepper
 
         def observe(state: Array) -> dict[str, float]:
-            return {"loss": system.loss(*system.unpack(state))}
+            return {"loss": loss(state)}
 
-        self._result = self._pool.submit(run, self._stepper, times, observe, trackers=[self._asked], begun=begun)
+        self._result = self._pool.submit(run, stepper, times, observe, trackers=[self._asked], begun=begun)
 
     def ended(self, seconds: float) -> bool:
         """Return whether the looser run has ended, waiting so long for it at most."""
@@ -120,22 +123,16 @@ class Companion:
         self._pool.shutdown()
 
 
-def loss_and_event_errors(result: RunResult, looser: RunResult, count: int) -> dict[str, Array]:
-    """Return the estimated errors of loss and of event times at `count` saved times, NaN where unknown.
+def estimated_errors(result: RunResult, looser: RunResult, count: int) -> tuple[Array, Array]:
+    """Return the estimated errors of the loss at `count` saved times and of the times of events, NaN where unknown.
 
-    An event that only one of the two runs saw has an infinite error: whether it happens at all
-    is not resolved.
+    An event that only one of the two runs saw has an infinite error: whether it happens at all is not resolved.
     """
     loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
     events = event_errors(result.event_times, looser.event_times)
     if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
         events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
-    half = events.size // 2
-    return {
-        "loss_error": FACTOR * np.abs(loss - other),
-        "emergence_time_error": events[:half],
-        "learned_time_error": events[half:],
-    }
+    return FACTOR * np.abs(loss - other), events
 
 
 def event_errors(times: Array, looser: Array) -> Array:

@@ -40,18 +40,22 @@ class Soundness:
         Size of a loss, such as E f*².
     falls : bool
         Whether the loss may not rise: it may under steps of finite size.
+    dies : bool
+        Whether a squared norm may be 0: where n itself is integrated, not ln n, a neuron can shrink to nothing.
     """
 
     rtol: float
     scale: float
     falls: bool
+    dies: bool = False
 
     def __call__(self, records: Records) -> StopReason | None:
         """Look at the last record, beside the one before; what a record does not hold is not asked for."""
         record, slack = records[-1], TOLERATED * self.rtol + 1e-9
         if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):
             return StopReason.OVERLAP_ABOVE_ONE
-        if any(np.min(record[name], initial=1.0) <= 0.0 for name in MASSES if name in record):
+        smallest = min((float(np.min(record[name], initial=1.0)) for name in MASSES if name in record), default=1.0)
+        if smallest < 0.0 or (smallest == 0.0 and not self.dies):
             return StopReason.NORM_NOT_POSITIVE
         if record.get("gram_margin", 0.0) < -TOLERATED_MARGIN * self.rtol - 1e-9:
             return StopReason.NOT_REALISABLE

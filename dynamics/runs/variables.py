@@ -51,6 +51,9 @@ VARIABLES: dict[str, Variable] = {
     "learned_time_error": Variable(
         ("direction",), "estimated numerical error of the learned time", r"\delta T_p^{\mathrm{learn}}"
     ),
+    "loss_level_time_error": Variable(
+        ("loss_level",), "estimated numerical error of the time at which the loss falls below a fraction", r"\delta T_L"
+    ),
     "teacher_overlap": Variable(("time", "neuron", "direction"), "overlap of neuron and direction", "C_{ip}"),
     "student_overlap": Variable(("time", "neuron", "neuron_2"), "overlap of two neurons", "G_{ij}"),
     "squared_norm": Variable(("time", "neuron"), "squared norm of the neuron", "n_i"),

@@ -215,11 +215,11 @@ def _check_model(problem: Problem, options: Mapping[str, Any]) -> None:
         check_decouples(problem)
     elif options["model"] == "mean-field":
         from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature
-        from dynamics.solve.mean_field import MEAN_FIELD_METHODS
+        from dynamics.solve.registry import registered
 
         check_axes(problem)
         checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
-        menu = ("auto", *MEAN_FIELD_METHODS)
+        menu = ("auto", *registered("mean-field").methods)
         if options["method"] not in menu:
             msg = f"Option --method must be one of {', '.join(menu)} for mean-field, but is {options['method']!r}."
             raise UsageError(msg)

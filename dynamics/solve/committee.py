@@ -1,23 +1,18 @@
-"""Online learning of a committee as a question: problem → method → run → dataset.
-
-`solve_committee` reads top to bottom: check, build, run, return. The equations are in `equations.committee.system`.
-"""
+"""The mean online learning of a committee with fixed second layer; the equations are in `equations.committee`."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
-from dynamics.problem import check_problem
-from dynamics.problem.checks import check_choice, check_switch, checked_number, checked_tolerances
-from dynamics.problem.schedule import SaveAt, checked_schedule
-from dynamics.runs.dataset import make_dataset, no_prediction_values
-from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
-from dynamics.runs.trackers import all_trackers
+from dynamics.equations.overlaps.system import teacher_term
+from dynamics.problem.checks import check_choice, checked_number
+from dynamics.runs.dataset import no_prediction_values
+from dynamics.runs.soundness import Soundness
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
 from dynamics.theory.horizon import default_committee_schedule
 
 if TYPE_CHECKING:
@@ -27,9 +22,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
-    from dynamics.runs.loop import RunResult
+    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
 
 __all__ = ["solve_committee"]
 
@@ -134,82 +130,39 @@ def solve_committee(
     >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
     (True, True)
     """
-    # === check
-    from dynamics.integrators import METHODS, check_method
+    return answered(registered("committee"), _build, problem, locals())
 
-    check_problem(problem, "committee")
-    check_method(method, ("auto", *METHODS))
-    check_choice("keep", keep, ("full", "summary"))
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    rtol, atol = checked_tolerances(rtol, atol)
-    if learning_rate is not None:
-        learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
-    check_switch("error_estimate", error_estimate, optional=True)
-    schedule = default_committee_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
-    watchers = all_trackers(trackers, progress, max_runtime)
-    file = as_run_file(checkpoint)
 
-    # === build and run
+def _build(asked: Asked, *, learning_rate: float | None, step_theory: str) -> Integration:
     from dynamics.equations.committee.system import CommitteeSystem
     from dynamics.integrators.flow_methods import FlowMethod, choose_method
-    from dynamics.runs.companion import Companion, loss_and_event_errors
-    from dynamics.runs.kept_run import COMPANION, begun_snapshot, kept_run
 
+    problem = asked.problem
+    check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
+    if learning_rate is not None:
+        learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
+    schedule = asked.schedule(lambda: default_committee_schedule(problem))
+    last = float(schedule.times[-1])
     system = CommitteeSystem(problem, learning_rate, step_theory)
     # What methods ask of the overlap flow, every system here has.
     generic = cast("Any", system)
-    chosen = method
+    method = asked.method
     if method == "auto":
-        chosen = "explicit" if choose_method(generic, float(schedule.times[-1])) == "explicit" else "bdf"
-    flow = FlowMethod(generic, chosen, atol, last_time=float(schedule.times[-1]))
-    estimated = not chosen.startswith("scipy:") if error_estimate is None else error_estimate
-    settings = {
-        "keep": keep,
-        "method": method,
-        "rtol": rtol,
-        "atol": atol,
-        "learning_rate": learning_rate,
-        "step_theory": step_theory,
-        "error_estimate": error_estimate,
-    }
-    P, observe = problem.num_directions, system.observer(keep)
-
-    def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
-        coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(problem.width)}
-        if keep == "full":
-            coords["neuron_2"] = np.arange(problem.width)
-        return make_dataset(
-            {
-                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
-                **no_prediction_values(P),
-                "emergence_time": result.event_times[:P],
-                "learned_time": result.event_times[P:],
-                **({} if looser is None else loss_and_event_errors(result, looser, len(schedule))),
-            },
-            problem=problem,
-            title="Online learning of a committee with fixed second layer",
-            coords=coords,
-            solver={"answer": "committee", **settings},
-            attributes={
-                "answer": "committee",
-                **flow.attributes(stepper),
-                **run_attributes(result),
-                "learning_rate": learning_rate,
-                "step_theory": None if learning_rate is None else step_theory,
-                "rtol": rtol,
-                "atol": atol,
-                "notes": "Committees have no greedy prediction of times.",
-            },
-        )
-
-    with blas_threads_for(problem.width + P, chosen):
-        stepper = flow.stepper(rtol)
-        companion = Companion(flow, rtol, schedule.times, begun_snapshot(file, COMPANION)) if estimated else None
-        with nullcontext() if companion is None else companion:
-            result, dataset = kept_run(
-                stepper, schedule.times, observe, labelled, file=file, trackers=watchers, companion=companion
-            )
-
-    # === return
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+        method = "explicit" if choose_method(generic, last) == "explicit" else "bdf"
+    neurons, P = np.arange(problem.width), problem.num_directions
+    return Integration(
+        title="Online learning of a committee with fixed second layer",
+        schedule=schedule,
+        method=FlowMethod(generic, method, asked.atol, last_time=last),
+        observe=system.observer(asked.keep),
+        start=system.initial_state,
+        events={"emergence_time": P, "learned_time": P},
+        coords={"neuron": neurons} | ({"neuron_2": neurons} if asked.keep == "full" else {}),
+        constants=no_prediction_values(P),
+        settings={"learning_rate": learning_rate, "step_theory": step_theory},
+        says=lambda _: {"learning_rate": learning_rate, "step_theory": step_theory if learning_rate else None},
+        notes=["Committees have no greedy prediction of times."],
+        sound=Soundness(asked.rtol, teacher_term(problem), falls=learning_rate is None, dies=True),
+        loss=(lambda state: system.loss(*system.unpack(state))) if asked.estimates(method) else None,
+        threads=lambda: blas_threads_for(problem.width + P, method),
+    )

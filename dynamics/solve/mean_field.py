@@ -1,11 +1,9 @@
-"""The infinite-width limit of a network as a question: problem → particles → run → dataset.
-
-`solve_mean_field` reads top to bottom: check, build, run, return. The equations are in `equations.mean_field.system`.
-"""
+"""The infinite-width limit of a network, carried by particles; the equations are in `equations.mean_field`."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,14 +17,12 @@ from dynamics.equations.mean_field.checks import (
     warn_of_mixture,
 )
 from dynamics.equations.mean_field.overlap_law import SHARES, make_observer, overlap_edges
-from dynamics.problem import check_problem
-from dynamics.problem.checks import check_choice, checked_tolerances
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
-from dynamics.runs.dataset import make_dataset, no_prediction_values
-from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
+from dynamics.problem.checks import check_choice
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.runs.trackers import all_trackers
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, PlainMethod, answered
 
 if TYPE_CHECKING:
     import os
@@ -36,18 +32,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
-    from dynamics.integrators import Stepper
     from dynamics.problem import Problem
-    from dynamics.runs.loop import RunResult
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
 
     Array = NDArray[np.float64]
 
-__all__ = ["DEFAULT_PARTICLES", "MEAN_FIELD_METHODS", "default_mean_field_schedule", "solve_mean_field"]
+__all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]
 
-#: The rates of the particles do not spread as those of overlaps do: no method for stiff systems is needed.
-MEAN_FIELD_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")
 NOTE = (
     "A continuous law has no emergence times; the student's own are those of loss and mass. Their errors are not "
     "estimated: they come from the number of particles rather than from `rtol`, so solve again with twice as many."
@@ -173,33 +166,73 @@ def solve_mean_field(
     >>> [round(float(time), 3) for time in flow.loss_level_time[:1]]
     [2.31]
     """
-    # === check
-    from dynamics.equations.mean_field.start import QUADRATURES, halves_are_alike, start_particles
-    from dynamics.integrators import check_method
+    return answered(registered("mean-field"), _build, problem, locals())
 
-    check_problem(problem, "homogeneous" if getattr(problem, "student", None) == "homogeneous" else "spherical")
+
+def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
+    from dynamics.equations.mean_field.start import QUADRATURES
+    from dynamics.integrators.particles.stepper import stepper_of_particles
+
+    problem = asked.problem
     check_choice("quadrature", quadrature, QUADRATURES)
-    check_choice("keep", keep, ("full", "summary"))
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    check_method(method, MEAN_FIELD_METHODS)
-    rtol, atol = checked_tolerances(rtol, atol)
     check_axes(problem)
     rule = checked_quadrature(problem, quadrature)
     count = checked_particles(problem, particles, rule)
     followers = checked_tracers(problem, tracers)
-    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
-    watchers = all_trackers(trackers, progress, max_runtime)
-    file = as_run_file(checkpoint)
+    schedule = asked.schedule(lambda: default_mean_field_schedule(problem))
     if followers.size > 0:
-        file.arguments["tracers"] = followers
+        asked.file.arguments["tracers"] = followers
     warn_of_mixture(problem)
+    law = _initial_law(problem, count, rule, followers)
+    system, edges, P = law.system, overlap_edges(), problem.num_directions
+    observe = make_observer(system, asked.keep, mirrored=law.mirrored)
+    return Integration(
+        title=f"Mean field of the {problem.student} network",
+        schedule=schedule,
+        method=PlainMethod(law.moving, asked.method, asked.atol, stepper_of_particles),
+        observe=_with_tracers(system, followers.shape, observe),
+        start=law.moving.initial_state,
+        events={"loss_level_time": len(LOSS_LEVELS), "learned_time": P},
+        coords={
+            "particle": np.arange(count),
+            "loss_level": np.array(LOSS_LEVELS),
+            "share": np.array(SHARES),
+            "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
+        },
+        constants={**no_prediction_values(P), "emergence_time": np.full(P, np.nan), "weight": law.weights},
+        settings={"particles": count, "quadrature": rule},
+        says=lambda values: {
+            "particles": count,
+            "quadrature": rule,
+            "tracers": len(followers),
+            "loss_floor": system.floor,
+            "teacher_loss": system.teacher_loss(),
+            **_verdicts(values["loss"], asked.rtol),
+        },
+        notes=[NOTE],
+        sound=Soundness(asked.rtol, system.teacher_loss(), falls=True),
+        warn=_warn_of_rise,
+    )
 
-    # === build and run
+
+@dataclass(frozen=True)
+class _InitialLaw:
+    """Particles that stand for the isotropic law.
+
+    `system` has them, `moving` the tracers too, which are particles without weight. If `mirrored`, each stands for its
+    mirror image as well, and `weights` has both.
+    """
+
+    system: MeanFieldSystem
+    moving: MeanFieldSystem
+    weights: Array
+    mirrored: bool
+
+
+def _initial_law(problem: Problem, count: int, rule: str, followers: Array) -> _InitialLaw:
     from dynamics.equations.mean_field.axis import AxisSystem
+    from dynamics.equations.mean_field.start import halves_are_alike, start_particles
     from dynamics.equations.mean_field.subspace import SubspaceSystem
-    from dynamics.integrators import load_method, make_stepper
-    from dynamics.integrators.particle_stepper import ParticleStepper, wants_sweeps
-    from dynamics.runs.kept_run import kept_run
 
     projections, weights = start_particles(problem, count, rule)
     mirrored = halves_are_alike(problem, count, rule)
@@ -207,77 +240,12 @@ def solve_mean_field(
         projections, weights = projections[count // 2 :], 2.0 * weights[count // 2 :]
     make_system = AxisSystem if problem.teacher.span == 1 else SubspaceSystem
     system: MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
-    # Tracers are particles without weight.
     moving = system
     if followers.size > 0:
         positions = np.concatenate([projections, followers])
         moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
-    compiled = load_method(method, moving.pieces)
-    tolerances: dict[str, Any] = {"rtol": rtol, "atol": moving.absolute_tolerance(atol)}
-    stepper: Stepper = (
-        ParticleStepper(moving, compiled, **tolerances)
-        if wants_sweeps(method, moving)
-        else make_stepper(
-            method,
-            compiled,
-            moving.initial_state,
-            moving.parameters,
-            moving.sizes,
-            np.empty(moving.work_size),
-            num_events=moving.num_events,
-            **tolerances,
-        )
-    )
-    observe = _with_tracers(system, followers.shape, make_observer(system, keep, mirrored=mirrored))
-
-    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
-        levels, edges = len(LOSS_LEVELS), overlap_edges()
-        values: dict[str, Any] = {
-            **stack_records(result.records, len(schedule), lambda: observe(moving.initial_state)),
-            **no_prediction_values(problem.num_directions),
-            "emergence_time": np.full(problem.num_directions, np.nan),
-            "loss_level_time": result.event_times[:levels],
-            "learned_time": result.event_times[levels:],
-            "weight": np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights,
-        }
-        settings = {
-            "particles": count, "quadrature": rule, "keep": keep, "method": method, "rtol": rtol, "atol": atol
-        }  # fmt: skip
-        return make_dataset(
-            values,
-            problem=problem,
-            title=f"Mean field of the {problem.student} network",
-            coords={
-                "time": schedule.times,
-                "particle": np.arange(count),
-                "loss_level": np.array(LOSS_LEVELS),
-                "share": np.array(SHARES),
-                "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
-            },
-            solver={"answer": "mean-field", **settings},
-            attributes={
-                "answer": "mean-field",
-                "method": method,
-                "compile_seconds": compiled.compile_seconds,
-                **run_attributes(result),
-                "particles": count,
-                "quadrature": rule,
-                "tracers": len(followers),
-                "rtol": rtol,
-                "atol": atol,
-                "loss_floor": system.floor,
-                "teacher_loss": system.teacher_loss(),
-                **_verdicts(values["loss"], rtol),
-                "notes": NOTE,
-            },
-        )
-
-    sound = Soundness(rtol, system.teacher_loss(), falls=True)
-    result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers, sound=sound)
-
-    # === return
-    _warn_of_rise(dataset)
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+    both = np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights
+    return _InitialLaw(system, moving, both, mirrored)
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:
@@ -332,4 +300,4 @@ def _warn_of_rise(dataset: xr.Dataset) -> None:
     if not dataset.attrs["loss_is_monotone"]:
         rise = dataset.attrs["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
-        warnings.warn(msg, UserWarning, stacklevel=3)
+        warnings.warn(msg, UserWarning, stacklevel=4)

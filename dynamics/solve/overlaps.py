@@ -1,8 +1,7 @@
-"""The coupled overlap flow as a question: problem → method → run → dataset.
+"""The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate.
 
-`solve_overlaps` reads top to bottom: check, build, run, return. The equations are in `equations.overlaps.system` and,
-for finite steps, in `equations.finite_step.system`; what a learning rate asks for in `step_settings`, the choice of
-method in `flow_methods`, the loop in `run`, names and labels in `dataset`.
+The equations are in `equations.overlaps` and `equations.finite_step`, what a learning rate asks for in `step_settings`,
+the choice of method in `integrators.flow_methods`, the run in `skeleton`.
 """
 
 from __future__ import annotations
@@ -14,36 +13,44 @@ import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
-from dynamics.problem import check_problem
-from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.memory import check_memory, flow_numbers
-from dynamics.problem.schedule import SaveAt, checked_schedule
-from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_values
-from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
+from dynamics.runs.dataset import no_prediction_values, prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.runs.trackers import all_trackers
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import predict, sum_formula_loss
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.integrators.flow_methods import FlowSystem
+    from dynamics.equations.interface import FlowSystem
     from dynamics.problem import Problem
-    from dynamics.runs.loop import RunResult
+    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.step_settings import StepSettings
     from dynamics.theory.prediction import EmergencePrediction
+
+__all__ = ["check_flow_memory", "first_method", "solve_overlaps"]
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
 #: Part of the norm of a link that its series may leave out without a warning.
 TRUNCATION_WARNING = 1e-2
+
+
+_TITLES = {
+    "overlaps": "Coupled overlap flow of the two-homogeneous student",
+    "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
+}
+_NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
 
 
 def solve_overlaps(
@@ -142,99 +149,68 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    # === check
-    from dynamics.integrators import check_method
-    from dynamics.integrators.flow_methods import FLOW_METHODS, FlowMethod, choose_method
-    from dynamics.solve.step_settings import (
-        checked_step,
-        limit_of,
-        make_system,
-        step_attributes,
-        step_notes,
-        warn_limit,
-    )
+    return answered(registered("overlaps"), _build, problem, locals())
 
-    check_problem(problem)
-    check_method(method, FLOW_METHODS)
-    step = checked_step(learning_rate, method, step_theory, batch_size)
-    check_choice("keep", keep, ("full", "summary"))
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    rtol, atol = checked_tolerances(rtol, atol)
-    watchers = all_trackers(trackers, progress, max_runtime)
-    file = as_run_file(checkpoint)
-    check_switch("error_estimate", error_estimate, optional=True)
+
+def _build(
+    asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object, device: str | None
+) -> Integration:
+    from dynamics.integrators.flow_methods import FlowMethod
+
+    problem = asked.problem
+    step = checked_step(learning_rate, asked.method, step_theory, batch_size)
     prediction = predict(problem) if problem.information_exponent > 2 else None
-    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
-    check_flow_memory(problem, keep, len(schedule))
+    schedule = asked.schedule(lambda: default_schedule(problem, prediction))
+    check_flow_memory(problem, asked.keep, len(schedule))
     _warn_truncation(problem)
     limit = limit_of(problem, step)
     warn_limit(step, limit)
-
-    # === build and run
-    from dynamics.runs.companion import Companion, loss_and_event_errors
-    from dynamics.runs.kept_run import COMPANION, begun_snapshot, kept_run
-
-    settings = {
-        "keep": keep,
-        "method": method,
-        "rtol": rtol,
-        "atol": atol,
-        "learning_rate": step.learning_rate,
-        "step_theory": step.step_theory,
-        "batch_size": step.batch_size,
-        "device": device,
-        "error_estimate": error_estimate,
-    }
     system = make_system(problem, step)
-    chosen = method
-    if method == "auto":
-        chosen = "stiff" if device is not None else choose_method(system, float(schedule.times[-1]))
     flow = FlowMethod(
         system,
-        chosen,
-        atol,
+        first_method(system, asked.method, float(schedule.times[-1]), device),
+        asked.atol,
         learning_rate=step.learning_rate if step.descends else None,
         device=device,
         last_time=float(schedule.times[-1]),
-        rtol=rtol,
+        rtol=asked.rtol,
     )
-    estimated = not (step.descends or chosen.startswith("scipy:")) if error_estimate is None else error_estimate
-    if step.descends and estimated:
-        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
-        raise ValueError(msg)
-    with blas_threads_for(problem.width, flow.name):
-        stepper = flow.stepper(rtol)
-        companion = Companion(flow, rtol, schedule.times, begun_snapshot(file, COMPANION)) if estimated else None
+    estimates = _estimates(asked, step, flow.name)
+    neurons = np.arange(problem.width)
+    return Integration(
+        title=_TITLES[system.name],
+        schedule=schedule,
+        method=flow,
+        observe=system.observer(asked.keep, lambda: not flow.carries_vectors),
+        start=system.initial_state,
+        events={"emergence_time": problem.num_directions, "learned_time": problem.num_directions},
+        coords={"neuron": neurons} | ({"neuron_2": neurons} if asked.keep == "full" else {}),
+        constants=_predicted(problem, prediction, schedule),
+        settings={
+            "learning_rate": step.learning_rate,
+            "step_theory": step.step_theory,
+            "batch_size": step.batch_size,
+            "device": device,
+        },
+        says=lambda values: {**step_attributes(step, limit), "smallest_gram_margin": _smallest(values["gram_margin"])},
+        notes=[
+            *step_notes(problem, step, limit, prediction),
+            *([_NO_GREEDY] if prediction is None else prediction.notes),
+        ],
+        sound=Soundness(0.0 if step.descends else asked.rtol, teacher_term(problem), falls=step.learning_rate is None),
+        loss=(lambda state: system.loss(*system.unpack(state))) if estimates else None,
+        threads=lambda: blas_threads_for(problem.width, flow.name),
+        warn=_warn_margin,
+    )
 
-        def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
-            errors = {} if looser is None else loss_and_event_errors(result, looser, len(schedule))
-            extra = {**flow.attributes(stepper), **step_attributes(step, limit), "rtol": rtol, "atol": atol}
-            notes = step_notes(problem, step, limit, prediction)
-            return _overlap_dataset(
-                system, prediction, schedule, result, errors, settings=settings, extra=extra, notes=notes
-            )
 
-        try:
-            observer = system.observer(keep, lambda: not flow.carries_vectors(stepper))
-            result, dataset = kept_run(
-                stepper,
-                schedule.times,
-                observer,
-                labelled,
-                file=file,
-                trackers=watchers,
-                companion=companion,
-                sound=Soundness(
-                    0.0 if step.descends else rtol, teacher_term(problem), falls=step.learning_rate is None
-                ),
-            )
-        finally:
-            if companion is not None:
-                companion.cancel()
+def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:
+    """Return the method that a run begins with: where it is "auto", the faster one for the system and its horizon."""
+    from dynamics.integrators.flow_methods import choose_method
 
-    # === return
-    _warn_margin(dataset)
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+    if method != "auto":
+        return method
+    return "stiff" if device is not None else choose_method(system, last_time)
 
 
 def check_flow_memory(problem: Problem, keep: str, times: int) -> None:
@@ -244,55 +220,24 @@ def check_flow_memory(problem: Problem, keep: str, times: int) -> None:
     )
 
 
-def _overlap_dataset(
-    system: FlowSystem,
-    prediction: EmergencePrediction | None,
-    schedule: SaveAt,
-    result: RunResult,
-    errors: Mapping[str, NDArray[np.float64]],
-    *,
-    settings: Mapping[str, Any],
-    extra: Mapping[str, Any],
-    notes: Sequence[str],
-) -> xr.Dataset:
-    problem = system.problem
-    m, P = problem.width, problem.num_directions
-    observe = system.observer(settings["keep"])
-    values = stack_records(result.records, len(schedule), lambda: observe(system.initial_state))
-    values["emergence_time"] = result.event_times[:P]
-    values["learned_time"] = result.event_times[P:]
-    values |= errors
+def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:
+    """Return whether errors are estimated; descent has no tolerance that a looser run could relax."""
+    if step.descends and asked.error_estimate:
+        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
+        raise ValueError(msg)
+    return not step.descends and asked.estimates(method)
+
+
+def _predicted(problem: Problem, prediction: EmergencePrediction | None, schedule: SaveAt) -> dict[str, Any]:
     if prediction is None:
-        values |= no_prediction_values(P) | {"predicted_loss": np.full(len(schedule), np.nan)}
-    else:
-        values |= prediction_values(prediction)
-        values["predicted_loss"] = sum_formula_loss(problem, prediction, schedule.times)
-    margin = np.asarray(values["gram_margin"])
-    attributes = {
-        "answer": "overlaps",
-        **extra,
-        **run_attributes(result),
-        "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
-        "notes": joined([*notes, *([_NO_GREEDY] if prediction is None else prediction.notes)]),
-    }
-    coords: dict[str, Any] = {"time": schedule.times, "neuron": np.arange(m)}
-    if settings["keep"] == "full":
-        coords["neuron_2"] = np.arange(m)
-    return make_dataset(
-        values,
-        problem=problem,
-        title=_TITLES[system.name],
-        coords=coords,
-        solver={"answer": "overlaps", **settings},
-        attributes=attributes,
-    )
+        unknown = np.full(len(schedule), np.nan)
+        return {**no_prediction_values(problem.num_directions), "predicted_loss": unknown}
+    return {**prediction_values(prediction), "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
 
 
-_TITLES = {
-    "overlaps": "Coupled overlap flow of the two-homogeneous student",
-    "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
-}
-_NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
+def _smallest(margin: NDArray[np.float64]) -> float | None:
+    """Return the smallest known realisability margin, None where it was not monitored."""
+    return float(np.nanmin(margin)) if np.isfinite(margin).any() else None
 
 
 def _warn_margin(dataset: xr.Dataset) -> None:
@@ -302,7 +247,7 @@ def _warn_margin(dataset: xr.Dataset) -> None:
             f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}; "
             "solve again with a smaller `rtol`."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+        warnings.warn(msg, RuntimeWarning, stacklevel=4)
 
 
 def _warn_truncation(problem: Problem) -> None:
@@ -312,4 +257,4 @@ def _warn_truncation(problem: Problem) -> None:
             f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
-        warnings.warn(msg, UserWarning, stacklevel=3)
+        warnings.warn(msg, UserWarning, stacklevel=5)

@@ -1,16 +1,13 @@
-"""Go on with a run from the file that it left.
-
-Knows which question wrote which answer; the questions themselves know how to go on.
-"""
+"""Go on with a run from the file that it left."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from dynamics.runs.checkpoint import DEFAULT_SECONDS
 from dynamics.runs.run_file import RunFile, reopened
 from dynamics.runs.storage import StorageError
+from dynamics.solve.registry import answers_that
 
 if TYPE_CHECKING:
     import os
@@ -21,14 +18,6 @@ if TYPE_CHECKING:
     from dynamics.runs.trackers import Tracker
 
 __all__ = ["resume"]
-
-#: Answer -> module and name of the question.
-QUESTIONS = {
-    "overlaps": ("dynamics.solve.overlaps", "solve_overlaps"),
-    "mean-field": ("dynamics.solve.mean_field", "solve_mean_field"),
-    "committee": ("dynamics.solve.committee", "solve_committee"),
-    "spherical": ("dynamics.solve.spherical", "solve_spherical"),
-}
 
 
 def resume(
@@ -75,14 +64,13 @@ def resume(
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun = file.begun
-    if begun is None or begun.answer not in QUESTIONS:
-        answer = None if begun is None else begun.answer
-        msg = f"File {str(file.target)!r} must hold a run of {' or '.join(QUESTIONS)}, but its answer is {answer!r}."
+    resumable = {answer.name: answer for answer in answers_that("resume")}
+    if begun is None or begun.answer not in resumable:
+        found = None if begun is None else begun.answer
+        msg = f"File {str(file.target)!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."
         raise StorageError(msg)
-    module, name = QUESTIONS[begun.answer]
-    solve: Any = getattr(import_module(module), name)
     try:
-        dataset: xr.Dataset = solve(
+        dataset: xr.Dataset = resumable[begun.answer].solve()(
             begun.problem,
             save_at=begun.save_at,
             **begun.settings,

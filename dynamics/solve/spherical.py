@@ -1,7 +1,4 @@
-"""The spherical network of finite width as a question: problem → neurons → run → dataset.
-
-`solve_spherical` reads top to bottom: check, build, run, return. The equations are in `equations.spherical.system`.
-"""
+"""The spherical network of finite width, in its unit vectors; the equations are in `equations.spherical`."""
 
 from __future__ import annotations
 
@@ -13,15 +10,14 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.mean_field.checks import warn_of_mixture
 from dynamics.problem import check_problem
-from dynamics.problem.checks import check_choice, checked_integer, checked_tolerances
+from dynamics.problem.checks import checked_integer
 from dynamics.problem.memory import check_memory
-from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
-from dynamics.runs.dataset import make_dataset, no_prediction_values
-from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
-from dynamics.runs.trackers import all_trackers
-from dynamics.solve.mean_field import LOSS_LEVELS, MEAN_FIELD_METHODS, default_mean_field_schedule
+from dynamics.runs.dataset import no_prediction_values
+from dynamics.runs.soundness import Soundness
+from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
 
 if TYPE_CHECKING:
     import os
@@ -30,16 +26,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
-    from dynamics.runs.loop import RunResult
+    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
 
 __all__ = ["coupled_problem", "solve_spherical"]
-
-NOTE = (
-    "Spherical networks have no greedy prediction of times. Errors of times are not estimated: solve again with a "
-    "tenth of `rtol`."
-)
 
 
 def solve_spherical(
@@ -54,6 +46,7 @@ def solve_spherical(
     progress: bool | None = None,
     max_runtime: float | None = None,
     on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
     checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
     r"""Integrate the spherical network of finite width, exactly, in its unit vectors.
@@ -85,6 +78,9 @@ def solve_spherical(
         Wall-clock budget in seconds.
     on_failure : {"raise", "return"}
         What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    error_estimate : bool, optional
+        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
+        loss and times: two thirds more work. By default for all methods but the referees.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
         goes on from it if the run ends early, but for methods "scipy:<name>".
@@ -94,9 +90,11 @@ def solve_spherical(
     Dataset
         `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
         `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information
-        exponent); `learned_mass(time, direction)`, Σ_i g(C_ip)/(m g(1)), and `learned_time`, when it reaches a_p/2;
-        "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons
-        in D = min(d, r + m) coordinates, the teacher's axes first. Dimensionless; times after an early stop hold NaN.
+        exponent); `learned_mass(time, direction)`, Σ_i g(C_ip)/(m g(1)), and `learned_time`, when it reaches a_p/2; the
+        estimated errors of loss and times, `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`,
+        `learned_time_error` (inf if the looser run does not agree that it happens); "full" adds
+        `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in
+        D = min(d, r + m) coordinates, the teacher's axes first. Dimensionless; times after an early stop hold NaN.
 
     Raises
     ------
@@ -128,74 +126,33 @@ def solve_spherical(
     >>> flow.neuron_vector.shape, bool(flow.loss[1] < flow.loss[0])
     ((2, 64, 16), True)
     """
-    # === check
-    from dynamics.integrators import check_method
+    return answered(registered("spherical"), _build, problem, locals())
 
-    check_problem(problem, "spherical")
-    check_choice("keep", keep, ("full", "summary"))
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    check_method(method, MEAN_FIELD_METHODS)
-    rtol, atol = checked_tolerances(rtol, atol)
-    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
-    watchers = all_trackers(trackers, progress, max_runtime)
-    file = as_run_file(checkpoint)
-    warn_of_mixture(problem)
 
-    # === build and run
+def _build(asked: Asked) -> Integration:
     from dynamics.equations.spherical.system import SphericalSystem
-    from dynamics.integrators import load_method, make_stepper
-    from dynamics.runs.kept_run import kept_run
 
+    problem = asked.problem
+    schedule = asked.schedule(lambda: default_mean_field_schedule(problem))
+    warn_of_mixture(problem)
     system = SphericalSystem(problem, LOSS_LEVELS)
-    compiled = load_method(method, system.pieces)
-    observe = system.observer(keep)
-    levels, P = len(LOSS_LEVELS), problem.num_directions
-
-    def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
-        coords = {"time": schedule.times, "loss_level": np.array(LOSS_LEVELS)}
-        if keep == "full":
-            coords["neuron"] = np.arange(problem.width)
-        return make_dataset(
-            {
-                **stack_records(result.records, len(schedule), lambda: observe(system.initial_state)),
-                **no_prediction_values(P),
-                "loss_level_time": result.event_times[:levels],
-                "emergence_time": result.event_times[levels : levels + P],
-                "learned_time": result.event_times[levels + P :],
-            },
-            problem=problem,
-            title="Spherical network of finite width",
-            coords=coords,
-            solver={"answer": "spherical", "keep": keep, "method": method, "rtol": rtol, "atol": atol},
-            attributes={
-                "answer": "spherical",
-                "method": method,
-                "compile_seconds": compiled.compile_seconds,
-                **run_attributes(result),
-                "rtol": rtol,
-                "atol": atol,
-                "teacher_loss": system.teacher_loss(),
-                "notes": NOTE,
-            },
-        )
-
-    # The products of a strip with all neurons are too thin for a second thread.
-    with blas_threads_for(0):
-        stepper = make_stepper(
-            method,
-            compiled,
-            system.initial_state,
-            system.parameters,
-            system.sizes,
-            np.empty(system.work_size),
-            rtol=rtol,
-            atol=system.absolute_tolerance(atol),
-            num_events=system.num_events,
-        )
-        result, dataset = kept_run(stepper, schedule.times, observe, labelled, file=file, trackers=watchers)
-
-    # === return
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+    P = problem.num_directions
+    return Integration.of(
+        system,
+        asked,
+        title="Spherical network of finite width",
+        schedule=schedule,
+        events={"loss_level_time": len(LOSS_LEVELS), "emergence_time": P, "learned_time": P},
+        coords={"loss_level": np.array(LOSS_LEVELS)}
+        | ({"neuron": np.arange(problem.width)} if asked.keep == "full" else {}),
+        constants=no_prediction_values(P),
+        says=lambda _: {"teacher_loss": system.teacher_loss()},
+        notes=["Spherical networks have no greedy prediction of times."],
+        sound=Soundness(asked.rtol, system.teacher_loss(), falls=True),
+        loss=system.loss if asked.estimates(asked.method) else None,
+        # The products of a strip with all neurons are too thin for a second thread.
+        threads=lambda: blas_threads_for(0),
+    )
 
 
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:

@@ -19,7 +19,7 @@ from dynamics.theory.step_size import escape_bias, learning_rate_limit
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from dynamics.integrators.flow_methods import FlowSystem
+    from dynamics.equations.overlaps.system import OverlapSystem
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
 
@@ -92,7 +92,7 @@ def checked_step(
     return StepSettings(rate, "finite-d" if step_theory is None else str(step_theory), size)
 
 
-def make_system(problem: Problem, settings: StepSettings) -> FlowSystem:
+def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """Return the system of equations: the finite-step one for a step theory, the flow otherwise.
 
     Raises
@@ -142,7 +142,7 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
             f"{settings.learning_rate:g}: overlaps may blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+        warnings.warn(msg, RuntimeWarning, stacklevel=5)
 
 
 def step_notes(

@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+from dynamics.solve.registry import answers_that
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -36,15 +37,8 @@ __all__ = [
     "takes_option",
 ]
 
-STUDIES = {
-    "overlaps": "dynamics.solve.overlaps:solve_overlaps",
-    "decoupled": "dynamics.solve.decoupled:solve_decoupled",
-    "prediction": "dynamics.solve.decoupled:predict_emergence",
-    "committee": "dynamics.solve.committee:solve_committee",
-    "mean-field": "dynamics.solve.mean_field:solve_mean_field",
-    "spherical": "dynamics.solve.spherical:solve_spherical",
-    "chaos": "dynamics.laws.chaos:propagation_of_chaos",
-}
+#: Name -> "module:function" of the answers of this package that a sweep can ask for.
+STUDIES = {answer.name: answer.function for answer in answers_that("sweep")}
 ENTRY_POINTS = "feature_emergence.studies"
 #: Flow time that the first step of a run passes.
 _INSTANT = 1e-9
@@ -115,7 +109,7 @@ def name_of_study(study: Study) -> str:
         settings = ", ".join([*map(repr, study.args), *(f"{key}={value!r}" for key, value in study.keywords.items())])
         return f"{name_of_study(study.func)}({settings})"
     if isinstance(study, str):
-        return study
+        return next((name for name, path in STUDIES.items() if path == study), study)
     return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
 
 
@@ -169,7 +163,7 @@ def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) ->
     instant = SaveAt.at([_INSTANT])
     try:
         checked_schedule(options.get("save_at"), instant)
-        if study in [STUDIES[name] for name in ("overlaps", "mean-field", "spherical", "committee")]:
+        if study in [answer.function for answer in answers_that("resume")]:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
             if study == STUDIES["overlaps"]:
                 unwatched["method"] = _method_of_overlaps(problem, options)
@@ -185,7 +179,7 @@ def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) ->
 
 def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
     """Return the method that the run would begin with; "auto" chooses by its end."""
-    from dynamics.integrators.flow_methods import choose_method
+    from dynamics.solve.overlaps import first_method
     from dynamics.solve.step_settings import checked_step, make_system
     from dynamics.theory.horizon import default_schedule
     from dynamics.theory.prediction import predict
@@ -197,4 +191,4 @@ def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
     schedule: SaveAt | None = options.get("save_at")
     if schedule is None:
         schedule = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
-    return choose_method(make_system(problem, step), float(schedule.times[-1]))
+    return first_method(make_system(problem, step), method, float(schedule.times[-1]))

@@ -13,10 +13,11 @@ import xarray as xr
 import dynamics
 from dynamics.compiler import patience
 from dynamics.compiler.workers import GRAIN, Workers
-from dynamics.integrators import Status, particle_stepper
+from dynamics.integrators import Status
+from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.descent import stepper as descent
 from dynamics.integrators.large_flow import LargeFlowStepper
-from dynamics.integrators.stepper import CompiledStepper
+from dynamics.integrators.particles import stepper as particle_stepper
 from dynamics.runs import interrupts, run_file, storage, trackers, whole_files
 from dynamics.runs import loop as run
 from dynamics.runs.records import Records

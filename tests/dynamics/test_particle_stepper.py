@@ -8,8 +8,9 @@ import pytest
 import dynamics
 from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.start import start_particles
-from dynamics.integrators import Status, load_method, particle_stepper
-from dynamics.integrators.particle_stepper import ParticleStepper
+from dynamics.integrators import Status, load_method
+from dynamics.integrators.particles import stepper as particle_stepper
+from dynamics.integrators.particles.stepper import ParticleStepper
 
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
 QUESTIONS = {

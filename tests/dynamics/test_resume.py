@@ -15,7 +15,7 @@ import xarray as xr
 
 import dynamics
 from benchmarks.random_problems import random_problem
-from dynamics.integrators import particle_stepper
+from dynamics.integrators.particles import stepper as particle_stepper
 from dynamics.runs import checkpoint, companion, kept_run, run_file, storage, trackers
 from dynamics.runs import loop as run
 from dynamics.runs.trackers import Callback, StopReason
@@ -181,7 +181,7 @@ def test_a_signal_that_is_ignored_stays_ignored():
 
 def test_a_second_signal_does_not_wait_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     """Torn out of a step, a stepper is not kept: the file stays as it was."""
-    from dynamics.integrators.stepper import CompiledStepper
+    from dynamics.integrators.compiled_stepper import CompiledStepper
 
     path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit", "on_failure": "return"}
     dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, trackers=stop_at(3.0))
@@ -307,7 +307,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
     assert (
-        "must hold a run of overlaps or mean-field or committee or spherical, but its answer is 'weather'"
+        "must hold a run of overlaps or committee or spherical or mean-field, but its answer is 'weather'"
         in refusal(changed("other", renamed))
     )
 

@@ -82,9 +82,7 @@ def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, a
     (tmp_path / "asked.toml").write_text(FILE)
     assert study.main(["asked.toml", *arguments]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(
-        "error: Problem and options must suit the study dynamics.solve.overlaps:solve_overlaps, but do not: "
-    )
+    assert error.startswith("error: Problem and options must suit the study overlaps, but do not: ")
     assert "`rtol` must be finite and positive" in error
     assert [path.name for path in tmp_path.iterdir()] == ["asked.toml"]
 

@@ -7,13 +7,8 @@ of I2 with the covariances v_a·A v_b.
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
-
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 
 @kernel

@@ -10,8 +10,8 @@ the error. The first M² numbers of `work` hold C, the next the link's tables. T
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
         table_size,
         write_tables,
     )
-
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
-
-
-@kernel
-def part(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
+    from dynamics.equations.pairs.array_kernels import matrix
 
 
 @kernel
@@ -72,9 +63,9 @@ def rhs(
     M = m + P
     write_gram(y, parameters, sizes, work)
     place = M * M + table_size(sizes)
-    N, F, k = part(work, place, m, M), part(work, place + m * M, m, M), work[place + 2 * m * M :]
+    N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), work[place + 2 * m * M :]
     write_forces(parameters, sizes, work, N, k)
-    C = part(work, 0, M, M)
+    C = matrix(work, 0, M, M)
     np.dot(N, C, F)
     for i in range(m):
         for b in range(M):
@@ -100,7 +91,7 @@ def jacobian_diagonal(
     M = m + P
     write_gram(y, parameters, sizes, work)
     place = M * M + table_size(sizes)
-    N, k = part(work, place, m, M), work[place + 2 * m * M :]
+    N, k = matrix(work, place, m, M), work[place + 2 * m * M :]
     write_forces(parameters, sizes, work, N, k)
     for i in range(m):
         own = N[i, i] + k[i]

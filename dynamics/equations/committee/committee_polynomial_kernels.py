@@ -15,15 +15,12 @@ Tables in `work` after C: F (M, K + 4), the same of λσ'(λ) (M, K + 4), Z and 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.committee.committee_kernels import part
-
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
+    from dynamics.equations.pairs.array_kernels import matrix
 
 
 @kernel
@@ -145,7 +142,7 @@ def write_half_diagrams(
 @kernel
 def contract_rows(rows: int, source: int, power: int, target: int, M: int, work: FloatVector) -> None:
     """Y = H C^(∘e)/e!."""
-    np.dot(part(work, source, rows, M), part(work, power, M, M), part(work, target, rows, M))
+    np.dot(matrix(work, source, rows, M), matrix(work, power, M, M), matrix(work, target, rows, M))
 
 
 @kernel

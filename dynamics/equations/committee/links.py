@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CommitteeLink", "committee_link"]
 
-ERF_KERNELS = Path(__file__).with_name("committee_erf_kernels.py")
-POLYNOMIAL_KERNELS = Path(__file__).with_name("committee_polynomial_kernels.py")
+_HERE = "dynamics.equations.committee"
 #: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
 LARGEST_STEP_DEGREE = 12
 
@@ -35,8 +33,8 @@ class CommitteeLink(Protocol):
     """A link as the kernels of the committee see it."""
 
     @property
-    def kernels(self) -> Path:
-        """File that defines `pair_means` and `step_second`."""
+    def kernels(self) -> str:
+        """Module that defines `pair_means` and `step_second`."""
         ...
 
     @property
@@ -62,7 +60,7 @@ class CommitteeLink(Protocol):
 class ErfLink:
     """The link erf(z/√2): E σ_a σ_b = (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb)))."""
 
-    kernels: Path = ERF_KERNELS
+    kernels: str = f"{_HERE}.committee_erf_kernels"
     degree: int = 0
 
     @property
@@ -83,16 +81,10 @@ class ErfLink:
 
 @dataclass(frozen=True)
 class PolynomialLink:
-    """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a).
+    """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a)."""
 
-    Parameters
-    ----------
-    numbers : ndarray, shape (K + 1,)
-        Mean derivatives F_k at variance 1.
-    """
-
-    numbers: Array
-    kernels: Path = POLYNOMIAL_KERNELS
+    numbers: Array  # the mean derivatives F_k at variance 1, k = 0 … K
+    kernels: str = f"{_HERE}.committee_polynomial_kernels"
 
     @property
     def degree(self) -> int:
@@ -118,18 +110,9 @@ class PolynomialLink:
 
 
 def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
-    """Return the exact means of a link.
+    """Return the exact means of a link, with those of the finite step if they are wanted.
 
-    Parameters
-    ----------
-    link : HermiteExpansion
-    for_step : bool
-        Whether the equations of the finite step are wanted.
-
-    Raises
-    ------
-    ValueError
-        If the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
+    Raises ValueError if the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
     """
     if link == hermite.expand("erf", order=link.order):
         return ErfLink()

@@ -20,17 +20,15 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.committee.links import committee_link
+from dynamics.equations.interface import FlowSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -39,11 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = ["STEP_THEORIES", "CommitteeSystem"]
 
-KERNELS = Path(__file__).with_name("committee_kernels.py")
+_HERE = "dynamics.equations.committee"
 STEP_THEORIES = ("infinite-d", "finite-d")
 
 
-class CommitteeSystem:
+class CommitteeSystem(FlowSystem):
     """State layout, kernels and observables of a committee, with or without the term of the finite step.
 
     Parameters
@@ -68,7 +66,9 @@ class CommitteeSystem:
         teacher, start = problem.teacher, problem.start()
         self.problem = problem
         self._link = committee_link(problem.activation, for_step=learning_rate is not None)
-        self.pieces = (read_piece(self._link.kernels), read_piece(KERNELS))
+        self.pieces = kernel_pieces(
+            "dynamics.equations.pairs.array_kernels", self._link.kernels, f"{_HERE}.committee_kernels"
+        )
         length = np.sqrt(start.squared_norm)
         self.initial_state: Array = np.concatenate(
             [
@@ -89,10 +89,6 @@ class CommitteeSystem:
         self._gram, self._inverse_gram = gram, np.linalg.pinv(gram)
         self._weights = np.concatenate([np.ones(m), -teacher.coefficients])
 
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component, in units of 1/√d, the size of a random overlap."""
-        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
-
     def stiffness(self) -> float:
         """Return a bound on the rates of the flow at norms 1, 2 m E[σ'² (1 + z²)]; the step's terms are not in it."""
         from hermite.polynomials import series_derivative
@@ -106,10 +102,6 @@ class CommitteeSystem:
         """Return views (R, S) of a state."""
         m, P = self.problem.width, self.problem.num_directions
         return state[: m * P].reshape(m, P), state[m * P :].reshape(m, m)
-
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state: everything for "full", the reduced observables for "summary"."""
-        return self.observe if keep == "full" else self.summarise
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return C = R_ip/√S_ii, G = S_ij/√(S_ii S_jj), n = S_ii, loss, and the realisability margin."""

@@ -9,21 +9,19 @@ sizes = [m, P, orthonormal, sign_matters | layout]; `numbers` and `layout` are t
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.finite_step.step_moments_kernels import step_moments
-    from dynamics.equations.overlaps.overlaps_kernels import block
     from dynamics.equations.overlaps.overlaps_kernels import jacobian_product as flow_jacobian_product
     from dynamics.equations.overlaps.overlaps_kernels import rhs as flow_rhs
+    from dynamics.equations.pairs.array_kernels import matrix
 else:
     # The names are taken over below by the functions of this equation.
     flow_rhs, flow_jacobian_product = rhs, jacobian_product  # noqa: F821
 
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 #: The relative moments do not change below n = 1e-200, but their parts would underflow.
 SMALLEST_LOG_NORM = -460.0
@@ -41,12 +39,12 @@ def add_step_noise(
     """Add `scale` times the terms of order η: −½ C H_ii, H_ij − ½ G (H_ii + H_jj), H_ii."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
-    C, G = block(y, 0, m, P), block(y, mP, m, m)
-    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
-    R, teacher_first = block(work, 0, m, P), block(work, mP, m, P)
+    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    R, teacher_first = matrix(work, 0, m, P), matrix(work, mP, m, P)
     o = 2 * mP
-    S, student_first, drift_gram = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
-    base, slope, rho = block(work, o + 3 * mm, m, m), block(work, o + 4 * mm, m, m), work[o + 5 * mm :]
+    S, student_first, drift_gram = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
+    base, slope, rho = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), work[o + 5 * mm :]
     for i in range(m):
         rho[i] = np.exp(0.5 * max(y[mP + mm + i], SMALLEST_LOG_NORM))
         for p in range(P):
@@ -55,7 +53,7 @@ def add_step_noise(
             S[i, j] = S[j, i] = rho[i] * rho[j] * G[i, j]
         S[i, i] = rho[i] * rho[i]
     at = P + P * P
-    a, T, noise = parameters[:P], block(parameters, P, P, P), parameters[at]
+    a, T, noise = parameters[:P], matrix(parameters, P, P, P), parameters[at]
     of_drift, of_base, of_slope = parameters[at + 1], parameters[at + 2], parameters[at + 3]
     numbers, layout, rest = parameters[at + 4 :], sizes[4:], work[o + 5 * mm + m :]
     step_moments(R, S, a, T, noise, numbers, layout, rest, teacher_first, student_first, drift_gram, base, slope)

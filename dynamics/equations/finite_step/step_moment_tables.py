@@ -42,17 +42,7 @@ HEADER = 24
 
 
 class MomentTables(NamedTuple):
-    """Arguments of the kernel `step_moments` for one link and one size.
-
-    Parameters
-    ----------
-    numbers : ndarray of float
-        Weights and coefficients.
-    layout : ndarray of int
-        Sizes, places in `numbers` and in the scratch array, and indices.
-    work_size : int
-        Numbers of scratch.
-    """
+    """Weights and coefficients, sizes and places, and the size of the scratch, which `step_moments` takes."""
 
     numbers: Array
     layout: Integers
@@ -84,19 +74,8 @@ class _Rows(NamedTuple):
 def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> MomentTables:
     """Return the tables for a link Σ_k c_k h_k, m neurons and P directions.
 
-    Parameters
-    ----------
-    coefficients : ndarray, shape (K + 1,)
-        Hermite coefficients c_k.
-    width, num_directions : int
-        m and P.
-    slope_only : bool, default False
-        Leave out what does not grow with d.
-
-    Raises
-    ------
-    ValueError
-        If the link has more than MOST_DIAGRAMS diagrams.
+    `slope_only` leaves out what does not grow with d. Raises ValueError if the link has more than MOST_DIAGRAMS
+    diagrams.
     """
     link = _link(tuple(np.trim_zeros(coefficients, "b").tolist()), slope_only)
     rows = _rows(link.edges)

@@ -43,12 +43,11 @@ Knows Hermite coefficients and compiled kernels; not the problem, nor what uses 
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.compiler.compilation import load, read_piece
+from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.equations.finite_step.step_moment_tables import MomentTables, moment_tables
 
 if TYPE_CHECKING:
@@ -62,59 +61,31 @@ if TYPE_CHECKING:
 
 __all__ = ["MomentParts", "StepMoments"]
 
-KERNELS = Path(__file__).with_name("step_moments_kernels.py")
-ENTRY = Path(__file__).with_name("step_moments_entry_kernels.py")
+_HERE = "dynamics.equations.finite_step"
+KERNELS = f"{_HERE}.step_moments_kernels"
+STANDALONE = ("dynamics.equations.pairs.array_kernels", KERNELS, f"{_HERE}.step_moments_entry_kernels")
 
 
 class MomentParts(NamedTuple):
-    """Moments of one step with one sample; dimensionless.
+    """Moments of one step with one sample; dimensionless."""
 
-    Parameters
-    ----------
-    teacher_first : ndarray, shape (m, P)
-        E[ΔR]/η.
-    student_first : ndarray, shape (m, m)
-        Part of E[ΔS] of first order, divided by η.
-    drift_gram : ndarray, shape (m, m)
-        D_ij, product of the mean gradients.
-    base, slope : ndarray, shape (m, m)
-        Part of second order divided by η²: base + d · slope.
-    """
-
-    teacher_first: Array
-    student_first: Array
-    drift_gram: Array
-    base: Array
+    teacher_first: Array  # E[ΔR]/η, (m, P)
+    student_first: Array  # part of E[ΔS] of first order, divided by η, (m, m)
+    drift_gram: Array  # D_ij, products of the mean gradients
+    base: Array  # part of second order divided by η²: base + d · slope
     slope: Array
 
 
 class StepMoments:
-    """Tables and scratch of the moments for one link and one size; an object serves one thread at a time.
+    """Moments for one polynomial link, m neurons and P directions; an object serves one thread at a time.
 
-    Parameters
-    ----------
-    coefficients : ndarray, shape (K + 1,)
-        Hermite coefficients c_k of a polynomial link.
-    width, num_directions : int
-        m and P.
-    slope_only : bool, default False
-        Leave `base` out (it is then 0): what the limit d → ∞ needs.
-
-    Attributes
-    ----------
-    pieces : tuple of Piece
-        Kernels, among them `step_moments`, to be compiled with those of a system that calls it.
-    tables : MomentTables
-        `numbers`, `layout` and `work_size` that `step_moments` takes.
-
-    Raises
-    ------
-    ValueError
-        If the link has too many diagrams.
+    `pieces` holds the kernels, among them `step_moments`, to be compiled with those of a system that calls it, and
+    `tables` what that takes. `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises
+    ValueError if the link has too many diagrams.
     """
 
     def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
-        self.pieces: tuple[Piece, ...] = (read_piece(KERNELS),)
+        self.pieces: tuple[Piece, ...] = kernel_pieces(KERNELS)
         self.tables: MomentTables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
         self._shape = (width, num_directions)
         self._work = np.zeros(self.tables.work_size)
@@ -141,5 +112,5 @@ class StepMoments:
 
 @lru_cache(maxsize=1)
 def _evaluator() -> Callable[..., None]:
-    namespace = load([read_piece(KERNELS), read_piece(ENTRY)]).namespace
+    namespace = load(kernel_pieces(*STANDALONE)).namespace
     return cast("Callable[..., None]", namespace.evaluate_step_moments)

@@ -2,17 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
     from dynamics.equations.finite_step.step_moments_kernels import step_moments
-
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 
 @entry(

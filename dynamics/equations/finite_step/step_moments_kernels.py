@@ -10,20 +10,15 @@ made of it hold the rows j = i … m − 1 of one i at a time. What the tables `
 place of `layout` each size or offset stands, is said in `dynamics.equations.finite_step.step_moment_tables`.
 """
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
-
-
-@kernel
-def matrix_at(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
+if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import matrix
 
 
 @kernel
@@ -46,7 +41,7 @@ def write_powers(
         rho[i] = np.sqrt(S[i, i])
     for p in range(P):
         w[m + p] = -a[p]
-    ones, Q = matrix_at(work, power, M, M), matrix_at(work, power + M * M, M, M)
+    ones, Q = matrix(work, power, M, M), matrix(work, power + M * M, M, M)
     ones[:, :] = 1.0
     for i in range(m):
         for j in range(i):
@@ -77,8 +72,8 @@ def write_drift(
     m, P, degree = layout[0], layout[1], layout[3]
     M = m + P
     power, place = layout[9], layout[10]
-    Q = matrix_at(work, power + M * M, M, M)
-    N, F = matrix_at(work, place, m, M), matrix_at(work, place + m * M, m, M)
+    Q = matrix(work, power + M * M, M, M)
+    N, F = matrix(work, place, m, M), matrix(work, place + m * M, m, M)
     kappa = work[place + 2 * m * M : place + 2 * m * M + m]
     for i in range(m):
         kappa[i] = 0.0
@@ -133,8 +128,8 @@ def write_singles(layout: IntVector, work: FloatVector, w: FloatVector) -> None:
     place = layout[15]
     for x in range(count):
         e, r = layout[place + 2 * x], layout[place + 2 * x + 1]
-        rows, Q = matrix_at(work, U + r * m * M, m, M), matrix_at(work, power + e * M * M, M, M)
-        contract(e, rows, Q, matrix_at(work, Y + x * m * M, m, M))
+        rows, Q = matrix(work, U + r * m * M, m, M), matrix(work, power + e * M * M, M, M)
+        contract(e, rows, Q, matrix(work, Y + x * m * M, m, M))
 
 
 @kernel
@@ -156,9 +151,9 @@ def write_mixed(i: int, layout: IntVector, work: FloatVector) -> None:
     for x in range(segments):
         e, source, rows = layout[place + 4 * x], layout[place + 4 * x + 1], layout[place + 4 * x + 2] * count
         target = layout[place + 4 * x + 3]
-        left = matrix_at(work, X + source * count * M, rows, M)
-        Q = matrix_at(work, power + e * M * M, M, M)
-        contract(e, left, Q, matrix_at(work, Y + target * count * M, rows, M))
+        left = matrix(work, X + source * count * M, rows, M)
+        Q = matrix(work, power + e * M * M, M, M)
+        contract(e, left, Q, matrix(work, Y + target * count * M, rows, M))
 
 
 @kernel
@@ -221,7 +216,7 @@ def step_moments(
     write_drift(numbers, layout, work, w, rho, teacher_first, student_first, drift_gram)
     write_singles(layout, work, w)
     work[layout[23]] = 1.0
-    Q = matrix_at(work, layout[9] + M * M, M, M)
+    Q = matrix(work, layout[9] + M * M, M, M)
     for i in range(m):
         write_mixed(i, layout, work)
         for j in range(i, m):

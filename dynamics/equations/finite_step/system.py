@@ -31,48 +31,27 @@ Knows the flow and the moments; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.equations.overlaps.system import OverlapSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from dynamics.compiler.compilation import Piece
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
 
 __all__ = ["FiniteStepSystem"]
 
-KERNELS = Path(__file__).with_name("finite_step_kernels.py")
+KERNELS = "dynamics.equations.finite_step.finite_step_kernels"
 
 
-class FiniteStepSystem:
-    """Layout, kernels and observables of the finite-step equation; state and observables are those of the flow.
+class FiniteStepSystem(OverlapSystem):
+    """The equation of a finite learning rate η, with state and observables of the flow; any teacher and label noise.
 
-    Parameters
-    ----------
-    problem : Problem
-        Polynomial link; any teacher and label noise.
-    learning_rate : float
-        η > 0, dimensionless.
-    step_theory : {"finite-d", "infinite-d"}
-        Every term of the mean step, or those that remain as d → ∞ with η d fixed.
-    batch_size : int
-        Number B ≥ 1 of samples per step.
-
-    Raises
-    ------
-    ValueError
-        If the link is not a polynomial or has too many diagrams.
+    "finite-d" keeps every term of the mean step of B samples, "infinite-d" those that remain as d → ∞ with η d fixed.
+    Raises ValueError if the link is not a polynomial or has too many diagrams.
     """
 
     name = "finite-step"
@@ -86,42 +65,16 @@ class FiniteStepSystem:
                 f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
             )
             raise ValueError(msg)
+        super().__init__(problem)
         whole = step_theory == "finite-d"
         moments = StepMoments(link.coefficients, m, P, slope_only=not whole)
         tables = moments.tables
         share = learning_rate / batch_size
         weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
-        flow = OverlapSystem(problem)
-        self._flow = flow
-        self.problem = problem
-        self.pieces: tuple[Piece, ...] = (*flow.pieces, *moments.pieces, read_piece(KERNELS))
-        self.initial_state = flow.initial_state
-        self.parameters: Array = np.concatenate(
+        self.pieces = (*self.pieces, *moments.pieces, *kernel_pieces(KERNELS))
+        self.parameters = np.concatenate(
             [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]
         )
-        self.sizes: NDArray[np.int64] = np.concatenate([flow.sizes, tables.layout])
+        self.sizes = np.concatenate([self.sizes, tables.layout])
         of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
-        self.work_size = max(flow.work_size, self.initial_state.size + of_noise)
-        self.num_events = flow.num_events
-
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component, as the flow has it."""
-        return self._flow.absolute_tolerance(atol)
-
-    def stiffness(self) -> float:
-        """Return the fastest rate of the flow: at a stable learning rate the noise slows relaxation."""
-        return self._flow.stiffness()
-
-    def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return views (C, G) of a state, and n."""
-        return self._flow.unpack(state)
-
-    def observer(
-        self, keep: str, monitored: Callable[[], bool] = lambda: True
-    ) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state of the flow."""
-        return self._flow.observer(keep, monitored)
-
-    def loss(self, C: Array, G: Array, n: Array) -> float:
-        """Return E(f − f*)² without label noise."""
-        return self._flow.loss(C, G, n)
+        self.work_size = max(self.work_size, self.initial_state.size + of_noise)

@@ -40,7 +40,7 @@ class AxisSystem(MeanFieldSystem):
     lanes = 2048
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
-        super().__init__(problem, projections, weights, levels, "mean_field_axis_kernels.py")
+        super().__init__(problem, projections, weights, levels, "mean_field_axis_kernels")
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)

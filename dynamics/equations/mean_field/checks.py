@@ -107,4 +107,4 @@ def warn_of_mixture(problem: Problem) -> None:
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."
         )
-        warnings.warn(msg, UserWarning, stacklevel=3)
+        warnings.warn(msg, UserWarning, stacklevel=5)

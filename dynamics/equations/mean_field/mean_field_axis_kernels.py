@@ -12,16 +12,12 @@ has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.mean_field.mean_field_kernels import scalars_start
+    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
 
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 LANES = 2048
 

@@ -16,8 +16,8 @@ vector instructions in them, and so few that scratch stays in the fastest cache.
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -30,16 +30,7 @@ if TYPE_CHECKING:
         moments_from_sums,
         slopes_from_forces,
     )
-
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
-
-
-@kernel
-def scalars_start(sizes: IntVector) -> int:
-    """Place of the floor in the parameters; d follows, then the weights."""
-    M, P = sizes[1], sizes[2]
-    return int(2 * M + P * M + P + sizes[3])
+    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
 
 
 @kernel

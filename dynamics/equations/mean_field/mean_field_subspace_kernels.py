@@ -8,12 +8,9 @@ its adjoint (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
-
-FloatVector = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 LANES = 64
 

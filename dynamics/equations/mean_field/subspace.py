@@ -33,19 +33,13 @@ LARGEST_MONOMIALS = 4000
 
 
 class SubspaceSystem(MeanFieldSystem):
-    """Particles in r axes, in monomials a^κ u^q; parameters as `MeanFieldSystem`.
-
-    Raises
-    ------
-    ValueError
-        If there are too many monomials.
-    """
+    """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
     lanes = 64
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)
-        super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels.py")
+        super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels")
 
     def _enumerate(self, problem: Problem) -> None:
         axes = problem.teacher.span

@@ -30,15 +30,15 @@ Knows the problem and its kernels; not the integrators, nor datasets. Dimensionl
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,28 +48,20 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanFieldSystem", "link_powers"]
 
-FOLDER = Path(__file__).parent
+_HERE = "dynamics.equations.mean_field"
+KERNELS = ("mean_field_layout_kernels", "mean_field_kernels")
 #: Particles treated at a time by numpy.
 BLOCK = 16384
 #: Speed below which a particle counts as resting.
 RESTING_SPEED = 1e-12
 
 
-class MeanFieldSystem:
-    """State layout and observables that every subspace has; its subclasses know their moments.
+class MeanFieldSystem(System):
+    """State and observables of particles with projections (N, r) and positive masses (N,); its subclasses know moments.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the spherical student, or the homogeneous one, whose masses grow.
-    projections : ndarray, shape (N, r)
-        Projections of the particles on the teacher's axes.
-    weights : ndarray, shape (N,)
-        Positive masses of the particles at the start; for the spherical student they sum to 1 and stay.
-    levels : sequence of float
-        Fractions of E f*² below which the loss is timed; the events are these, then the directions' learned masses.
-    kernels : str
-        File of the kernels of the particles.
+    For the spherical student the masses sum to 1 and stay. `levels` are fractions of E f*² below which the loss is
+    timed; the events are these, then the directions' learned masses. `kernels` names the module of the particles'
+    kernels.
     """
 
     name = "mean-field"
@@ -85,7 +77,7 @@ class MeanFieldSystem:
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / float(problem.activation.kernel(1.0))
-        self.pieces = (read_piece(FOLDER / "mean_field_kernels.py"), read_piece(FOLDER / kernels))
+        self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
         self.grows = problem.student == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
@@ -107,6 +99,7 @@ class MeanFieldSystem:
             [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
         )
         self.num_events = len(levels) + problem.num_directions
+        self.work_size = 3 * self.coefficients.size + self.lanes + self._scratch_size()
         self._levels = np.array(levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
@@ -124,11 +117,6 @@ class MeanFieldSystem:
     def _scratch_size(self) -> int:
         """Return how much scratch the kernels of the particles need for a block."""
         raise NotImplementedError
-
-    @property
-    def work_size(self) -> int:
-        """Length of the scratch of the kernels."""
-        return 3 * self.coefficients.size + self.lanes + self._scratch_size()
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
@@ -216,10 +204,6 @@ class MeanFieldSystem:
     def _blocks(self) -> Iterator[slice]:
         for first in range(0, self.weights.size, BLOCK):
             yield slice(first, first + BLOCK)
-
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state: loss and learned mass, for "full" also the particles."""
-        return self.observe if keep == "full" else self.summarise
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, learned mass and moments, and the total mass if it grows."""

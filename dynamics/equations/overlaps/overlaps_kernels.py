@@ -9,16 +9,13 @@ product with its Jacobian costs twice the m² P and m³ operations.
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
-
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 
 @kernel
@@ -54,23 +51,17 @@ def pair_forces(
 
 
 @kernel
-def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
-
-
-@kernel
 def rhs(
     t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
 ) -> None:
     """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
-    C, G = block(y, 0, m, P), block(y, mP, m, m)
-    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
-    A, BC = block(work, 0, m, P), block(work, mP, m, P)
+    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    A, BC = matrix(work, 0, m, P), matrix(work, mP, m, P)
     o = 2 * mP
-    B, X, BG = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
+    B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
     n, r = work[o + 3 * mm :], work[o + 3 * mm + m :]
     pair_forces(C, G, y, parameters, A, B, n, r, dl)
     np.dot(A, C.T, X)
@@ -79,7 +70,7 @@ def rhs(
     AT = A
     if sizes[2] == 0:
         AT = dC
-        np.dot(A, block(parameters, P, P, P), dC)
+        np.dot(A, matrix(parameters, P, P, P), dC)
     for i in range(m):
         dl[i] *= 4.0
         for p in range(P):
@@ -98,9 +89,9 @@ def jacobian_diagonal(
     """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
-    C, G = block(y, 0, m, P), block(y, mP, m, m)
-    dC, dG, dl = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
-    A, B = block(work, 0, m, P), block(work, mP, m, m)
+    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    A, B = matrix(work, 0, m, P), matrix(work, mP, m, m)
     n, r = work[mP + mm :], work[mP + mm + m :]
     pair_forces(C, G, y, parameters, A, B, n, r, dl)
     for i in range(m):
@@ -180,12 +171,17 @@ def jacobian_product(
     """
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
-    C, G, dC, dG = block(y, 0, m, P), block(y, mP, m, m), block(v, 0, m, P), block(v, mP, m, m)
-    oC, oG, ol = block(out, 0, m, P), block(out, mP, m, m), out[mP + mm :]
-    A, dA, BdC, dBC = block(work, 0, m, P), block(work, mP, m, P), block(work, 2 * mP, m, P), block(work, 3 * mP, m, P)
+    C, G, dC, dG = matrix(y, 0, m, P), matrix(y, mP, m, m), matrix(v, 0, m, P), matrix(v, mP, m, m)
+    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    A, dA, BdC, dBC = (
+        matrix(work, 0, m, P),
+        matrix(work, mP, m, P),
+        matrix(work, 2 * mP, m, P),
+        matrix(work, 3 * mP, m, P),
+    )
     o = 4 * mP
-    B, dB, dAC = block(work, o, m, m), block(work, o + mm, m, m), block(work, o + 2 * mm, m, m)
-    AdC, dBG, BdG = block(work, o + 3 * mm, m, m), block(work, o + 4 * mm, m, m), block(work, o + 5 * mm, m, m)
+    B, dB, dAC = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
+    AdC, dBG, BdG = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), matrix(work, o + 5 * mm, m, m)
     o += 6 * mm
     n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
     pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
@@ -198,7 +194,7 @@ def jacobian_product(
     dAT = dA
     if sizes[2] == 0:
         dAT = oC
-        np.dot(dA, block(parameters, P, P, P), oC)
+        np.dot(dA, matrix(parameters, P, P, P), oC)
     for i in range(m):
         ol[i] *= 4.0
         for p in range(P):
@@ -219,7 +215,7 @@ def event_values(
 ) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     m, P = sizes[0], sizes[1]
-    C = block(y, 0, m, P)
+    C = matrix(y, 0, m, P)
     first = m * P + m * m
     for p in range(P):
         out[p] = -0.5

@@ -14,12 +14,12 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import FlowSystem
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 #: Number of neurons up to which realisability is monitored.
 MARGIN_ROWS = 256
-KERNELS = Path(__file__).with_name("overlaps_kernels.py")
+KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.overlaps.overlaps_kernels")
 
 
-class OverlapSystem:
+class OverlapSystem(FlowSystem):
     """State layout, kernels and observables of the coupled flow for one problem."""
 
     name = "overlaps"
@@ -45,10 +45,7 @@ class OverlapSystem:
         teacher = problem.teacher
         start = problem.start()
         self.problem = problem
-        self.pieces = (
-            render(problem.activation.coefficients),
-            read_piece(KERNELS),
-        )
+        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
         self.initial_state: NDArray[np.float64] = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
         )

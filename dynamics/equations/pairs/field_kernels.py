@@ -13,13 +13,13 @@ it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the c
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, Real
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dynamics.equations.pairs.array_kernels import FloatMatrix, FloatVector, Real, matrix
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1
 
 FIELD_BLOCK = 128  # rows whose overlaps stay in cache

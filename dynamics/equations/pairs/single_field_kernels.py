@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, SingleMatrix, SingleVector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import FloatMatrix, FloatVector, SingleMatrix, SingleVector, matrix
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, add_axes, gather_rows, multiply_pairs, weigh_pairs
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate

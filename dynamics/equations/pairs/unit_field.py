@@ -23,20 +23,7 @@ BLOCK = 128
 
 
 class UnitField:
-    """Compute the field of m neurons.
-
-    Parameters
-    ----------
-    kernels : namespace
-        With `pair_products` and `field_rows`.
-    workers : Workers
-    a : ndarray, shape (P,)
-        Teacher coefficients.
-    teacher : ndarray, shape (P, D) or (0, D)
-        Directions; no row if they are the first P axes.
-    m : int
-        Number of neurons.
-    """
+    """Computes the field of m neurons, for directions in the rows of `teacher`; no row if they are the first P axes."""
 
     def __init__(self, kernels: Any, workers: Workers, a: Array, teacher: Array, m: int) -> None:
         self._kernels, self._workers = kernels, workers
@@ -58,18 +45,7 @@ class UnitField:
 
 
 class SingleUnitField:
-    """Compute it with the products of neurons in single precision, which is twice as fast.
-
-    Parameters
-    ----------
-    kernels : namespace
-        With `round_rows`, `pair_products_single` and `field_rows_single`.
-    workers : Workers
-    a : ndarray, shape (P,)
-        Teacher coefficients; directions are the first P axes.
-    m, columns : int
-        Shape of the unit vectors.
-    """
+    """Computes it with products of neurons in single precision, twice as fast; directions are the first P axes."""
 
     def __init__(self, kernels: Any, workers: Workers, a: Array, m: int, columns: int) -> None:
         self._kernels, self._workers, self._a = kernels, workers, a

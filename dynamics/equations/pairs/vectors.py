@@ -17,12 +17,12 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 
@@ -35,16 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["VectorSystem"]
 
-KERNELS = Path(__file__).with_name("vectors_kernels.py")
+KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.vectors_kernels")
 
 
-class VectorSystem:
-    """State layout and kernels of the coupled flow on unit vectors.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+class VectorSystem(System):
+    """State and kernels of the coupled flow on unit vectors."""
 
     name = "vectors"
 
@@ -54,7 +49,7 @@ class VectorSystem:
         P = problem.num_directions
         self.problem = problem
         self.shape = (m, D)
-        self.pieces = (render(problem.activation.coefficients), read_piece(KERNELS))
+        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
         self.parameters: Array = np.concatenate(

@@ -9,22 +9,13 @@ Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D to the 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
-
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
-
-
-@kernel
-def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
 
 
 @kernel
@@ -103,9 +94,9 @@ def rhs(
 ) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    U, F, growth = block(y, 0, m, D), block(out, 0, m, D), out[m * D :]
-    A, B, n = block(work, 0, m, P), block(work, m * P, m, m), work[m * P + m * m :]
-    forces(y, U, parameters, block(parameters, P, sizes[3], D), A, B, n, F, growth)
+    U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), out[m * D :]
+    A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
+    forces(y, U, parameters, matrix(parameters, P, sizes[3], D), A, B, n, F, growth)
     for i in range(m):
         growth[i] *= 4.0
         radial = 0.0
@@ -124,11 +115,11 @@ def jacobian_diagonal(
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². What it leaves out matters where a neuron is in motion.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
-    a, teacher = parameters, block(parameters, P, sizes[3], D)
-    U, bend, growth = block(y, 0, m, D), block(out, 0, m, D), out[m * D :]
+    a, teacher = parameters, matrix(parameters, P, sizes[3], D)
+    U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), out[m * D :]
     o, q = m * P, m * P + m * m + m
-    A, B, n = block(work, 0, m, P), block(work, o, m, m), work[o + m * m :]
-    F, squares = block(work, q, m, D), block(work, q + m * D, m, D)
+    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), work[o + m * m :]
+    F, squares = matrix(work, q, m, D), matrix(work, q + m * D, m, D)
     forces(y, U, a, teacher, A, B, n, F, growth)
     pair_products(U, U, B)
     for i in range(m):
@@ -142,7 +133,7 @@ def jacobian_diagonal(
     for i in range(m):
         for p in range(P):
             A[i, p] = a[p] * g2(A[i, p])
-    add_pull(A, block(parameters, P + sizes[3] * D, sizes[3], D), bend)
+    add_pull(A, matrix(parameters, P + sizes[3] * D, sizes[3], D), bend)
     for i in range(m):
         radial = 0.0
         for k in range(D):
@@ -168,12 +159,12 @@ def jacobian_product(
     difference of nearly equal forces is taken, so that products stay accurate however slow v is.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
-    a, teacher, lead = parameters, block(parameters, P, sizes[3], D), m * D
-    U, V, dF, rate = block(y, 0, m, D), block(v, 0, m, D), block(out, 0, m, D), out[lead:]
+    a, teacher, lead = parameters, matrix(parameters, P, sizes[3], D), m * D
+    U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), out[lead:]
     o, q = m * P, m * P + m * m + m
-    A, B, n = block(work, 0, m, P), block(work, o, m, m), work[o + m * m :]
-    F, BdU, r = block(work, q, m, D), block(work, q + m * D, m, D), q + 2 * m * D
-    dB, dA = block(work, r, m, m), block(work, r + m * m, m, P)
+    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), work[o + m * m :]
+    F, BdU, r = matrix(work, q, m, D), matrix(work, q + m * D, m, D), q + 2 * m * D
+    dB, dA = matrix(work, r, m, m), matrix(work, r + m * m, m, P)
     pair_products(U, U, B)
     pair_products(V, U, dB)
     project(U, teacher, A)
@@ -220,8 +211,8 @@ def event_values(
 ) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    C = block(work, 0, m, P)
-    project(block(y, 0, m, D), block(parameters, P, sizes[3], D), C)
+    C = matrix(work, 0, m, P)
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
@@ -238,7 +229,7 @@ def event_values(
 def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
     """Scale every u_i to length 1."""
     m, D = sizes[0], sizes[2]
-    U = block(y, 0, m, D)
+    U = matrix(y, 0, m, D)
     for i in range(m):
         total = 0.0
         for k in range(D):

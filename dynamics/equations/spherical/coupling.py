@@ -57,14 +57,8 @@ def followers_in_space(start: Array, projections: Array) -> Array:
 class LinearisedCoupling:
     """The linear equation at one instant.
 
-    Parameters
-    ----------
-    system : MeanFieldSystem
-        Of the followers' projections, by `make_particle_system`.
-    followers : ndarray, shape (m, D)
-        Neurons w̄ that follow the field.
-    moments : ndarray, shape (M,)
-        Moments of the mean field.
+    `system` is that of the followers' projections, by `make_particle_system`, `followers` (m, D) are the neurons w̄
+    that follow the field, and `moments` (M,) those of the mean field.
     """
 
     def __init__(self, system: MeanFieldSystem, followers: Array, moments: Array) -> None:

@@ -9,33 +9,25 @@ cache; one right-hand side costs 4 m² D operations in BLAS products and m² val
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 # Rows of the Gram matrix treated at a time; the same number stands in `spherical`.
 STRIP = 32
 
 
 @kernel
-def block(flat: FloatVector, start: int, rows: int, columns: int) -> FloatMatrix:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
-
-
-@kernel
 def strip_of_gram(y: FloatVector, first: int, count: int, sizes: IntVector, work: FloatVector) -> FloatMatrix:
     """Write w_i·w_j of `count` neurons from `first` on with all."""
     m, D = sizes[0], sizes[2]
-    products = block(work, 0, count, m)
-    np.dot(block(y, first * D, count, D), block(y, 0, m, D).T, products)
+    products = matrix(work, 0, count, m)
+    np.dot(matrix(y, first * D, count, D), matrix(y, 0, m, D).T, products)
     return products
 
 
@@ -65,7 +57,7 @@ def rhs(
 ) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
-    W = block(y, 0, m, D)
+    W = matrix(y, 0, m, D)
     for first in range(0, m, STRIP):
         count = min(STRIP, m - first)
         forces = strip_of_gram(y, first, count, sizes, work)
@@ -74,7 +66,7 @@ def rhs(
                 forces[i, j] = g1(forces[i, j]) * (-1.0 / m)
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
-        np.dot(forces, W, block(out, first * D, count, D))
+        np.dot(forces, W, matrix(out, first * D, count, D))
     link = P + P * r
     for i in range(m):
         for p in range(P):

@@ -14,12 +14,12 @@ Knows the problem and its kernels; not the integrators, nor datasets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import read_piece
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import System
 from dynamics.equations.mean_field.system import link_powers
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import unit_vectors
@@ -35,23 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SphericalSystem", "mean_of_pairs", "squared_error", "teacher_square"]
 
-KERNELS = Path(__file__).with_name("spherical_kernels.py")
+KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.spherical.spherical_kernels")
 #: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.
 STRIP = 32
 #: Numbers of the Gram matrix treated at a time by numpy.
 PAIRS = 1 << 20
 
 
-class SphericalSystem:
-    """State layout, kernels and observables of the finite network.
+class SphericalSystem(System):
+    """State and observables of the network of finite width.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the spherical student.
-    levels : sequence of float
-        Fractions of E f*² below which the loss is timed; the events are these, then per direction its emergence, then
-        its learned mass.
+    `levels` are fractions of E f*² below which the loss is timed; the events are these, then per direction its
+    emergence, then its learned mass.
     """
 
     name = "spherical"
@@ -63,7 +58,7 @@ class SphericalSystem:
         student, other = link_powers(problem)
         self.problem = problem
         self.shape = start.shape
-        self.pieces = (render(problem.activation.coefficients), read_piece(KERNELS))
+        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
         self.initial_state: Array = start.ravel()
         self._rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
         self._pull = student * other
@@ -75,10 +70,6 @@ class SphericalSystem:
         self.sizes: NDArray[np.int64] = np.array(counts, dtype=np.int64)
         self.work_size = STRIP * m
         self.num_events = len(levels) + 2 * P
-
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component, in units of 1/√d, the size of a random projection."""
-        return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
 
     def unpack(self, state: Array) -> Array:
         """Return the neurons (m, D) of a state."""
@@ -95,10 +86,6 @@ class SphericalSystem:
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         return squared_error(self.problem, self.unpack(state), self.overlaps(state))
-
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Array | float]]:
-        """Return what observes a state: loss, largest overlap and learned mass, for "full" also the neurons."""
-        return self.observe if keep == "full" else self.summarise
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, and per direction the largest overlap and Σ_i g(C_ip)/(m g(1))."""

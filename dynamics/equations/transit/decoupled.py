@@ -16,12 +16,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.compiler.compilation import load, read_piece
+from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.cores import available_cores
 from dynamics.equations.transit.pieces import polynomial
 from dynamics.equations.transit.transit import logit_of_square, transit_table
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from dynamics.equations.transit.transit import TransitTable
     from dynamics.problem import Problem
-    from dynamics.theory.prediction import EmergencePrediction
 
     Array = NDArray[np.float64]
 
@@ -56,34 +54,48 @@ _PASSED_CELLS = 512.0
 _MOST_THREADS = 8
 
 
+class Matching(Protocol):
+    """What is read of a prediction, arrays of shape (P,)."""
+
+    @property
+    def matched_neuron(self) -> NDArray[np.int64]:
+        """Neuron of each direction, −1 for none."""
+
+    @property
+    def matched_overlap(self) -> Array:
+        """Its overlap at the start."""
+
+    @property
+    def matched_squared_norm(self) -> Array:
+        """Its squared norm at the start."""
+
+    @property
+    def predicted_emergence_time(self) -> Array:
+        """Time at which C² = ½; inf if never."""
+
+    @property
+    def predicted_learned_time(self) -> Array:
+        """Time at which n g(C)/g(1) = a/2; inf if never."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecoupledSolution:
-    """Hold the solution of all pairs, dimensionless.
-
-    Parameters
-    ----------
-    times : ndarray, shape (T,)
-        Flow times.
-    overlap, squared_norm : ndarray, shape (T, P), or None
-        C and n of the matched neuron, NaN where there is none; None above P = 10^4.
-    loss : ndarray, shape (T,)
-        Mean squared error without ½; NaN where no formula holds.
-    emergence_time, learned_time : ndarray, shape (P,)
-        Exact times of the pairs; NaN if never.
-    notes : tuple of str
-        What the numbers do not model.
-    """
+    """The solution of all pairs at T times, dimensionless."""
 
     times: Array
+    #: C and n of the matched neuron, (T, P), NaN where there is none; None above P = 10^4.
     overlap: Array | None
     squared_norm: Array | None
+    #: Mean squared error without ½, NaN where no formula holds.
     loss: Array
+    #: Exact times of the pairs, (P,), NaN if never.
     emergence_time: Array
     learned_time: Array
+    #: What the numbers do not model.
     notes: tuple[str, ...] = ()
 
 
-def solve_pairs(problem: Problem, prediction: EmergencePrediction, times: ArrayLike) -> DecoupledSolution:
+def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> DecoupledSolution:
     """Solve every matched pair alone.
 
     Parameters
@@ -219,7 +231,7 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
 
 @lru_cache(maxsize=1)
 def _kernels() -> Any:
-    return load([read_piece(Path(__file__).with_name("decoupled_kernels.py"))]).namespace
+    return load(kernel_pieces("dynamics.equations.transit.decoupled_kernels")).namespace
 
 
 def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:

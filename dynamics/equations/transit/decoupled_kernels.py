@@ -5,12 +5,9 @@ beyond its place: g(1) − g, e^(−4Γ) and X as functions of R, the time to wa
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector
 from dynamics.compiler.compilation import entry, kernel
-
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
 
 _OCTAVE_BITS = 8
 _SHIFT = 52 - _OCTAVE_BITS

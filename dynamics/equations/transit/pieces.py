@@ -27,36 +27,22 @@ _BARRIER_DISTANCE = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitPieces:
-    """Hold R, Γ and X of one branch as quintic Hermite pieces.
+    """R, Γ and X of one branch as quintic Hermite pieces, in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i) between knots ξ_i."""
 
-    Parameters
-    ----------
-    powers : ndarray, shape (N + 1,)
-        w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch.
-    norm : float
-        g(1) = Σ_{j≥1} c_j², dimensionless.
-    knots : ndarray, shape (K,)
-        Increasing ξ.
-    remaining_pieces, growth_pieces, excess_pieces : ndarray, shape (6, K − 1)
-        Coefficients of R, Γ, X in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i).
-    waiting : ndarray, shape (K,)
-        −R at the knots, increasing.
-    level : ndarray, shape (K,)
-        Λ(ξ) at the knots; `level_pieces`, shape (4, K − 1), its cubic pieces:
-        Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X); a pair has learned where Λ ≥ Z.
-    barrier : float
-        ξ at which g' vanishes, inf if nowhere.
-    """
-
+    #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
     powers: Array
     norm: float
+    #: Increasing ξ, (K,), and coefficients in θ, (6, K − 1).
     knots: Array
     remaining_pieces: Array
     growth_pieces: Array
     excess_pieces: Array
+    #: −R at the knots, increasing.
     waiting: Array
+    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) at the knots, and its cubic pieces; a pair has learned where Λ ≥ Z.
     level: Array
     level_pieces: Array
+    #: ξ at which g' vanishes, inf if nowhere.
     barrier: float
 
 
@@ -119,17 +105,7 @@ def polynomial(coefficients: Array, x: Array) -> Array:
 
 
 def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitPieces:
-    """Return the pieces of one branch from ξ = `lowest` on.
-
-    Parameters
-    ----------
-    coefficients : tuple of float
-        Hermite coefficients c_j of the link.
-    sign : {1, -1}
-        Sign of the overlap along the branch.
-    lowest : float
-        First knot.
-    """
+    """Return the pieces from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
     c = np.array(coefficients)
     k = exponent(c)
     powers = c**2 * float(sign) ** np.arange(c.size)

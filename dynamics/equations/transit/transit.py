@@ -48,16 +48,7 @@ _LOWEST_STEP = 16.0
 
 
 def logit_of_square(overlap: ArrayLike) -> Array:
-    """Return ξ = ln(C² / (1 − C²)) of overlaps, −inf at C = 0 and +inf at |C| = 1.
-
-    Parameters
-    ----------
-    overlap : array_like
-        Overlaps C, dimensionless, |C| ≤ 1.
-
-    Returns
-    -------
-    ndarray, shape of `overlap`
+    """Return ξ = ln(C² / (1 − C²)) of overlaps |C| ≤ 1, −inf at C = 0 and +inf at |C| = 1.
 
     Examples
     --------
@@ -110,18 +101,8 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitTable:
     """Return the table of one branch, made once for each link and range.
 
-    Parameters
-    ----------
-    coefficients : array_like, shape (N + 1,)
-        Hermite coefficients c_j of the link; c_0 plays no part.
-    sign : {1, -1}
-        Sign of the overlap along the branch; −1 makes sense for even information exponents alone.
-    lowest : float
-        Smallest ξ that will be asked for.
-
-    Returns
-    -------
-    TransitTable
+    c_0 plays no part. The sign is that of the overlap; −1 makes sense for even information exponents alone. `lowest` is
+    the smallest ξ that will be asked for.
     """
     floor = -_LOWEST_STEP * np.ceil(max(-lowest, 1.0) / _LOWEST_STEP)
     c = np.asarray(coefficients, dtype=np.float64)
@@ -203,15 +184,7 @@ class TransitTable(TransitPieces):
         return total - 2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
 
     def scaled_inverse_norm(self, start: Array, ratio: Array, elapsed: Array, xi: Array) -> Array:
-        """Return v = a / n after τ = `elapsed`.
-
-        Parameters
-        ----------
-        start, ratio : ndarray
-            ξ_0 and a / n_0.
-        elapsed, xi : ndarray
-            τ since the start and ξ reached then.
-        """
+        """Return v = a / n at ξ, τ = `elapsed` after ξ_0 = `start` with `ratio` = a / n_0."""
         last = self.knots[-1]
         begin, inside = np.minimum(start, last), np.minimum(xi, last)
         tail = np.maximum(elapsed - np.maximum(self.remaining(begin) + self.waiting[-1], 0.0), 0.0)

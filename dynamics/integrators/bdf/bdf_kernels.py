@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -66,14 +67,7 @@ if TYPE_CHECKING:
         copy_row,
         events_passed,
     )
-    from dynamics.integrators.system_calls import (
-        FloatMatrix,
-        FloatVector,
-        IntVector,
-        System,
-        normalise,
-        rhs,
-    )
+    from dynamics.integrators.system_calls import System, normalise, rhs
 
 # Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up
 # to some thousand steps; those of a solution that is infinite at a finite time never end.

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, System, jacobian_product, rhs
+    from dynamics.integrators.system_calls import System, jacobian_product, rhs
 
 # Rows of `vectors` used here: residual b, solution x, diagonal of J, error weights, weighted inverse of the
 # preconditioner, f(y), J z, z, and the Krylov basis.

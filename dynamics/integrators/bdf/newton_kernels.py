@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -42,15 +43,7 @@ if TYPE_CHECKING:
         add_scaled,
     )
     from dynamics.integrators.shared_kernels import EVALUATIONS, ROW_TRIAL, RTOL
-    from dynamics.integrators.system_calls import (
-        JACOBIAN_PRODUCT,
-        FloatMatrix,
-        FloatVector,
-        IntVector,
-        System,
-        jacobian_diagonal,
-        rhs,
-    )
+    from dynamics.integrators.system_calls import JACOBIAN_PRODUCT, System, jacobian_diagonal, rhs
 
 # Bounds of the nonlinear iteration, as in CVODE.
 MAX_ITERATIONS, NONLINEAR_FACTOR, LINEAR_FACTOR, DIVERGENCE = 4, 0.1, 0.05, 2.0

@@ -15,12 +15,12 @@ constants, and the choice of step and order.
 
 from typing import TYPE_CHECKING
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.bdf.krylov_kernels import ROW_STIFF, ROW_WEIGHT, weighted_norm
     from dynamics.integrators.shared_kernels import ACCEPTED, ROW_TRIAL, STEP, copy_row
-    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, IntVector
 
 MAX_ORDER = 5
 # Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, what

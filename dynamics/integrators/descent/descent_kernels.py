@@ -10,18 +10,14 @@ The state after step s is slot s mod 3 of `units` and `norms`: the last two stat
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, field_rows, pair_products
     from dynamics.equations.pairs.link_kernels import g0
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-FloatCube = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 GOING_ON, BLOWN_UP, EVENT = 0, 3, 4
 # Products of two such norms, as the loss has them, are still numbers.

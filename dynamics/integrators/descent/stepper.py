@@ -24,7 +24,7 @@ from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_PASSED, Status
+from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
 from dynamics.problem.checks import checked_number
 
 if TYPE_CHECKING:
@@ -54,28 +54,12 @@ CARRIED = ("step", "events")
 
 
 class DescentStepper:
-    """Take steps of population gradient descent, behind the protocol of a stepper.
+    """Steps of population gradient descent with η > 0, for any information exponent and any teacher.
 
-    Time is η · step.  Between two steps C, G and ln n are interpolated linearly, a choice of order η² that keeps them
-    realisable, since realisability is convex in (C, G).  Events are located on this interpolant.
+    Time is η · step. Between two steps C, G and ln n are interpolated linearly, a choice of order η² that keeps them
+    realisable, since realisability is convex in (C, G). Events are located on this interpolant.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any information exponent, any teacher.
-    learning_rate : float
-        η > 0, dimensionless.
-    threads : int, optional
-        Number of threads; by default one per core, and one alone for small problems.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the learning rate is not a positive number.
-
-    Notes
-    -----
-    One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread.  Memory is 4 m D + m P numbers.  A
+    One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread. Memory is 4 m D + m P numbers. A
     step after which an n would exceed 1e150, or be zero, counts as not finite and is not taken.
     """
 
@@ -152,16 +136,8 @@ class DescentStepper:
         return Status.REACHED if last >= wanted else Status.MAX_STEPS
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
-
-        Raises
-        ------
-        ValueError
-            If `t` is outside the last step.
-        """
-        if not self.start <= t <= self.time:
-            msg = f"Argument `t` must be within the last step [{self.start}, {self.time}], but is {t}."
-            raise ValueError(msg)
+        """Return the overlaps [C | G | ln n] at a time within the last step."""
+        check_inside(t, self.start, self.time)
         if t in (self.start, self.time):
             return self._overlaps(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
         out = self._overlaps(int(self._step[0]), out)
@@ -196,23 +172,9 @@ class DescentStepper:
         return {name: array.copy() for name, array in self._arrays().items()} | before
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays that `state` returned.
-
-        Parameters
-        ----------
-        state : mapping
-            Arrays of a stepper of the same problem and learning rate.
-
-        Raises
-        ------
-        ValueError
-            If an array is missing or has another shape, or the learning rate is another.
-        """
+        """Continue from the arrays of a stepper of the same problem and learning rate."""
         for name, array in self._arrays().items():
-            shape = np.shape(state[name]) if name in state else None
-            if shape != array.shape:
-                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {shape}."
-                raise ValueError(msg)
+            check_stored(state, name, array.shape)
         if state["learning_rate"] != self._eta:
             msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
             raise ValueError(msg)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         copy_row,
         events_passed,
     )
-    from dynamics.integrators.system_calls import FloatMatrix, FloatVector, IntVector, System, normalise, rhs
+    from dynamics.integrators.system_calls import System, normalise, rhs
 
 # Rows of `vectors` after the common ones: new state, the 16 stages, the 7 dense coefficients, zeros.
 ROW_NEW, ROW_STAGES, ROW_DENSE, ROW_ZERO = 3, 4, 20, 27

@@ -6,15 +6,13 @@ Responsible for: what every stepper of that pair does with whole vectors.  Execu
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
 
 # Columns summed at a time, so that the target of a sum stays in the fastest cache.
 COLUMN_BLOCK = 512

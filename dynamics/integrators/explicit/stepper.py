@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.stepper import NORMALISE, RHS, CompiledStepper
+from dynamics.integrators.stepper import NORMALISE, RHS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

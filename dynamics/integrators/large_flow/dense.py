@@ -26,15 +26,7 @@ DECIDES = 0.1
 
 
 class DenseOutput:
-    """The polynomial inside one step.
-
-    Parameters
-    ----------
-    rows : Rows
-    step : Step
-    ready : bool
-        Whether the coefficients were computed with the step.
-    """
+    """The polynomial inside one step; `ready` says that its coefficients were computed with the step."""
 
     def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
         self._rows = rows

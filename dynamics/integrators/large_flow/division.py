@@ -61,28 +61,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A division of m neurons; `plan` is what compiled passes read (see `partial_kernels`).
-
-    Parameters
-    ----------
-    fast : ndarray of bool, shape (m,)
-    cluster : ndarray of int, shape (m,)
-        Direction of the cluster of each neuron, −1 for none.
-    sources : ndarray of int
-        Rows of the fast neurons.
-    plan : tuple of arrays
-    cuts : ndarray of int
-        Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
-    rates : ndarray, shape (clusters, 2)
-        Rates of the direction and of the norm.
-    """
+    """A division of m neurons; `plan` is what compiled passes read (see `partial_kernels`)."""
 
     fast: NDArray[np.bool_]
-    cluster: Integers
-    sources: Integers
+    cluster: Integers  # direction of the cluster of each neuron, −1 for none
+    sources: Integers  # rows of the fast neurons
     plan: tuple[Any, ...]
+    #: Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
     cuts: Integers
-    rates: Array
+    rates: Array  # of the direction and of the norm, (clusters, 2)
 
     @property
     def directions(self) -> Integers:
@@ -104,22 +91,10 @@ class Division:
 
 
 class Divider:
-    """Divide neurons, step after step, with hysteresis.
+    """Divides neurons, step after step, with hysteresis.
 
-    Parameters
-    ----------
-    kernels : namespace
-        Namespace of the compiled passes.
-    workers : Workers
-        Threads that share them.
-    a : ndarray, shape (P,)
-        Teacher coefficients.
-    value, slope : float
-        g(1) and g'(1).
-    columns : int
-        D.
-    both_poles : bool
-        Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
+    `value` and `slope` are g(1) and g'(1), `columns` is D, and with `both_poles` a neuron at −θ_p is as good as one at
+    θ_p, as it is for an even kernel.
     """
 
     def __init__(
@@ -138,14 +113,8 @@ class Divider:
     def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:
         """Return the division at a state, and the drift of its clusters over the last step, shape (clusters, D + 1).
 
-        Parameters
-        ----------
-        state, before : State
-            Now, and one step earlier; the same at the start.
-        h : float
-            Length of that step.
-        last : Division or None
-            Division of that step.
+        `before` is the state one step, of length `h` and division `last`, earlier; the same at the start, with no
+        division.
         """
         m = state.U.shape[0]
         active = self._a if last is None else last.active

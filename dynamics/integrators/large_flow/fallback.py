@@ -50,16 +50,7 @@ def reason_against(problem: Problem) -> str | None:
 
 
 class FallingBack:
-    """A large-flow stepper that hands its state to a robust one when it stalls or fails.
-
-    Parameters
-    ----------
-    first : LargeFlowStepper or TorchFlowStepper
-    robust : callable
-        ((unit vectors, ln n), time) -> Stepper.
-    last_time : float
-        End of the run, dimensionless.
-    """
+    """A large-flow stepper that hands its unit vectors and ln n, and the time, to `robust` when it stalls or fails."""
 
     def __init__(
         self,

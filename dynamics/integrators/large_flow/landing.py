@@ -33,21 +33,8 @@ NOTICED = 0.003
 def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: float) -> float:
     """Evaluate the full field at the end of a step, correct the step by it; return the error of lag and clusters.
 
-    Parameters
-    ----------
-    rows : Rows
-    rests : Rests
-        Its free slot takes the end of the step.
-    step : Step
-    h_last : float or None
-        Length of the step before; None at the first.
-    kappa : float
-        Relaxations per step to which modes are slowed.
-
-    Returns
-    -------
-    float
-        In units of the lag's tolerance.
+    The error is in units of the lag's tolerance. The free slot of `rests` takes the end of the step. `h_last` is the
+    length of the step before, None at the first, and modes are slowed to κ relaxations per step.
     """
     h, correction, slot = step.h, rests.correction(step.h), rests.free_slot()
     state = rests.state(slot)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector
     from dynamics.equations.pairs.link_kernels import g2
     from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, rest_number
 

@@ -24,19 +24,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
 
     ROUNDS = False
 
 # Integers, then numbers, as listed above.
-Plan = tuple[
-    "IntVector", "IntVector", "IntVector", "IntVector", "IntVector", "FloatVector", "FloatVector", "FloatVector"
-]
+Plan = tuple[IntVector, IntVector, IntVector, IntVector, IntVector, FloatVector, FloatVector, FloatVector]
 
 
 @kernel

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector, IntVector, matrix
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0
     from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
 

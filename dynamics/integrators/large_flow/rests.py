@@ -41,13 +41,7 @@ class Extrapolation(NamedTuple):
 
 
 class Rests:
-    """Past states with their fields and rests.
-
-    Parameters
-    ----------
-    m, D : int
-        Shape of the state.
-    """
+    """Past states, of shape (m, D), with their fields and rests."""
 
     def __init__(self, m: int, D: int) -> None:
         slots = DEGREE + 2

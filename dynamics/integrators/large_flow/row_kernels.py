@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import FloatCube, FloatMatrix, FloatVector
     from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
 
 END = 12  # row of the tableau that gives the step, and the stage at its end

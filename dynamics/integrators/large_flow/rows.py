@@ -40,33 +40,17 @@ _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step and everything it was made with.
-
-    Parameters
-    ----------
-    time, h : float
-        Start and length.
-    begin, end : State
-        Unit vectors, ln n, field and growth at both ends.
-    division : Division
-    pace : ndarray, shape (clusters, 2)
-        θ of direction and norm.
-    drift : ndarray, shape (clusters, D + 1)
-        Mean velocities over the last step.
-    rests : Extrapolation
-    leading : ndarray of int, shape (m,)
-        Direction whose overlap counts for itself in the error of each row, −1 for none.
-    """
+    """One step and everything it was made with."""
 
     time: float
     h: float
     begin: State
     end: State
     division: Division
-    pace: Array
-    drift: Array
+    pace: Array  # θ of direction and norm, (clusters, 2)
+    drift: Array  # mean velocities over the last step, (clusters, D + 1)
     rests: Extrapolation
-    leading: Integers
+    leading: Integers  # direction whose overlap counts for itself in the error of each row, −1 for none
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of what `LargeFlowStepper.restore` needs to put the step together again."""
@@ -85,18 +69,10 @@ class Step:
 
 
 class Rows:
-    """Passes over the neurons of one problem.
+    """Passes over the neurons of one problem in D columns.
 
-    Parameters
-    ----------
-    problem : Problem
-    columns : int
-        D.
-    tolerance : ndarray, shape (3,)
-        Absolute and relative tolerance of coordinates, absolute tolerance of ln n.
-    lag_tolerance : ndarray, shape (2,)
-        Absolute tolerance of corrections at the end of a step: of coordinates, and of ln n.
-    threads : int, optional
+    `tolerance` holds the absolute and relative one of coordinates and the absolute one of ln n; `lag_tolerance` those
+    of corrections at the end of a step, of coordinates and of ln n.
     """
 
     def __init__(

@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector, SingleCube
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import (
-        FloatCube,
-        FloatMatrix,
-        FloatVector,
-        IntVector,
-        SingleCube,
-        matrix,
-    )
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
     from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number

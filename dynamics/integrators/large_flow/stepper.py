@@ -37,7 +37,7 @@ from dynamics.integrators.large_flow.division import Divider, State
 from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
-from dynamics.integrators.stepper import Status
+from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,16 +73,10 @@ SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 
 class LargeFlowStepper:
-    """Take steps of the coupled flow of many neurons.
+    """Steps of the coupled flow of many neurons, where `reason_against` has nothing to say.
 
-    Parameters
-    ----------
-    problem : Problem
-        For which `reason_against` has nothing to say.
-    rtol, atol : float
-        Tolerances per step: rtol on unit vectors and on ln n; `atol` as in `OverlapSystem.absolute_tolerance`.
-    threads : int, optional
-        Number of threads; results do not depend on it.
+    Per step `rtol` bounds errors of unit vectors and of ln n; `atol` is as in `OverlapSystem.absolute_tolerance`.
+    Results do not depend on the number of threads.
     """
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, threads: int | None = None) -> None:
@@ -143,21 +137,12 @@ class LargeFlowStepper:
         return Status.REACHED
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
-
-        Raises
-        ------
-        ValueError
-            If `t` is outside the last step.
-        """
+        """Return the overlaps [C | G | ln n] at a time within the last step."""
         return overlap_state(*self.vectors(t), self.rows.teacher, self.rows.a.size, out)
 
     def vectors(self, t: float) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at a time within the last step, both ends included."""
-        begin = self._time if self._last is None else self._last.time
-        if not begin <= t <= self._time:
-            msg = f"Argument `t` must be within the last step [{begin}, {self._time}], but is {t}."
-            raise ValueError(msg)
+        check_inside(t, self._time if self._last is None else self._last.time, self._time)
         if t == self._time or self._dense is None:
             return self._now.U, self._now.log_norm
         return self._dense.at(t)
@@ -199,18 +184,9 @@ class LargeFlowStepper:
         return arrays
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays that `state` returned.
-
-        Raises
-        ------
-        ValueError
-            If they are those of another problem.
-        """
+        """Continue from the arrays of a stepper of the same problem."""
         given = {name: np.array(array) for name, array in state.items()}
-        shape = given["U"].shape if "U" in given else None
-        if shape != self._now.U.shape:
-            msg = f"Argument `state` must hold `U` of shape {self._now.U.shape}, but has {shape}."
-            raise ValueError(msg)
+        check_stored(given, "U", self._now.U.shape)
         rests = self._rests
         rests.set_arrays(given)
         self._time, self._h = given["time_and_step"].tolist()

@@ -1,7 +1,4 @@
-"""CVODE of SUNDIALS behind the protocol of a stepper: matrix-free backward differentiation of variable order.
-
-Responsible for: what CVODE's callbacks, one-step mode and dense output mean in the project's terms.  Must not know the
-system beyond its functions.  Needs the extra ``sundials``; nothing else imports it.
+"""CVODE of SUNDIALS as a stepper: matrix-free backward differentiation of variable order; needs an extra.
 
 A Newton step solves (1 − γ J) x = b by GMRES, preconditioned from the left by 1 − min(γ D, ½) with D = diag J, with
 compiled products J v where the system has them and CVODE's own differences of the right-hand side where not. For the
@@ -20,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status
+from dynamics.integrators.foreign_stepper import ForeignStepper
+from dynamics.integrators.stepper import RHS, Status, check_inside
 from dynamics.integrators.sundials.output import silence, warnings_off
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["SundialsStepper", "check_installed"]
-
 # Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
 KRYLOV_DIMENSION = 10
 # Number of functions of a system that has products with the Jacobian.
@@ -43,13 +37,7 @@ FUNCTIONS_WITH_PRODUCT = 5
 
 
 def check_installed() -> None:
-    """Refuse to go on without the package that wraps CVODE.
-
-    Raises
-    ------
-    ImportError
-        If it cannot be imported.
-    """
+    """Raise ImportError without the package that wraps CVODE."""
     try:
         import sksundae.cvode  # noqa: F401
     except ImportError as error:
@@ -57,33 +45,15 @@ def check_installed() -> None:
         raise ImportError(msg) from error
 
 
-class SundialsStepper:
-    """Drive CVODE, one internal step at a time.
+class SundialsStepper(ForeignStepper):
+    """Takes the internal steps of CVODE, one at a time; a fixed step or order is refused.
 
     The tolerances bound the error of each component, as everywhere here; CVODE's own bound their root mean square only.
     Inside the last step the state is CVODE's own polynomial, of the order of the step; both ends are returned exactly.
     The length of the first step depends on the first target. The constraints of the state are not restored.
-
-    Parameters
-    ----------
-    namespace : module
-        Namespace in which `system_calls` and `sundials_kernels` were executed.
-    y0 : array of shape (n,)
-        Initial state, dimensionless.
-    system : tuple (functions, parameters, sizes, work)
-        Addresses of the system's functions, and the arrays passed on to them.
-    tolerances : Tolerances
-        Error control; a fixed step or order is refused.
-    num_events : int
-        Number of events of the system.
-    t0 : float
-        Initial time, dimensionless.
-
-    Raises
-    ------
-    ValueError
-        If a fixed step or a fixed order is asked for.
     """
+
+    refusal = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
 
     def __init__(
         self,
@@ -95,14 +65,7 @@ class SundialsStepper:
         num_events: int,
         t0: float,
     ) -> None:
-        from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
-
-        for option in ("fixed_step", "fixed_order"):
-            if getattr(tolerances, option) != 0:
-                msg = f"Argument `{option}` must be 0 for method 'sundials', but is {getattr(tolerances, option)}."
-                raise ValueError(msg)
-        self._namespace = namespace
-        self._system = system
+        super().__init__("sundials", namespace, system, tolerances, num_events)
         self._start = self._time = float(t0)
         self._start_state = self._state = y0.copy()
         # CVODE lends read-only views of its vectors, which compiled functions do not take.
@@ -113,25 +76,28 @@ class SundialsStepper:
             ("steps_accepted", "rhs_evaluations", "jacobian_products", "preconditioner_solves", "diagonal_evaluations"),
             0,
         )
-        self._last_finite = True
-        self._times, self._now = np.full(num_events, np.nan), np.full(num_events, np.nan)
-        with_product = len(system[0]) >= FUNCTIONS_WITH_PRODUCT
+        self._solver = self._made_solver(tolerances, y0.size)
+        with warnings_off():
+            self._solver.init_step(self._time, y0)
+        self._record_events()
+
+    def _made_solver(self, tolerances: Tolerances, size: int) -> Any:
+        from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
+
+        with_product = len(self._system[0]) >= FUNCTIONS_WITH_PRODUCT
         # CVODE holds the root mean square of the weighted errors below 1, every other method the largest of them.
-        share = 1.0 / np.sqrt(y0.size)
-        self._solver: Any = CVODE(
+        share = 1.0 / np.sqrt(size)
+        return CVODE(
             self._rhs,
             method="BDF",
             rtol=share * tolerances.rtol,
-            atol=share * tolerances.absolute(y0.size),
+            atol=share * tolerances.absolute(size),
             max_step=tolerances.largest_step if np.isfinite(tolerances.largest_step) else 0.0,
             linsolver="gmres",
             krylov_dim=KRYLOV_DIMENSION,
             precond=CVODEPrecond(self._prepare, self._precondition),
             jactimes=CVODEJacTimes(None, self._multiply) if with_product else None,
         )
-        with warnings_off():
-            self._solver.init_step(self._time, y0)
-        self._record()
 
     @property
     def time(self) -> float:
@@ -142,11 +108,6 @@ class SundialsStepper:
     def start(self) -> float:
         """Start of the last accepted step, dimensionless."""
         return self._start
-
-    @property
-    def event_times(self) -> Vector:
-        """Time at which each event was passed; not-a-number until then; the start if passed there."""
-        return self._times.copy()
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
@@ -173,32 +134,12 @@ class SundialsStepper:
         self._start, self._start_state = self._time, self._state
         self._time, self._state = float(result.t), result.y
         self._counts["steps_accepted"] += 1
-        self._record()
+        self._record_events()
         return True
 
     def interpolate(self, t: float, out: Vector | None = None) -> Vector:
-        """Return the state at a time within the last step, both ends included.
-
-        Parameters
-        ----------
-        t : float
-            Time within the last step, dimensionless.
-        out : array of shape (n,), optional
-            Array to write to.
-
-        Returns
-        -------
-        array of shape (n,)
-            State on the polynomial of the step.
-
-        Raises
-        ------
-        ValueError
-            If `t` is outside the last step.
-        """
-        if not self._start <= t <= self._time:
-            msg = f"Argument `t` must be within the last step [{self._start}, {self._time}], but is {t}."
-            raise ValueError(msg)
+        """Return the state at a time within the last step, shape (n,)."""
+        check_inside(t, self._start, self._time)
         out = np.empty(self._state.size) if out is None else out
         if t == self._time:
             out[:] = self._state
@@ -209,38 +150,13 @@ class SundialsStepper:
             out[:] = self._solver.step(float(t), "normal").y
         return out
 
-    def derivative(self, t: float) -> Vector:
-        """Return y' at a time within the last step, shape (n,)."""
-        out = np.empty(self._state.size)
-        self._namespace.evaluate(RHS, float(t), self.interpolate(t), out, self._system)
-        return out
-
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; evaluations include those of differences for J v."""
         return dict(self._counts)
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Refuse: the history inside CVODE is out of reach."""
-        msg = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
-        raise NotImplementedError(msg)
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Refuse: the history inside CVODE is out of reach."""
-        del state
-        self.state()
-
-    def _record(self) -> None:
-        before, self._now = self._now, self._event_values(self._time)
-        record_crossings(self._times, before, self._now, (self._start, self._time), self._event_values)
-
-    def _event_values(self, t: float) -> Vector:
-        values = np.empty(self._times.size)
-        self._namespace.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
-        return values
-
     def _rhs(self, t: float, y: Vector, out: Vector) -> None:
         self._point[:] = y
-        self._namespace.evaluate(RHS, t, self._point, out, self._system)
+        self._evaluate(RHS, t, self._point, out)
         self._last_finite = bool(np.isfinite(out).all())
         self._counts["rhs_evaluations"] += 1
 

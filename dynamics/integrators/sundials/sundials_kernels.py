@@ -6,10 +6,11 @@ Responsible for: the entry points that the callbacks of `sundials` call.  Must n
 
 from typing import TYPE_CHECKING
 
+from dynamics.compiler.arrays import FloatVector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.integrators.system_calls import FloatVector, System, jacobian_diagonal, jacobian_product
+    from dynamics.integrators.system_calls import System, jacobian_diagonal, jacobian_product
 
 # A growing component would make 1 − γ D vanish or change sign; the divisor is kept above one half.
 LARGEST_PRODUCT = 0.5

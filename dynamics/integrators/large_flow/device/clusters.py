@@ -20,30 +20,12 @@ __all__ = ["DeviceClusters"]
 
 
 class DeviceClusters:
-    """Divide neurons into clusters, step after step, and slow their mean velocities.
+    """Divides neurons into clusters, step after step, and slows their mean velocities.
 
-    Parameters
-    ----------
-    torch : module
-    a : tensor, shape (P,)
-        Teacher coefficients.
-    value, slope : float
-        g(1) and g'(1).
-    shape : tuple (m, D, W)
-        Of the state, as in `torch_field`.
-    both_poles : bool
-        Whether a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
-    kappa : float
-        A slowed mode relaxes by e^(−κ) in a step.
-
-    Attributes
-    ----------
-    cluster : tensor of int, shape (m,)
-        Direction of the cluster of each neuron, P for none.
-    sign : tensor, shape (m,)
-        Pole of its direction at which each neuron sits, +1 or −1.
-    drift : tensor, shape (P, W)
-        Mean velocity of each cluster over the last step.
+    `cluster` (m,) is the direction of the cluster of each neuron, P for none, `sign` (m,) the pole at which it sits, +1
+    or −1, and `drift` (P, W) the mean velocity of each cluster over the last step. `value` and `slope` are g(1) and
+    g'(1), `shape` is (m, D, W) as in `field`, and with `both_poles` a neuron at −θ_p is as good as one at θ_p, as it is
+    for an even kernel. A slowed mode relaxes by e^(−κ) in a step.
     """
 
     def __init__(
@@ -111,12 +93,8 @@ class DeviceClusters:
     def divide(self, Y: Tensor, before: Tensor, rates: Tensor, h: Tensor) -> None:
         """Make the division for the next step at the state that `look` saw.
 
-        Parameters
-        ----------
-        Y, before : tensor, shape (m, W)
-            States now and one step, of length `h`, earlier; the same at the start.
-        rates : tensor, shape (m, W)
-            Rates now, with nothing slowed.
+        `Y` and `before` (m, W) are the states now and one step, of length `h`, earlier; the same at the start. `rates`
+        (m, W) are those now, with nothing slowed.
         """
         torch, a, D, P = self._torch, self._a, self._D, self._P
         n = torch.exp(Y[:, D])
@@ -169,12 +147,8 @@ class DeviceClusters:
     def land(self, Y: Tensor, begin: Tensor, rates: Tensor, h: float, h_last: float) -> None:
         """Move the clusters at the end of a step to where their stiff means belong (see `weigh_shifts`), in place.
 
-        Parameters
-        ----------
-        Y, begin, rates : tensor, shape (m, W)
-            State at the end of the step, with its rates when nothing is slowed, and state at its beginning.
-        h, h_last : float
-            Lengths of this step and of the one before; 0 if there was none.
+        `Y` and `begin` (m, W) are the states at its ends, `rates` those at the end when nothing is slowed; `h_last` is
+        the length of the step before, 0 if there was none.
         """
         torch, D = self._torch, self._D
         n = torch.exp(Y[:, D])

@@ -21,19 +21,9 @@ _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
 def load_torch(device: str) -> Any:
-    """Return the module torch, after making sure that it can use `device`.
+    """Return the module torch, after making sure that it can use "cpu", "cuda" or "cuda:<number>".
 
-    Parameters
-    ----------
-    device : str
-        "cpu", "cuda" or "cuda:<number>".
-
-    Raises
-    ------
-    ImportError
-        If torch is not installed.
-    ValueError
-        If there is no such device.
+    Raises ImportError if torch is not installed, ValueError if there is no such device.
     """
     if not isinstance(device, str) or _DEVICE.fullmatch(device) is None:
         msg = f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {shown(device)}."
@@ -55,18 +45,10 @@ def load_torch(device: str) -> Any:
 
 
 class Replay:
-    """A fixed sequence of operations on fixed tensors, recorded on the device and started as a whole.
+    """A fixed sequence of operations on fixed tensors of a CUDA device, recorded there and started as a whole.
 
     Launching a kernel takes the host about 5 µs, as long as a kernel on a matrix of 500 rows runs; a CUDA graph
-    launches hundreds at once.
-
-    Parameters
-    ----------
-    torch : module
-    device : torch.device
-        A CUDA device.
-    work : callable
-        The operations. Must give the same when run twice, and must not look at a value on the host.
+    launches hundreds at once. The work must give the same when run twice, and must not look at a value on the host.
     """
 
     def __init__(self, torch: Any, device: Any, work: Callable[[], None]) -> None:

@@ -29,20 +29,9 @@ def padded(columns: int) -> int:
 
 
 class DeviceField:
-    """Evaluate the field; work space is allocated once.
+    """Evaluates the field of m neurons in R^D, the directions being the first P axes; work space is allocated once.
 
-    Parameters
-    ----------
-    torch : module
-    device : torch.device
-    coefficients : ndarray, shape (order + 1,)
-        Hermite coefficients c_j of the link.
-    a : ndarray, shape (P,)
-        Teacher coefficients; the directions are the first P axes.
-    m, D : int
-        Number of neurons, length of a unit vector.
-    sign_matters : bool
-        Whether only C > 0 counts as emergence.
+    With `sign_matters` only C > 0 counts as emergence.
     """
 
     def __init__(

@@ -40,28 +40,9 @@ _ERRORS, _DENSE = (16, 17), (18, 19, 20, 21)
 class DeviceStep:
     """The last step, and the means to take another.
 
-    Parameters
-    ----------
-    torch : module
-    device : torch.device
-    problem : Problem
-    U, log_norm : ndarray, shapes (m, D) and (m,)
-        The start.
-    tolerance : tuple of float
-        Absolute and relative tolerance of a coordinate, absolute tolerance of ln n.
-    graph : bool
-        Whether to record the operations.
-
-    Attributes
-    ----------
-    begin, now : tensor, shape (m, W)
-        States at both ends, as in `torch_field`.
-    now_rates : tensor, shape (m, W)
-        Rates at the end, with nothing slowed.
-    length : float or None
-        Length of the step; none at the start.
-    evaluations : int
-        Evaluations of the field so far.
+    `begin` and `now` (m, W) are the states at both ends, as in `field`, `now_rates` the rates at the end with nothing
+    slowed, `length` that of the step, None at the start, and `evaluations` those of the field so far. `tolerance` holds
+    the absolute and relative one of a coordinate and the absolute one of ln n. With `graph` operations are recorded.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ from dynamics.integrators.large_flow.stepper import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.stepper import Status
+from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,25 +50,10 @@ __all__ = ["TorchFlowStepper"]
 
 
 class TorchFlowStepper:
-    """Take steps of the coupled flow of many neurons on a device.
+    """Steps of the coupled flow of many neurons on a device: "cpu", "cuda" or "cuda:<number>".
 
-    Parameters
-    ----------
-    problem : Problem
-        For which `reason_against` has nothing to say.
-    rtol, atol : float
-        Tolerances per step, as for `LargeFlowStepper`.
-    device : str
-        "cpu", "cuda" or "cuda:<number>".
-    graph : bool, optional
-        Whether to start the operations of a step as one recorded graph; CUDA only.
-
-    Raises
-    ------
-    ImportError
-        If torch is not installed.
-    ValueError
-        If there is no such device, or a graph is wanted of the processor.
+    Problem and tolerances are as for `LargeFlowStepper`. With `graph`, on CUDA only, the operations of a step start as
+    one recorded graph. Raises ImportError if torch is not installed, ValueError if there is no such device.
     """
 
     #: Nothing is compiled.
@@ -131,13 +116,7 @@ class TorchFlowStepper:
         return Status.REACHED
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the overlaps [C | G | ln n] at a time within the last step, both ends included.
-
-        Raises
-        ------
-        ValueError
-            If `t` is outside the last step.
-        """
+        """Return the overlaps [C | G | ln n] at a time within the last step."""
         Y = self._at(t)
         U = Y[:, : self._D]
         G = U @ U.t()
@@ -207,18 +186,9 @@ class TorchFlowStepper:
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays that `state` returned.
-
-        Raises
-        ------
-        ValueError
-            If they are those of another problem.
-        """
+        """Continue from the arrays of a stepper of the same problem."""
         step, given = self._step, {name: np.array(array) for name, array in state.items()}
-        shape = given["now"].shape if "now" in given else None
-        if shape != tuple(step.now.shape):
-            msg = f"Argument `state` must hold `now` of shape {tuple(step.now.shape)}, but has {shape}."
-            raise ValueError(msg)
+        check_stored(given, "now", tuple(step.now.shape))
         self._time, self._h, *last = given["times_and_steps"].tolist()
         self._event_times, self._events = given["events"].copy()
         self._marks = given["marks"].tolist()
@@ -280,9 +250,7 @@ class TorchFlowStepper:
 
     def _at(self, t: float) -> Tensor:
         """Return the state at a time within the last step, on the device."""
-        if not self._time_last <= t <= self._time:
-            msg = f"Argument `t` must be within the last step [{self._time_last}, {self._time}], but is {t}."
-            raise ValueError(msg)
+        check_inside(t, self._time_last, self._time)
         return self._step.at(1.0 if t == self._time else self._fraction(t))
 
     def _fraction(self, t: float) -> float:

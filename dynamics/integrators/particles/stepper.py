@@ -15,10 +15,12 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
+from dynamics.integrators.compiled_stepper import Layout
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.explicit.stepper import ExplicitStepper
-from dynamics.integrators.stepper import RHS, Layout, Status, Tolerances
+from dynamics.integrators.methods import load_method, stepper_of
+from dynamics.integrators.stepper import RHS, Status, Tolerances, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.integrators.methods import CompiledMethod
+    from dynamics.integrators.stepper import Stepper
 
     Array = NDArray[np.float64]
 
@@ -39,7 +42,7 @@ REMEMBERED = 4
 KERNELS = (
     "dynamics.integrators.explicit.dop853_tableau",
     "dynamics.integrators.explicit.stage_sum_kernels",
-    "dynamics.equations.mean_field.mean_field_sweep_kernels",
+    "dynamics.integrators.particles.mean_field_sweep_kernels",
 )
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
@@ -64,19 +67,17 @@ def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
     return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
 
 
-class ParticleStepper(ExplicitStepper):
-    """Steps of order 8 by sweeps over blocks of particles.
+def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
+    """Return what `stepper_of` does, by sweeps where the state is that large."""
+    if not wants_sweeps(method, system):
+        return stepper_of(system, method, rtol=rtol, atol=atol)
+    compiled = load_method(method, system.pieces)
+    stepper = ParticleStepper(system, compiled, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return stepper, compiled.compile_seconds
 
-    Parameters
-    ----------
-    system : MeanFieldSystem
-    compiled : CompiledMethod
-        The method "explicit" and the system.
-    rtol : float
-        Relative tolerance on each component.
-    atol : ndarray, shape (n,)
-        Absolute tolerance on each component.
-    """
+
+class ParticleStepper(ExplicitStepper):
+    """Steps of order 8 by sweeps over blocks of particles, for the method "explicit" compiled with the system."""
 
     def __init__(self, system: MeanFieldSystem, compiled: CompiledMethod, *, rtol: float, atol: Array) -> None:
         self._kernels = load([*system.pieces, *kernel_pieces(*KERNELS)]).namespace
@@ -125,11 +126,8 @@ class ParticleStepper(ExplicitStepper):
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned; raise ValueError if they are of another system."""
         super().restore(state)
-        field = np.array(state["field"], dtype=np.float64)
-        if field.shape != self._field.shape:
-            msg = f"Argument `state` must hold `field` of shape {self._field.shape}, but has {field.shape}."
-            raise ValueError(msg)
-        self._field = field
+        check_stored(state, "field", self._field.shape)
+        self._field = np.array(state["field"], dtype=np.float64)
         self._past = list(zip(np.asarray(state["past_times"]).tolist(), np.array(state["past_slopes"]), strict=True))
 
     def _begin(self) -> None:

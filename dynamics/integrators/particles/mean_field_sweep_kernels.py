@@ -8,8 +8,8 @@ stage. On the way it adds up the sums that the field at the stages is made of.
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
         block_sums,
         moments_from_sums,
     )
-    from dynamics.equations.mean_field.mean_field_kernels import scalars_start, write_slopes
+    from dynamics.equations.mean_field.mean_field_kernels import write_slopes
+    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
     from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-IntVector = NDArray[np.int64]
 
 # Particles whose stages stay in the fastest caches; scratch is made for LANES of them.
 SWEPT = 512

@@ -23,15 +23,7 @@ __all__ = ["VectorStepper"]
 
 
 class VectorStepper:
-    """Answer for the overlaps of the vectors that another stepper carries.
-
-    Parameters
-    ----------
-    stepper : Stepper
-        Of the state [U | ln n].
-    system : VectorSystem
-        Its equations.
-    """
+    """Shows a stepper of [U | ln n], by the equations of `VectorSystem`, as one of the overlaps."""
 
     def __init__(self, stepper: Stepper, system: VectorSystem) -> None:
         self._stepper = stepper

@@ -1,0 +1,16 @@
+"""Names for the arrays that compiled kernels read and write."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatVector = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
+FloatCube = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+SingleVector = NDArray[np.float32]
+SingleMatrix = NDArray[np.float32]
+SingleCube = NDArray[np.float32]
+#: Of kernels that are compiled for both precisions.
+Real = TypeVar("Real", bound=np.floating[Any])

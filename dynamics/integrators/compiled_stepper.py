@@ -1,0 +1,181 @@
+"""The stepper that runs a compiled method, and the arrays in which that keeps its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import EVENT_PASSED, EVENT_VALUES, RHS, Status, check_inside, check_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.stepper import BoundSystem, Tolerances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Sizes of the arrays of a compiled method, and what their rows and slots are for."""
+
+    rows: int
+    scalars: int
+    counters: int
+    #: Rows of `vectors` that a step finds and changes.
+    carried: tuple[int, ...]
+    #: Rows from which a run goes on, `carried` and those that dense output reads; all others are scratch.
+    kept: tuple[int, ...]
+    #: Name of each public count and its slot in `counters`.
+    statistics: Mapping[str, int]
+
+
+class CompiledStepper:
+    """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0."""
+
+    def __init__(
+        self,
+        namespace: ModuleType,
+        layout: Layout,
+        y0: NDArray[np.float64],
+        system: BoundSystem,
+        *,
+        tolerances: Tolerances,
+        num_events: int,
+        t0: float,
+    ) -> None:
+        self._namespace = namespace
+        self._layout = layout
+        self._vectors = np.zeros((layout.rows, y0.size))
+        self._vectors[0] = y0
+        self._scalars = np.zeros(layout.scalars)
+        self._scalars[[0, 1, 3, 4, 5]] = (
+            t0,
+            t0,
+            tolerances.rtol,
+            tolerances.fixed_step,
+            tolerances.largest_step,
+        )
+        self._counters = np.zeros(layout.counters, dtype=np.int64)
+        self._counters[-1] = tolerances.fixed_order
+        self._events = np.full((3, num_events), np.nan)
+        self._atol = tolerances.absolute(y0.size)
+        self._system = system
+        # What `state` says while a single step is taken, or after it was given up; None between steps. Its rows have
+        # a place of their own, made when they are first needed.
+        self._before: dict[str, NDArray[np.generic]] | None = None
+        self._rows_before = np.empty((0, y0.size))
+        self.advance(t0, 0)
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return float(self._scalars[0])
+
+    @property
+    def start(self) -> float:
+        """Start of the last accepted step, dimensionless."""
+        return float(self._scalars[1])
+
+    @property
+    def event_times(self) -> NDArray[np.float64]:
+        """Time at which each event was passed; NaN until then."""
+        return np.array(self._events[0])
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        if max_steps == 1:
+            self._keep()
+        status = self._advance(target, max_steps)
+        self._before = None
+        return status
+
+    def _keep(self) -> None:
+        """Copy what a step changes: the run asks for single steps where they take long, and may give them up."""
+        if self._rows_before.size == 0:
+            self._rows_before = np.empty((len(self._layout.carried), self._vectors.shape[1]))
+        for place, row in enumerate(self._layout.carried):
+            self._rows_before[place] = self._vectors[row]
+        self._before = self._copies()
+
+    def _advance(self, target: float, max_steps: int) -> Status:
+        last = self._tried() + max_steps
+        while True:
+            status = self._namespace.advance(
+                float(target),
+                last - self._tried(),
+                self._vectors,
+                self._scalars,
+                self._counters,
+                self._atol,
+                self._events,
+                self._system,
+            )
+            if status != EVENT_PASSED:
+                return Status(status)
+            times, now, before = self._events
+            record_crossings(times, before, now, (self.start, self.time), self._event_values)
+
+    def _tried(self) -> int:
+        return int(self._counters[2] + self._counters[3])
+
+    def _event_values(self, t: float) -> NDArray[np.float64]:
+        values = np.empty(self._events.shape[1])
+        self._namespace.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
+        return values
+
+    def interpolate(self, t: float, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
+        check_inside(t, self.start, self.time)
+        out = np.empty(self._vectors.shape[1]) if out is None else out
+        # Both ends are returned exactly, and without the evaluations that a dense output may need.
+        if t in (self._scalars[0], self._scalars[1]):
+            out[:] = self._vectors[0 if t == self._scalars[0] else 1]
+        else:
+            self._interpolate_inside(float(t), out)
+        return out
+
+    def _interpolate_inside(self, t: float, out: NDArray[np.float64]) -> None:
+        self._namespace.interpolate(t, out, self._vectors, self._scalars, self._counters, self._system)
+
+    def derivative(self, t: float) -> NDArray[np.float64]:
+        """Return y' at a time within the last step, shape (n,)."""
+        out = np.empty(self._vectors.shape[1])
+        self._namespace.evaluate(RHS, t, self.interpolate(t), out, self._system)
+        return out
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations."""
+        return {name: int(self._counters[slot]) for name, slot in self._layout.statistics.items()}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before, rows = self._before, self._layout.kept
+        vectors = self._vectors[list(rows)]
+        if before is None:
+            return {"vectors": vectors, **self._copies()}
+        vectors[[rows.index(row) for row in self._layout.carried]] = self._rows_before
+        return {"vectors": vectors, **before}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays of a stepper of the same method and system."""
+        rows = list(self._layout.kept)
+        if "vectors" in state and np.shape(state["vectors"]) == self._vectors.shape:  # of an earlier version
+            state = {**state, "vectors": state["vectors"][rows]}
+        check_stored(state, "vectors", (len(rows), self._vectors.shape[1]))
+        for name, array in self._small_arrays().items():
+            check_stored(state, name, array.shape)
+        self._vectors[rows] = state["vectors"]
+        for name, array in self._small_arrays().items():
+            array[...] = state[name]
+
+    def _small_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return all arrays of the state but the vectors."""
+        return {"scalars": self._scalars, "counters": self._counters, "events": self._events}
+
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        return {name: array.copy() for name, array in self._small_arrays().items()}

@@ -1,0 +1,88 @@
+"""What steppers around solvers of other libraries share: calls of the system, events, and no checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import EVENT_VALUES, RHS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+    from typing import NoReturn
+
+    from numpy.typing import NDArray
+
+    from dynamics.integrators.stepper import BoundSystem, Tolerances
+
+    Vector = NDArray[np.float64]
+
+
+class ForeignStepper:
+    """A system as a library calls it, and the events of its steps."""
+
+    #: Why `state` is refused.
+    refusal: str
+
+    def __init__(
+        self, method: str, namespace: ModuleType, system: BoundSystem, tolerances: Tolerances, num_events: int
+    ) -> None:
+        for option in ("fixed_step", "fixed_order"):
+            if getattr(tolerances, option) != 0:
+                msg = f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}."
+                raise ValueError(msg)
+        self._namespace = namespace
+        self._system = system
+        self._last_finite = True
+        self._times, self._now = np.full(num_events, np.nan), np.full(num_events, np.nan)
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        raise NotImplementedError
+
+    @property
+    def start(self) -> float:
+        """Start of the last accepted step, dimensionless."""
+        raise NotImplementedError
+
+    @property
+    def event_times(self) -> Vector:
+        """Time at which each event was passed; NaN until then."""
+        return self._times.copy()
+
+    def interpolate(self, t: float, out: Vector | None = None) -> Vector:
+        """Return the state at a time within the last step, shape (n,)."""
+        raise NotImplementedError
+
+    def derivative(self, t: float) -> Vector:
+        """Return y' at a time within the last step, shape (n,)."""
+        y = self.interpolate(t)
+        out = np.empty_like(y)
+        self._evaluate(RHS, t, y, out)
+        return out
+
+    def state(self) -> NoReturn:
+        """Refuse: the history inside the library is out of reach."""
+        raise NotImplementedError(self.refusal)
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Refuse: the history inside the library is out of reach."""
+        del state
+        self.state()
+
+    def _evaluate(self, which: int, t: float, y: Vector, out: Vector) -> None:
+        self._namespace.evaluate(which, float(t), y, out, self._system)
+
+    def _record_events(self) -> None:
+        """Record the events that the last step passed."""
+        before, self._now = self._now, self._event_values(self.time)
+        record_crossings(self._times, before, self._now, (self.start, self.time), self._event_values)
+
+    def _event_values(self, t: float) -> Vector:
+        values = np.empty(self._times.size)
+        self._evaluate(EVENT_VALUES, t, self.interpolate(t), values)
+        return values

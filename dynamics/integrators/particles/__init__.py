@@ -1,0 +1,1 @@
+"""Steps of very many particles, by sweeps over blocks of them that stay in cache."""

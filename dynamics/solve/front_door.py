@@ -1,0 +1,61 @@
+"""One front door: the answer that fits the student of a problem."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from dynamics.problem import Problem
+from dynamics.solve.registry import ANSWERS
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["solve_problem"]
+
+
+def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
+    """Integrate the flow of a problem's own student, at its own width and dimension.
+
+    Parameters
+    ----------
+    problem : Problem
+        The student decides: "homogeneous" is given to `solve_overlaps`, "committee" to `solve_committee`, "spherical"
+        to `solve_spherical`. The limit of infinite width has a function of its own, `solve_mean_field`.
+    **arguments
+        Keyword arguments of that function, such as `save_at`, `rtol`, `keep` or `checkpoint`.
+
+    Returns
+    -------
+    Dataset
+        As of that function; its name is in the attribute `answer`.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted
+        If the integration fails or is interrupted, and `on_failure` is "raise".
+    TypeError, ValueError
+        For bad arguments, before any work.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="erf", teacher=Teacher([1.0]), width=2, dimension=16, student="committee")
+    >>> solve_problem(problem, save_at=SaveAt.at([0.0, 1.0]), progress=False).attrs["answer"]
+    'committee'
+    """
+    given: object = problem
+    if not isinstance(given, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    solve = next(answer for answer in ANSWERS if problem.student in answer.students).solve()
+    known = list(inspect.signature(solve).parameters)[1:]
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            msg = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}.{hint}"
+            raise TypeError(msg)
+    dataset: xr.Dataset = solve(problem, **arguments)
+    return dataset

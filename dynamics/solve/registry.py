@@ -1,0 +1,171 @@
+"""Every answer of the program, declared once: what it takes, who computes it, and what it can do.
+
+The front door `solve_problem`, `resume`, sweeps, the command line, files and reports read this table. It imports
+nothing heavy: functions are named by their modules and found when they are called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, PARTICLE_METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered", "resolved"]
+
+#: What an answer can do, unless its entry says why not.
+CAPABILITIES = {
+    "watch": "shows progress, takes trackers and a budget of time, and gives back or raises a run that failed",
+    "resume": "writes checkpoints, from which `dynamics.resume` goes on",
+    "estimate": "estimates its numerical errors by a second run at ten times the tolerance",
+    "sound": "stops where a recorded state breaks what holds exactly: |C| <= 1, n > 0, a loss that may not rise",
+    "sweep": "can be asked at every point of a sweep",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One kind of answer to a problem.
+
+    Parameters
+    ----------
+    name : str
+        As the attribute `answer` of its datasets and in `dynamics.sweep(…, study=name)`.
+    function : str
+        "module:function" of (problem, *, …) that returns a Dataset.
+    students : tuple of str
+        Students of the problems that it takes.
+    equations : tuple of str
+        Folders of `dynamics/equations` that hold what it solves.
+    methods : tuple of str
+        What its argument `method` may be.
+    findings : str
+        "module:function" that tells a result to people.
+    lacks : mapping
+        Capability -> why the answer has no use for it.
+    """
+
+    name: str
+    function: str
+    students: tuple[str, ...] = ("homogeneous",)
+    equations: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    findings: str = ""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+    def solve(self) -> Callable[..., Any]:
+        """Return the function."""
+        return resolved(self.function)
+
+    def can(self, capability: str) -> bool:
+        """Return whether the answer has one of `CAPABILITIES`."""
+        return capability not in self.lacks
+
+
+_NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
+_INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
+_FLOWS = "dynamics.report.flows:flow_findings"
+
+#: The first answer that takes a problem's student is the one that `dynamics.solve_problem` gives.
+ANSWERS = (
+    Answer(
+        name="overlaps",
+        function="dynamics.solve.overlaps:solve_overlaps",
+        equations=("overlaps", "finite_step", "pairs"),
+        methods=FLOW_METHODS,
+        findings=_FLOWS,
+    ),
+    Answer(
+        name="decoupled",
+        function="dynamics.solve.decoupled:solve_decoupled",
+        equations=("transit",),
+        findings=_FLOWS,
+        lacks=_INSTANT,
+    ),
+    Answer(
+        name="prediction",
+        function="dynamics.solve.decoupled:predict_emergence",
+        equations=("transit",),
+        findings=_FLOWS,
+        lacks=_INSTANT,
+    ),
+    Answer(
+        name="committee",
+        function="dynamics.solve.committee:solve_committee",
+        students=("committee",),
+        equations=("committee",),
+        methods=COMMITTEE_METHODS,
+        findings=_FLOWS,
+    ),
+    Answer(
+        name="spherical",
+        function="dynamics.solve.spherical:solve_spherical",
+        students=("spherical",),
+        equations=("spherical",),
+        methods=PARTICLE_METHODS,
+        findings=_FLOWS,
+    ),
+    Answer(
+        name="mean-field",
+        function="dynamics.solve.mean_field:solve_mean_field",
+        students=("spherical", "homogeneous"),
+        equations=("mean_field",),
+        methods=PARTICLE_METHODS,
+        findings="dynamics.report.particles:mean_field_findings",
+        lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
+    ),
+    Answer(
+        name="coupling",
+        function="dynamics.solve.coupling:solve_coupling",
+        students=("spherical",),
+        equations=("spherical",),
+        findings="dynamics.report.particles:coupling_findings",
+        lacks={
+            **dict.fromkeys(
+                ("watch", "resume"), "it is one linear equation along a mean field that it solves itself, in seconds"
+            ),
+            "estimate": "its error is that of the nodes: solve again with half of `largest_step`",
+            "sound": "a linear equation keeps no such bound",
+            "sweep": "its array of all neurons at all times is for one network; `chaos` measures many",
+        },
+    ),
+    Answer(
+        name="chaos",
+        function="dynamics.laws.chaos:propagation_of_chaos",
+        students=("spherical",),
+        equations=("spherical", "mean_field"),
+        findings="dynamics.report.studies:chaos_findings",
+        lacks={
+            "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
+            "resume": "its runs are short: the answer is begun anew",
+            "estimate": "the scatter over its starts is larger than the error of a run",
+            "sound": "its runs are answers of `spherical` and `mean-field`, which check themselves",
+        },
+    ),
+)
+
+
+def answer_of(name: str) -> Answer | None:
+    """Return the answer of a name, None if this package has none."""
+    return next((answer for answer in ANSWERS if answer.name == name), None)
+
+
+def registered(name: str) -> Answer:
+    """Return the answer of a name that this package has."""
+    return next(answer for answer in ANSWERS if answer.name == name)
+
+
+def answers_that(capability: str) -> tuple[Answer, ...]:
+    """Return the answers that have one of `CAPABILITIES`, in the order of the table."""
+    return tuple(answer for answer in ANSWERS if answer.can(capability))
+
+
+def resolved(path: str) -> Callable[..., Any]:
+    """Return the function of a path "module:function"."""
+    module, _, name = path.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found

@@ -1,0 +1,315 @@
+"""What every answer that is integrated in time does alike: check, build, run, label.
+
+A public function `solve_*` is a signature and a docstring. It hands its arguments to `answered`, with the function of
+its module that builds an `Integration`: steppers of a system, what is recorded of a state, what the dataset says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dynamics.integrators import check_method, stepper_of
+from dynamics.problem import check_problem
+from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.dataset import make_dataset
+from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
+from dynamics.runs.run_file import as_run_file
+from dynamics.runs.trackers import all_trackers
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.equations import System
+    from dynamics.integrators import Stepper
+    from dynamics.problem import Problem
+    from dynamics.runs.companion import Companion
+    from dynamics.runs.loop import RunResult
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.soundness import Soundness
+    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.registry import Answer
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Asked", "Integration", "Method", "PlainMethod", "answered"]
+
+#: Arguments that say how a run is watched; they are neither the answer's own, nor stored with it.
+WATCHING = ("trackers", "progress", "max_runtime", "on_failure", "checkpoint")
+KEEPS = ("full", "summary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments that all answers share, checked.
+
+    Parameters
+    ----------
+    problem : Problem
+    save_at : SaveAt or None
+        None for the answer's default.
+    keep, method : str
+    rtol, atol : float
+    error_estimate : bool or None
+        None: for all methods but the referees.
+    file : RunFile
+        Where the run is kept and, if it was begun, what it goes on from.
+    """
+
+    problem: Problem
+    save_at: SaveAt | None
+    keep: str
+    method: str
+    rtol: float
+    atol: float
+    error_estimate: bool | None
+    file: RunFile
+
+    def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
+        """Return the saved times; the default is computed where none are given."""
+        return checked_schedule(self.save_at, default() if self.save_at is None else self.save_at)
+
+    def estimates(self, method: str) -> bool:
+        """Return whether errors are to be estimated for a method."""
+        return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
+
+
+class Method(Protocol):
+    """A method chosen for a system."""
+
+    def stepper(self, rtol: float) -> Stepper:
+        """Return a stepper at the start of the system."""
+        ...
+
+    def attributes(self, stepper: Stepper) -> Mapping[str, Any]:
+        """Return what a dataset says about the method that ran."""
+        ...
+
+
+@dataclass
+class PlainMethod:
+    """A method of `dynamics.integrators` for any system."""
+
+    system: System
+    name: str
+    atol: float
+    make: Callable[..., tuple[Stepper, float]] = stepper_of
+    compile_seconds: float = field(default=0.0, init=False)
+
+    def stepper(self, rtol: float) -> Stepper:
+        """Return a stepper at the start of the system."""
+        stepper, seconds = self.make(self.system, self.name, rtol=rtol, atol=self.atol)
+        self.compile_seconds = max(seconds, self.compile_seconds)  # the second stepper finds its code in memory
+        return stepper
+
+    def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
+        """Return name and compile time."""
+        return {"method": self.name, "compile_seconds": self.compile_seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integration:
+    """What is integrated, recorded and said: all that one answer has apart from the others.
+
+    Parameters
+    ----------
+    title : str
+        Of the dataset.
+    schedule : SaveAt
+    method : Method
+    observe : callable
+        State -> named observables, one record per saved time.
+    start : ndarray
+        A state, whose record tells the shapes.
+    events : mapping
+        Name of the times of events -> how many there are, in the order of the stepper's.
+    constants : mapping
+        Variables that are known before the run.
+    coords : mapping
+        Coordinates beside `time`.
+    settings : mapping
+        Arguments of the answer alone, as they are stored.
+    says : callable
+        Variables of the dataset -> further attributes.
+    notes : sequence of str
+    sound : Soundness, optional
+        What each record must satisfy.
+    loss : callable, optional
+        State -> E(f − f*)²; given where errors are estimated by a looser run.
+    threads : callable
+        Context of the run that holds BLAS to its number of threads.
+    warn : callable
+        Dataset -> None; warns of what is suspect in it.
+    """
+
+    title: str
+    schedule: SaveAt
+    method: Method
+    observe: Callable[[Array], Mapping[str, Any]]
+    start: Array
+    events: Mapping[str, int]
+    constants: Mapping[str, Any]
+    coords: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    says: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
+    notes: Sequence[str] = ()
+    sound: Soundness | None = None
+    loss: Callable[[Array], float] | None = None
+    threads: Callable[[], AbstractContextManager[None]] = nullcontext
+    warn: Callable[[xr.Dataset], None] = lambda _dataset: None
+
+    @classmethod
+    def of(cls, system: System, asked: Asked, **said: Any) -> Integration:
+        """Return the integration of a system by a method for any system, recording what the system observes."""
+        method = PlainMethod(system, asked.method, asked.atol)
+        return cls(method=method, observe=system.observer(asked.keep), start=system.initial_state, **said)
+
+
+def answered(
+    answer: Answer, build: Callable[..., Integration], problem: Problem, arguments: Mapping[str, Any]
+) -> xr.Dataset:
+    """Check the arguments of a call, build what is integrated, run it, and return it labelled.
+
+    Parameters
+    ----------
+    answer : Answer
+    build : callable
+        (asked, **own arguments of the answer) -> Integration; raises before any work what is against them.
+    problem : Problem
+    arguments : mapping
+        All arguments of the public function by name, `problem` included.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted
+        As `on_failure` says.
+    TypeError, ValueError, ImportError
+        For bad arguments or a missing extra, before any work.
+    """
+    # === check
+    asked, own = _checked(answer, problem, arguments)
+    on_failure = arguments.get("on_failure", "raise")
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    watchers = all_trackers(arguments.get("trackers", ()), arguments.get("progress"), arguments.get("max_runtime"))
+    # === build
+    integration = build(asked, **own)
+    # === run and label
+    result, dataset = _run(answer, asked, integration, watchers)
+    # === return
+    integration.warn(dataset)
+    return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
+    """Return the arguments that all answers share, checked, and those that are the answer's own."""
+    student = getattr(problem, "student", None)
+    check_problem(problem, student if student in answer.students else answer.students[0])
+    own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}
+    method = check_method(own.pop("method", answer.methods[0]), answer.methods)
+    keep, estimate = own.pop("keep", KEEPS[0]), own.pop("error_estimate", None)
+    check_choice("keep", keep, KEEPS)
+    check_switch("error_estimate", estimate, optional=True)
+    rtol, atol = checked_tolerances(own.pop("rtol", 1e-8), own.pop("atol", 1e-10))
+    return Asked(
+        problem=problem,
+        save_at=own.pop("save_at", None),
+        keep=keep,
+        method=method,
+        rtol=rtol,
+        atol=atol,
+        error_estimate=estimate,
+        file=as_run_file(arguments.get("checkpoint")),
+    ), own
+
+
+def _run(
+    answer: Answer, asked: Asked, integration: Integration, watchers: Sequence[Tracker]
+) -> tuple[RunResult, xr.Dataset]:
+    """Return how the run ended, and its dataset."""
+    from dynamics.runs.kept_run import kept_run
+
+    times = integration.schedule.times
+    with integration.threads():
+        stepper = integration.method.stepper(asked.rtol)
+
+        def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+            return _labelled(answer, asked, integration, stepper, result, looser)
+
+        with (
+            nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
+        ):
+            return kept_run(
+                stepper,
+                times,
+                integration.observe,
+                labelled,
+                file=asked.file,
+                trackers=watchers,
+                companion=companion,
+                sound=integration.sound,
+            )
+
+
+def _companion(asked: Asked, integration: Integration, loss: Callable[[Array], float]) -> Companion:
+    """Return the looser run, begun in a second thread."""
+    from dynamics.runs.companion import LOOSER, Companion
+    from dynamics.runs.kept_run import COMPANION, begun_snapshot
+
+    stepper = integration.method.stepper(LOOSER * asked.rtol)
+    begun = begun_snapshot(asked.file, COMPANION)
+    return Companion(stepper, loss, integration.schedule.times, begun)
+
+
+def _labelled(
+    answer: Answer,
+    asked: Asked,
+    integration: Integration,
+    stepper: Stepper,
+    result: RunResult,
+    looser: RunResult | None,
+) -> xr.Dataset:
+    """Return the dataset of a run, wherever it stands."""
+    count = len(integration.schedule)
+    values: dict[str, Any] = {
+        **stack_records(result.records, count, lambda: integration.observe(integration.start)),
+        **integration.constants,
+        **_by_name(result.event_times, integration.events),
+    }
+    if looser is not None:
+        from dynamics.runs.companion import estimated_errors
+
+        loss, events = estimated_errors(result, looser, count)
+        values["loss_error"] = loss
+        values |= {f"{name}_error": times for name, times in _by_name(events, integration.events).items()}
+    coords = {"time": integration.schedule.times, **integration.coords}
+    shared = {"method": asked.method, "rtol": asked.rtol, "atol": asked.atol, "keep": asked.keep}
+    if answer.can("estimate"):
+        shared["error_estimate"] = asked.error_estimate
+    return make_dataset(
+        values,
+        problem=asked.problem,
+        title=integration.title,
+        coords=coords,
+        solver={"answer": answer.name, **shared, **integration.settings},
+        attributes={
+            "answer": answer.name,
+            **integration.method.attributes(stepper),
+            **run_attributes(result),
+            "rtol": asked.rtol,
+            "atol": asked.atol,
+            **integration.says(values),
+            "notes": joined(integration.notes),
+        },
+    )
+
+
+def _by_name(times: Array, events: Mapping[str, int]) -> dict[str, Array]:
+    """Return the times of events, one array per name."""
+    parts = np.split(times, np.cumsum(list(events.values()))[:-1])
+    return dict(zip(events, parts, strict=True))

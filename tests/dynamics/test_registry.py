@@ -1,0 +1,101 @@
+"""The registry of answers: every entry is what it says, and the front door takes every student."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics.runs.variables import VARIABLES
+from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered, resolved
+from dynamics.solve.skeleton import Integration
+
+TEACHER = dynamics.Teacher([0.6, 0.4])
+SAVE_AT = dynamics.SaveAt.at([0.0, 0.1, 0.2])
+WATCHING = {"trackers", "progress", "max_runtime", "on_failure"}
+
+
+def problem(student="homogeneous"):
+    link = "erf" if student == "committee" else "he4"
+    return dynamics.Problem(activation=link, teacher=TEACHER, width=3, dimension=8, student=student)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
+def test_an_entry_says_what_its_function_takes(answer):
+    parameters = inspect.signature(answer.solve()).parameters
+    assert set(answer.lacks) <= set(CAPABILITIES)
+    assert all(reason[0].islower() and not reason.endswith(".") for reason in answer.lacks.values())
+    assert answer.can("watch") == (parameters.keys() >= WATCHING)
+    assert answer.can("resume") == ("checkpoint" in parameters)
+    assert answer.can("estimate") == ("error_estimate" in parameters)
+    assert bool(answer.methods) == ("method" in parameters)
+    assert parameters["save_at"].default is None
+    assert callable(resolved(answer.findings))
+    folders = Path(dynamics.__file__).parent / "equations"
+    assert all((folders / name).is_dir() for name in answer.equations)
+
+
+@pytest.mark.parametrize("student", ["homogeneous", "committee", "spherical"])
+def test_the_front_door_gives_each_student_to_its_own_function(student):
+    asked = problem(student)
+    answer = next(answer for answer in ANSWERS if student in answer.students)
+    found = dynamics.solve_problem(asked, save_at=SAVE_AT, progress=False)
+    direct = answer.solve()(asked, save_at=SAVE_AT, progress=False)
+    assert found.attrs["answer"] == answer.name == {"homogeneous": "overlaps"}.get(student, student)
+    for name in direct.data_vars:
+        np.testing.assert_array_equal(found[name], direct[name])
+
+
+def test_the_front_door_names_what_it_cannot_pass_on():
+    with pytest.raises(TypeError, match=r"^Argument `rtoll` must be one of `solve_overlaps`.*Did you mean `rtol`\?$"):
+        dynamics.solve_problem(problem(), rtoll=1e-3)
+    with pytest.raises(TypeError, match=r"^Argument `learning_rate` must be one of `solve_spherical`"):
+        dynamics.solve_problem(problem("spherical"), learning_rate=1e-3)
+    with pytest.raises(TypeError, match=r"^Argument `problem` must be a Problem, but is int"):
+        dynamics.solve_problem(3)
+
+
+@pytest.mark.parametrize("answer", answers_that("estimate"), ids=lambda answer: answer.name)
+def test_every_integrated_answer_estimates_its_errors(answer):
+    asked = problem(answer.students[0])
+    found = answer.solve()(asked, save_at=SAVE_AT, progress=False)
+    errors = [name for name in found.data_vars if str(name).endswith("_error")]
+    assert {"loss_error", "emergence_time_error", "learned_time_error"} <= set(errors)
+    assert np.isfinite(found.loss_error).all()
+    without = answer.solve()(asked, save_at=SAVE_AT, progress=False, error_estimate=False)
+    assert not any(str(name).endswith("_error") for name in without.data_vars)
+    # The estimate is a run of its own: it changes no bit of the answer.
+    np.testing.assert_array_equal(found.loss, without.loss)
+
+
+@pytest.mark.filterwarnings("ignore:The loss rises by up to")
+@pytest.mark.parametrize("answer", answers_that("sound"), ids=lambda answer: answer.name)
+def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch):
+    asked = problem(answer.students[0])
+    losses = iter([1.0, 2.0, 3.0])
+
+    class Rising(Integration):
+        def __init__(self, *, observe, **settings):
+            super().__init__(observe=lambda state: {**observe(state), "loss": next(losses)}, **settings)
+
+    monkeypatch.setitem(answer.solve().__globals__, "Integration", Rising)
+    given = {"error_estimate": False} if answer.can("estimate") else {}
+    with pytest.raises(dynamics.SolveError, match="loss_rose") as caught:
+        answer.solve()(asked, save_at=SAVE_AT, progress=False, **given)
+    assert caught.value.dataset.attrs["stop_reason"] == "loss_rose"
+
+
+def test_the_table_loads_nothing_heavy():
+    code = "import sys\nimport dynamics.solve.registry\nprint({'numpy', 'numba', 'xarray'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_errors_of_all_events_have_a_label():
+    assert {"loss_level_time_error", "emergence_time_error", "learned_time_error"} <= set(VARIABLES)
+    assert registered("spherical").can("estimate")
