@@ -20,6 +20,7 @@ from dynamics.commands.readers import (
     switch,
     tolerance,
 )
+from dynamics.integrators.names import FLOW_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,6 @@ MODELS = ("overlaps", "decoupled", "mean-field")
 #: Models of the homogeneous student, and those that are integrated in time.
 HOMOGENEOUS, INTEGRATED = ("overlaps", "decoupled"), ("overlaps", "mean-field")
 FLOW, MEAN_FIELD = ("overlaps",), ("mean-field",)
-SCIPY_METHODS = tuple(f"scipy:{name}" for name in ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"))
-METHODS = ("auto", "explicit", "stiff", "bdf", "sundials", *SCIPY_METHODS, "gradient-descent")
 STEP_THEORIES = ("finite-d", "infinite-d")
 
 
@@ -106,7 +105,9 @@ PROBLEM_OPTIONS = (
 
 SOLVER_OPTIONS = (
     Option("model", plain, "equations to solve", default="overlaps", choices=MODELS),
-    Option("method", plain, "integrator; scipy's are referees", default="auto", choices=METHODS, models=INTEGRATED),
+    Option(
+        "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED
+    ),
     Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED),
     Option(
         "atol",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from dynamics.commands.parsing import (
 )
 from dynamics.commands.readers import plain, switch
 from dynamics.solve.end import solve_and_report
+from dynamics.solve.registry import registered, resolved
 from dynamics.solve.resume import resume_from_file
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem, Teacher
+    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
+    from dynamics.solve.registry import Answer
 
 EXAMPLES = """\
 examples:
@@ -138,14 +142,15 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
             f"while {link.name} has {link.information_exponent}."
         )
         raise UsageError(msg)
-    teacher = _teacher(options)
-    count, width, d = teacher.num_directions, options["width"], options["dimension"]
-    if options["model"] == "mean-field":
+    spherical = registered(options["model"]).students[0] == "spherical"
+    teacher = _teacher(options, spherical=spherical)
+    count = teacher.num_directions
+    if spherical:
         return Problem(
             activation=link,
             teacher=teacher,
             width=1,  # any: the mean field is that of infinite width
-            dimension=d or max(64, count + 1),
+            dimension=options["dimension"] or max(64, count + 1),
             seed=options["seed"],
             student="spherical",
             teacher_activation=options["teacher_activation"],
@@ -153,22 +158,22 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
     return Problem(
         activation=link,
         teacher=teacher,
-        width=width or 3 * count,
-        dimension=d or max(256, count),
+        width=options["width"] or 3 * count,
+        dimension=options["dimension"] or max(256, count),
         initial_norm=options["initial_norm"],
         seed=options["seed"],
     )
 
 
-def _teacher(options: Mapping[str, Any]) -> Teacher:
+def _teacher(options: Mapping[str, Any], *, spherical: bool) -> Teacher:
+    """Return the teacher; for the spherical student its coefficients are mixture weights, equal ones by default."""
     from dynamics.problem import Teacher
 
+    count = options["directions"] or (1 if spherical else 16)
     if options["coefficients"] is not None:
         return Teacher(options["coefficients"])
-    if options["model"] == "mean-field":
-        count = options["directions"] or 1
+    if spherical:
         return Teacher([1.0 / count] * count)
-    count = options["directions"] or 16
     if options["ratio"] is not None:
         return Teacher.geometric(count, options["ratio"])
     return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
@@ -177,20 +182,13 @@ def _teacher(options: Mapping[str, Any]) -> Teacher:
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     from dynamics.runs.storage import StorageError, check_target, free_name
 
+    answer = registered(options["model"])
     try:
         problem = build_problem(options)
-        _check_model(problem, options)
-        if options["method"] == "sundials":  # both say so if the extra is missing
-            from dynamics.integrators import check_method
-
-            check_method(options["method"])
-        if options["device"] is not None:
-            from dynamics.integrators.large_flow.device.device import load_torch
-
-            load_torch(options["device"])
+        _check_answer(answer, problem, options)
         output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(given, output)
-        save_at = _schedule(problem, options)
+        save_at = _schedule(answer, problem, options)
         for path in (output, figure):
             if path is not None and not given["dry_run"]:
                 check_target(path, overwrite=given["overwrite"])
@@ -207,91 +205,49 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     return solve_and_report(lambda: _question(given, options, problem, save_at, file), file, figure, dict(given))
 
 
-def _check_model(problem: Problem, options: Mapping[str, Any]) -> None:
-    """Raise what the model has against the problem or the method."""
-    if options["model"] == "decoupled":
-        from dynamics.theory.prediction import check_decouples
+def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
+    """Raise what an answer has against the problem, the method or what the method needs."""
+    resolved(answer.check)(problem, options)
+    method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
+    if answer.methods and method not in menu:
+        msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
+        raise UsageError(msg)
+    if method == "sundials":  # both say so if the extra is missing
+        from dynamics.integrators import check_method
 
-        check_decouples(problem)
-    elif options["model"] == "mean-field":
-        from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature
-        from dynamics.solve.registry import registered
+        check_method(method)
+    if options["device"] is not None:
+        from dynamics.integrators.large_flow.device.device import load_torch
 
-        check_axes(problem)
-        checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
-        menu = ("auto", *registered("mean-field").methods)
-        if options["method"] not in menu:
-            msg = f"Option --method must be one of {', '.join(menu)} for mean-field, but is {options['method']!r}."
-            raise UsageError(msg)
-    else:
-        from dynamics.solve.overlaps import check_flow_memory
-        from dynamics.solve.step_settings import checked_step, make_system
-
-        check_flow_memory(problem, options["keep"], options["save"][1])
-        settings = [options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")]
-        step = checked_step(*settings)
-        if step.step_theory is not None:
-            make_system(problem, step)  # says so if the link has no exact moments
+        load_torch(options["device"])
 
 
 def _question(
-    given: Mapping[str, Any], options: Mapping[str, Any], problem: Problem, save_at: Any, file: RunFile
+    given: Mapping[str, Any], options: Mapping[str, Any], problem: Problem, save_at: SaveAt | None, file: RunFile
 ) -> xr.Dataset:
-    """Return the answer of the model that was chosen."""
-    from dynamics.solve import decoupled as answers
-    from dynamics.solve import mean_field
-    from dynamics.solve import overlaps as flow
-
-    if options["model"] == "decoupled":
-        return answers.solve_decoupled(problem, save_at=save_at)
-    watched: dict[str, Any] = {
+    """Return the answer of the chosen model, whose function takes the options that have its arguments' names."""
+    answer = registered(options["model"])
+    solve = answer.solve()
+    known = inspect.signature(solve).parameters
+    own = {
+        "save_at": save_at,
+        "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
+        "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
         "progress": False if given["quiet"] or given["no_progress"] else None,
-        "max_runtime": options["max_runtime"],
         "checkpoint": file,
     }
-    if options["model"] == "mean-field":
-        return mean_field.solve_mean_field(
-            problem,
-            particles=options["particles"],
-            quadrature=options["quadrature"],
-            save_at=save_at,
-            keep=options["keep"],
-            method="explicit" if options["method"] == "auto" else options["method"],
-            rtol=options["rtol"],
-            atol=options["atol"],
-            **watched,
-        )
-    return flow.solve_overlaps(
-        problem,
-        save_at=save_at,
-        keep=options["keep"],
-        method=options["method"],
-        rtol=options["rtol"],
-        atol=options["atol"],
-        learning_rate=options["learning_rate"],
-        device=options["device"],
-        step_theory=options["step_theory"],
-        batch_size=options["batch_size"],
-        error_estimate={"auto": None, "yes": True, "no": False}[options["error_estimate"]],
-        **watched,
-    )
+    dataset: xr.Dataset = solve(problem, **{key: value for key, value in {**options, **own}.items() if key in known})
+    return dataset
 
 
-def _schedule(problem: Problem, options: Mapping[str, Any]) -> Any:
+def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> SaveAt | None:
     """Return the SaveAt of the options, or None for the documented default."""
     from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-    from dynamics.theory.horizon import default_schedule
-    from dynamics.theory.prediction import predict
 
     kind, count = options["save"]
     if options["t_max"] is None and options["t_min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
         return None
-    if options["model"] == "mean-field":
-        from dynamics.solve.mean_field import default_mean_field_schedule
-
-        default = default_mean_field_schedule(problem)
-    else:
-        default = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    default = resolved(answer.schedule)(problem)
     last = options["t_max"] or float(default.times[-1])
     if kind == "linear":
         return SaveAt.linear(options["t_min"] or 0.0, last, count)
@@ -310,7 +266,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(everything.encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
-    width = "" if options["model"] == "mean-field" else f"-m{problem.width}"
+    width = "" if problem.student == "spherical" else f"-m{problem.width}"
     sizes = f"P{problem.num_directions}{width}-d{problem.dimension}"
     return f"{options['model']}-{link}{beta}-{sizes}-{digest}"
 
