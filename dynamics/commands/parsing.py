@@ -38,9 +38,9 @@ class Parser(argparse.ArgumentParser):
     def add_options(self, options: Iterable[Option]) -> None:
         """Add a flag for each option; its text is not read yet, and None where it is not given."""
         for option in options:
-            kind: dict[str, Any] = (
-                {"metavar": option.metavar} if option.read is not switch else {"action": "store_true"}
-            )
+            kind: dict[str, Any] = {"metavar": option.metavar}
+            if option.read is switch:
+                kind = {"action": "store_true"}
             self.add_argument(f"--{option.name}", dest=option.key, help=option.explanation, **kind)
 
     def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
@@ -111,18 +111,9 @@ def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
 
 
 def read_toml(path: str, what: str) -> dict[str, Any]:
-    """Return the tables of a TOML file.
+    """Return the tables of a TOML file, which an option or argument names.
 
-    Parameters
-    ----------
-    path : str
-        A plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
-    what : str
-        The option or argument that names it.
-
-    Raises
-    ------
-    UsageError
+    It must be a plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
     """
     try:
         if not Path(path).is_file():
@@ -152,13 +143,7 @@ def check_names_a_file(what: str, path: Path) -> None:
 
 
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
-    """Return where the figure goes, beside the dataset if not said, or None; refuse flags that contradict each other.
-
-    Raises
-    ------
-    UsageError
-        If the suffix names no format, the figure would overwrite the dataset, or two flags exclude each other.
-    """
+    """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)

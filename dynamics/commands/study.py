@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from dynamics.commands.prepared import Prepared
 
-__all__ = ["Catalogue", "StudyCommand", "build_parser", "run_command"]
-
 # The problem in a file says these itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
 FIGURE_DPI = 130

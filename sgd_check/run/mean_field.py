@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines.registry import EngineOptions
 
 ENGINE = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
@@ -159,21 +158,15 @@ def _chosen_times(
 
 def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
     """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
-    from sgd_check.engines.registry import make_engine
+    from sgd_check.engines.registry import EngineOptions, make_engine
     from sgd_check.verdicts.defaults import measured_seconds_per_step
 
+    options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
     total = 0.0
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
-        engine = make_engine(ENGINE, replace(plan.problem, width=width), _options(settings, size))
+        engine = make_engine(ENGINE, replace(plan.problem, width=width), replace(options, batch_size=size))
         total += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
     return total * plan.steps * len(plan.starts)
-
-
-def _options(settings: Mapping[str, Any], batch_size: int) -> EngineOptions:
-    from sgd_check.engines.registry import EngineOptions
-
-    seeds = tuple(range(REPLICAS))
-    return EngineOptions(seeds=seeds, batch_size=batch_size, device=settings["device"], dtype=settings["dtype"])
 
 
 # --- running ----------------------------------------------------------------------------------------------

@@ -6,18 +6,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import (
-    JSON,
-    NO_PLOT,
-    OVERWRITE,
-    PLOT,
-    QUIET,
-    Option,
-    Parser,
-    command_parser,
-    plain,
-    require,
-)
+from dynamics.commands import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, Option, Parser, command_parser, plain, require
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -25,13 +25,7 @@ ABSENT = (None, "auto")
 
 
 def reopened_runs(given: Mapping[str, Any]) -> RunFile:
-    """Return the file of runs to go on with.
-
-    Raises
-    ------
-    UsageError
-        If it holds no runs that can go on, or an option contradicts it.
-    """
+    """Return the file of runs to go on with; refuse options that contradict it, and files without such runs."""
     from dynamics.runs import StorageError, reopened
 
     for name in SAID:
@@ -56,20 +50,13 @@ def said_by_runs(file: RunFile) -> dict[str, Any]:
 
 
 def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun: RunFile | None) -> RunFile:
-    """Return the file in which the runs of a problem are kept while they go on: the one that was begun, or a new one.
-
-    Raises
-    ------
-    UsageError
-        If the one that was begun is of another problem, or a new one may not be written.
-    """
+    """Return the file that keeps the runs of a problem while they go on: the one that was begun, or a new one."""
     from dynamics.runs import RunFile, StorageError
 
     if begun is not None and begun.begun is not None:
         if begun.begun.problem != problem:
-            msg = (
-                f"Option --resume must name runs of this prediction, but {settings['resume']!r} holds those of another."
-            )
+            path = settings["resume"]
+            msg = f"Option --resume must name runs of this prediction, but {path!r} holds those of another."
             raise UsageError(msg)
         return begun
     path = output.with_name(f"{output.stem}-runs.nc")
