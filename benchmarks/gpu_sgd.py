@@ -23,6 +23,7 @@ from sgd_check.engines.torch.blocks import DELAYED_STEPS, BlockStepper, Setting
 from sgd_check.engines.torch.fused import STEPS, FusedStepper, fill_normals, fusible, triton_version
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.recursion import aligned
+from sgd_check.engines.torch.samples import TorchTeacher
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
@@ -99,21 +100,20 @@ def stepper(
     reduced = given.reduced_weights()
     start[:, : reduced.shape[1]] = reduced
     weights = torch.tensor(start, dtype=dtype, device=device).repeat(len(seeds), 1, 1)
-    teacher = torch.tensor(np.array(given.teacher.coefficients), dtype=dtype, device=device)
+    teacher = TorchTeacher.of(given, dtype, device)
     if kind == "fused":
         link = fusible(given, 1, dtype)
         if link is None:
             msg = "The fused kernel must be able to take the problem, but cannot: is Triton installed?"
             raise RuntimeError(msg)
-        return FusedStepper(weights, teacher, given.dimension, seeds, link=link, noise=given.label_noise, free=False)
+        return FusedStepper(
+            weights, teacher.coefficients, given.dimension, seeds, link=link, noise=given.label_noise, free=False
+        )
     setting = Setting(
         link=make_link(given.activation, dtype, device)[0],
         teacher=teacher,
-        directions=None,
-        span=given.teacher.span,
         dimension=given.dimension,
         batch=1,
-        noise=given.label_noise,
         free=False,
     )
     return BlockStepper(setting, weights, make_streams(seeds, dtype, device), graph=kind == "graph")

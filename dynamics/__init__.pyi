@@ -14,10 +14,14 @@ from .report.figures.flows import plot_loss as plot_loss
 from .report.figures.particles import plot_particles as plot_particles
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted
+from .runs.result import StopReason as StopReason
 from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError
 from .runs.storage import load as load
 from .runs.storage import save as save
+from .runs.trackers import Callback as Callback
+from .runs.trackers import SteadyState as SteadyState
+from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
 from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence

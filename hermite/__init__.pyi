@@ -1,2 +1,2 @@
-from .entrance import expand as expand
+from .conversion import expand as expand
 from .expansion import HermiteExpansion as HermiteExpansion

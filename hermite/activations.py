@@ -1,8 +1,4 @@
-"""Named links: one line each.
-
-Responsible for the table of names and for looking names up. The texts are formulas in z for
-`hermite.text.expressions`; this module knows nothing of how they are parsed or expanded.
-"""
+"""The named links, each a formula in z, and how a name that the user typed is matched with them."""
 
 from __future__ import annotations
 
@@ -33,17 +29,7 @@ FORMULAS: dict[str, str] = {
 
 
 def canonical_name(text: str) -> str | None:
-    """Return the table's spelling of a name, ignoring case and blanks.
-
-    Parameters
-    ----------
-    text : str
-        What the user typed.
-
-    Returns
-    -------
-    str or None
-        Key of `FORMULAS`, or None where the text is no name.
+    """Return the table's spelling of a name, whatever its case and blanks; None where the text is no name.
 
     Examples
     --------
@@ -55,22 +41,7 @@ def canonical_name(text: str) -> str | None:
 
 
 def hermite_degree(text: str) -> int | None:
-    """Return k where the text is `he<k>` or `h<k>`, the orthonormal h_k.
-
-    Parameters
-    ----------
-    text : str
-        What the user typed.
-
-    Returns
-    -------
-    int or None
-        Degree, or None where the text is no such name.
-
-    Raises
-    ------
-    ValueError
-        If the degree exceeds 300.
+    """Return k where the text is `he<k>` or `h<k>`, the orthonormal h_k, else None; raise ValueError for k above 300.
 
     Examples
     --------
@@ -88,19 +59,7 @@ def hermite_degree(text: str) -> int | None:
 
 
 def suggestion(word: str, choices: list[str]) -> str:
-    """Return " Did you mean 'near'?" or nothing.
-
-    Parameters
-    ----------
-    word : str
-        What the user typed.
-    choices : list of str
-        What is on offer.
-
-    Returns
-    -------
-    str
-        End of an error sentence.
+    """Return the end of an error sentence: " Did you mean …?" with the choice nearest to a word, or nothing.
 
     Examples
     --------

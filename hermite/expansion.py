@@ -1,8 +1,4 @@
-"""The value `HermiteExpansion`: a link, its Hermite coefficients, and what follows from them.
-
-Responsible for the public properties of an expansion. How a user's argument becomes one is the matter of
-`hermite.entrance`.
-"""
+"""`HermiteExpansion`: a link, its Hermite coefficients, and what follows from them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hermite import exponents, polynomials
+from hermite import polynomials, zero_coefficients
 from hermite.links import CallableLink, FormulaLink, SeriesLink
 from hermite.polynomials import trimmed
 from hermite.text.messages import shown
@@ -24,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hermite.closed_forms.closed_forms import ExactSource
-    from hermite.exponents import Parity
     from hermite.links import Link
     from hermite.text.expressions import Expression
+    from hermite.zero_coefficients import Parity
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +50,7 @@ class HermiteExpansion:
         What knows the exact coefficients, where they are known.
     tolerance : float
         Size up to which a coefficient counts as zero and, where it comes from quadrature, has been set to 0
-        (see `hermite.exponents`); 0 where zeros are exact.
+        (see `hermite.zero_coefficients`); 0 where zeros are exact.
 
     Examples
     --------
@@ -144,13 +140,13 @@ class HermiteExpansion:
 
     @property
     def information_exponent(self) -> int:
-        """Smallest j >= 1 with c_j ≠ 0 by the rule of `hermite.exponents`; ValueError for a constant link."""
-        return exponents.information_exponent(self.coefficients, self.tolerance)
+        """Smallest j >= 1 with c_j ≠ 0 by the rule of `hermite.zero_coefficients`; ValueError for a constant link."""
+        return zero_coefficients.information_exponent(self.coefficients, self.tolerance)
 
     @property
     def parity(self) -> Parity:
         """Whether the series is "even", "odd" or "none" of both, by the same rule for zero."""
-        return exponents.parity(self.coefficients, self.tolerance)
+        return zero_coefficients.parity(self.coefficients, self.tolerance)
 
     @cached_property
     def expression(self) -> Expression | None:

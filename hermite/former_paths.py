@@ -1,4 +1,4 @@
-"""Modules by the paths they had before the packages were divided into rooms: these can be imported for one release.
+"""The paths that modules had before the packages were divided into rooms, importable for one release.
 
 Programs of users, and files of results that name a function by its module, hold such paths.
 """
@@ -58,8 +58,8 @@ dynamics.integrators.large_flow: large_flow.dense=dense large_flow.division=divi
     large_flow.rows=rows large_flow.step_kernels=step_kernels large_flow.stepper=stepper
 dynamics.integrators.large_flow.device: large_flow.torch_clusters=clusters large_flow.torch_device=device
     large_flow.torch_field=field large_flow.torch_step=step large_flow.torch_stepper=stepper
-dynamics.theory: matching prediction scaling=exponents step_size descent_limit search_noise ideal_sums one_step
-    analysis=fits slopes transfer tuned_steps horizon
+dynamics.theory: matching prediction scaling=asymptotics step_size descent_limit search_noise ideal_sums one_step
+    analysis=fits slopes transfer=best_rates tuned_steps horizon
 dynamics.runs: run=loop trackers companion kept_run checkpoint run_file records interrupts soundness outcome dataset
     variables provenance storage whole_files study_dataset
 dynamics.commands: options command_line=parsing command_end=end study_command=study
@@ -67,13 +67,14 @@ dynamics.solve: flow=overlaps answers=decoupled mean_field committee spherical c
     solve_end=end solve_resume=resume
 dynamics.study: sweeps sweep_cluster=cluster sweep_grid=grid sweep_merge=merge sweep_points=points sweep_pool=pool
     sweep_preload=preload sweep_studies=studies study_file=file
-dynamics.laws: scaling_laws scaling_families chaos chaos_study
+dynamics.laws: scaling_laws=laws_of_a_problem scaling_families=laws_across_problems laws.law_dataset=law_variables chaos
+    chaos_study
 dynamics.report: pages.findings=findings pages.document=document pages.page=page pages.sections=sections
     pages.flows=flows pages.particles=particles pages.studies=studies pages.sweep=sweep tables study_report=study_text
     laws.tables=law_tables
 dynamics.report.figures: plotting_checks=checks plotting=flows plotting_chaos=chaos plotting_particles=particles
     plotting_teachers=teachers laws.figures=laws laws.transfer_figure=transfer
-sgd_check.engines: schedules generator_words
+sgd_check.engines: schedules generator_words=generators
 sgd_check.engines.torch: online=engine torch_blocks=blocks torch_devices=devices torch_links=links
     torch_recursion=recursion torch_samples=samples torch_streams=streams spherical_online=spherical fused
     fused_kernels
@@ -82,12 +83,14 @@ sgd_check.engines.projected: projected=engine projected_kernels projected_single
 sgd_check.engines.diffusion: diffusion=engine diffusion_kernels diffusion_law=law diffusion_law_kernels
 sgd_check.runs: simulation simulation_checks=checks plan course_of_runs=loop recording crossings observables
     resumption
-sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict chaos family
+sgd_check.verdicts: comparison alignment expectation judgement loss_band survival sides verdict=direction
+    chaos=mean_field family=mean_field_runs
     finite_step defaults
 sgd_check.report: findings plotting=figures plotting_loss=figures_loss plotting_runs=figures_runs
     plotting_simulation=figures_simulation plotting_style=figures_style plotting_widths=figures_widths table
     table_chaos studies.figures=study_figures studies.tables=study_tables
 sgd_check.run: run_end=end run_mean_field=mean_field run_options=options run_resume=resume
+hermite: entrance=conversion exponents=zero_coefficients
 hermite.closed_forms: moment_families recognition
 hermite.text: parser expressions series_text messages
 dynamics: systems=equations pages=report

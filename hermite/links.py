@@ -1,8 +1,4 @@
-"""The function behind an expansion: what σ(z) and σ'(z) are.
-
-Responsible for evaluating a link and its derivative, whether it is a Hermite series, a formula or a plain
-callable. Knows nothing of how coefficients are found.
-"""
+"""The functions behind an expansion, σ(z) and σ'(z): Hermite series, formulas and plain callables."""
 
 from __future__ import annotations
 
@@ -151,17 +147,7 @@ class CallableLink:
 
 
 def callable_name(function: object) -> str:
-    """Return the name a callable goes by.
-
-    Parameters
-    ----------
-    function : callable
-        Any callable.
-
-    Returns
-    -------
-    str
-        Its `__name__`, or the name of its type.
+    """Return the `__name__` of a callable, or the name of its type.
 
     Examples
     --------
@@ -181,15 +167,7 @@ def _evaluate(function: Function, z: ArrayLike) -> NDArray[np.float64]:
 def compile_formula(expression: Expression) -> Function:
     """Turn a checked formula into a numpy function, without generating or executing source text.
 
-    Parameters
-    ----------
-    expression : sympy.Expr
-        Formula in one symbol, made of the functions `hermite.text.expressions` allows.
-
-    Returns
-    -------
-    callable
-        Maps a float64 array to a float64 array.
+    The expression is in one symbol and made of the functions that `hermite.text.expressions` allows.
 
     Examples
     --------

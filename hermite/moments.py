@@ -1,8 +1,4 @@
-r"""Gaussian moments of products of four Hermite series, as a finite sum over diagrams.
-
-Responsible for the list of diagrams of E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] in which z_i and z_j are kept and z_a, z_b are
-summed over many vectors. Knows numpy and the normalised polynomials' coefficients; knows nothing of teachers, students
-or steps.
+"""Gaussian moments of products of four Hermite series, as a finite sum over diagrams.
 
 For correlated z with unit variances and covariances Q, and f̂_k = E f^(k)(z) = sqrt(k!) c_k, Wick's theorem for
 He_k(z_1) He_l(z_2) … counts the ways to join all legs of all polynomials between different ones:
@@ -12,7 +8,8 @@ He_k(z_1) He_l(z_2) … counts the ways to join all legs of all polynomials betw
 
 a sum over six numbers of edges e, r, s, r', s', t ≥ 0, finite for polynomials; a series f of He_k has the coefficients
 f̂_k / k!, which is where the factorials of the degrees go. It is exact, also for coinciding vectors (Q = ±1). The sum
-over t depends on r + r', s + s' and Q_ij alone (`contracted_pair`), the rest is a `DiagramTable`.
+over t depends on r + r', s + s' and Q_ij alone (`contracted_pair`). The rest is a `DiagramTable`, for sums over many
+vectors z_a, z_b with z_i and z_j kept.
 """
 
 from __future__ import annotations
@@ -29,20 +26,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-__all__ = ["DiagramTable", "contracted_pair", "count_diagrams", "diagrams", "mean_derivatives"]
-
 
 def mean_derivatives(coefficients: ArrayLike) -> Array:
-    """Return f̂_k = E f^(k)(z) = sqrt(k!) c_k of a series, z ~ N(0, 1).
-
-    Parameters
-    ----------
-    coefficients : array-like, shape (N + 1,)
-        Coefficients c_k in the orthonormal basis, dimensionless.
-
-    Returns
-    -------
-    ndarray, shape (N + 1,)
+    """Return f̂_k = E f^(k)(z) = sqrt(k!) c_k of a series with coefficients c_k, z ~ N(0, 1), shape (N + 1,).
 
     Examples
     --------
@@ -174,6 +160,7 @@ def _half_diagrams(hat: Array, e: int) -> Integers:
 
 
 def _support(means: ArrayLike) -> list[int]:
+    """Return the degrees at which a series does not vanish."""
     return [int(k) for k in np.flatnonzero(np.asarray(means, dtype=np.float64))]
 
 

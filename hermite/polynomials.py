@@ -1,12 +1,11 @@
-r"""Normalised Hermite polynomials h_j = He_j / sqrt(j!) and series in them.
+"""Normalised Hermite polynomials h_j = He_j / sqrt(j!): values, series, derivatives and kernels.
 
-Responsible for recurrences that stay finite in float64 up to degree 300, for derivatives, products and
-kernels of series. Knows numpy only; knows neither named links nor quadrature.
+The recurrences stay finite in float64 up to degree 300. Three identities carry the module (Abramowitz & Stegun
+22.7-22.8, rescaled), with z ~ N(0, 1) in the last:
 
-Three identities carry the module (Abramowitz & Stegun 22.7-22.8, rescaled):
+    z h_j = sqrt(j+1) h_(j+1) + sqrt(j) h_(j-1),    h_j' = sqrt(j) h_(j-1),    E[h_i(z) h_j(z)] = 1{i = j}.
 
-    z h_j = sqrt(j+1) h_(j+1) + sqrt(j) h_(j-1),    h_j' = sqrt(j) h_(j-1),    E[h_i(z) h_j(z)] = 1{i = j}, z
-    ~ N(0, 1).
+Points `z` may have any shape and are dimensionless; `coefficients` are c_0 ... c_N in the orthonormal basis.
 """
 
 from __future__ import annotations
@@ -26,21 +25,9 @@ _NORM = (2.0 * math.pi) ** -0.25
 
 
 def evaluate(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
-    """Evaluate h_0 ... h_N at the points `z`.
+    """Return h_0(z) ... h_N(z) in the rows of an array of shape (N + 1, *z.shape).
 
     Forward recurrence h_(j+1) = (z h_j - sqrt(j) h_(j-1)) / sqrt(j+1), which is stable for every real z.
-
-    Parameters
-    ----------
-    degree_max : int
-        Largest degree N, at least 0.
-    z : array-like
-        Points, any shape, dimensionless.
-
-    Returns
-    -------
-    ndarray, shape (degree_max + 1, *z.shape)
-        Row j holds h_j(z).
 
     Examples
     --------
@@ -52,27 +39,17 @@ def evaluate(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
 
 
 def evaluate_functions(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
-    """Evaluate the Hermite functions h_j(z) φ(z)^(1/2), orthonormal in L²(dz) and bounded by 0.7.
+    """Return the Hermite functions h_j(z) φ(z)^(1/2), j = 0 ... N, in rows, with φ the standard normal density.
 
-    They obey the recurrence of h_j, and never overflow: the form quadrature needs.
-
-    Parameters
-    ----------
-    degree_max : int
-        Largest degree N, at least 0.
-    z : array-like
-        Points, any shape, dimensionless.
-
-    Returns
-    -------
-    ndarray, shape (degree_max + 1, *z.shape)
-        Row j holds h_j(z) φ(z)^(1/2) with φ the standard normal density.
+    They are orthonormal in L²(dz) and bounded by 0.7, obey the recurrence of h_j and never overflow: the form that
+    quadrature needs.
     """
     points = np.asarray(z, dtype=np.float64)
     return _three_term(degree_max, points, _NORM * np.exp(-0.25 * points**2))
 
 
 def _three_term(degree_max: int, z: NDArray[np.float64], first: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rows of the recurrence that begin with `first`."""
     table = np.empty((degree_max + 1, *z.shape))
     table[0] = first
     if degree_max >= 1:
@@ -83,19 +60,7 @@ def _three_term(degree_max: int, z: NDArray[np.float64], first: NDArray[np.float
 
 
 def series_value(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
-    """Sum the series Σ_j c_j h_j(z).
-
-    Parameters
-    ----------
-    coefficients : array-like, shape (N + 1,)
-        Coefficients c_j in the orthonormal basis, dimensionless.
-    z : array-like
-        Points, any shape.
-
-    Returns
-    -------
-    ndarray, shape of z
-        Values of the series; a numpy scalar where `z` is a scalar.
+    """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar.
 
     Examples
     --------
@@ -116,17 +81,7 @@ def series_value(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
 
 
 def differentiate(coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Return the coefficients of the derivative of a series, from h_j' = sqrt(j) h_(j-1).
-
-    Parameters
-    ----------
-    coefficients : array-like, shape (N + 1,)
-        Coefficients c_j.
-
-    Returns
-    -------
-    ndarray, shape (max(N, 1),)
-        Coefficient j is sqrt(j+1) c_(j+1).
+    """Return the coefficients of the derivative of a series, sqrt(j+1) c_(j+1), from h_j' = sqrt(j) h_(j-1).
 
     Examples
     --------
@@ -141,19 +96,7 @@ def differentiate(coefficients: ArrayLike) -> NDArray[np.float64]:
 
 
 def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
-    """Sum the derivative Σ_j c_j sqrt(j) h_(j-1)(z) of a series.
-
-    Parameters
-    ----------
-    coefficients : array-like, shape (N + 1,)
-        Coefficients c_j in the orthonormal basis.
-    z : array-like
-        Points, any shape.
-
-    Returns
-    -------
-    ndarray, shape of z
-        Values of the derivative.
+    """Return the derivative Σ_j c_j sqrt(j) h_(j-1)(z) of a series, in the shape of `z`.
 
     Examples
     --------
@@ -163,80 +106,11 @@ def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float
     return series_value(differentiate(coefficients), z)
 
 
-def linearise(i: int, j: int) -> NDArray[np.float64]:
-    """Expand the product h_i h_j in the basis.
-
-    h_i h_j = Σ_r r! C(i,r) C(j,r) sqrt((i+j-2r)! / (i! j!)) h_(i+j-2r), r = 0 ... min(i, j), from exact
-    integers.
-
-    Parameters
-    ----------
-    i, j : int
-        Degrees, from 0 to 300.
-
-    Returns
-    -------
-    ndarray, shape (i + j + 1,)
-        Coefficients of the product.
-
-    Examples
-    --------
-    >>> (linearise(1, 1) ** 2).round(12).tolist()
-    [1.0, 0.0, 2.0]
-    """
-    product = np.zeros(i + j + 1)
-    denominator = math.factorial(i) * math.factorial(j)
-    for r in range(min(i, j) + 1):
-        count = math.factorial(r) * math.comb(i, r) * math.comb(j, r)
-        product[i + j - 2 * r] = math.sqrt(count**2 * math.factorial(i + j - 2 * r) / denominator)
-    return product
-
-
-def multiply(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
-    """Multiply two series.
-
-    Parameters
-    ----------
-    first, second : array-like, shapes (N + 1,), (M + 1,)
-        Coefficients of the factors.
-
-    Returns
-    -------
-    ndarray, shape (N + M + 1,)
-        Coefficients of the product.
-
-    Examples
-    --------
-    >>> multiply([0.0, 1.0], [0.0, 1.0]).round(4).tolist()
-    [1.0, 0.0, 1.4142]
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    product = np.zeros(a.size + b.size - 1)
-    for i in np.nonzero(a)[0]:
-        for j in np.nonzero(b)[0]:
-            product[: i + j + 1] += a[i] * b[j] * linearise(int(i), int(j))
-    return product
-
-
 def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[np.float64]:
-    r"""Evaluate the n-th derivative of the kernel g(s) = Σ_j c_j² s^j by Horner's rule.
+    """Return the n-th derivative of the kernel g(s) = Σ_j c_j² s^j, Σ_j c_j² j! / (j-n)! s^(j-n), by Horner's rule.
 
-    g(u·v) = E[σ(u·x) σ(v·x)] for unit vectors u, v and x ~ N(0, I), since E[h_i(u·x) h_j(v·x)] = 1{i = j}
-    (u·v)^j.
-
-    Parameters
-    ----------
-    coefficients : array-like, shape (N + 1,)
-        Coefficients c_j.
-    s : array-like
-        Cosines, dimensionless, |s| <= 1 in every use; not checked.
-    n : int, default 0
-        Number of derivatives, at least 0.
-
-    Returns
-    -------
-    ndarray, shape of s
-        g^(n)(s) = Σ_j c_j² j! / (j-n)! s^(j-n).
+    g(u·v) = E[σ(u·x) σ(v·x)] for unit vectors u, v and x ~ N(0, I), since E[h_i(u·x) h_j(v·x)] = 1{i = j} (u·v)^j.
+    Cosines `s` have |s| <= 1 in every use; this is not checked.
 
     Examples
     --------
@@ -263,16 +137,6 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[n
 
 def trimmed(coefficients: NDArray[np.float64]) -> tuple[float, ...]:
     """Return the coefficients up to the last nonzero one, at least one.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (N + 1,)
-        Coefficients c_j.
-
-    Returns
-    -------
-    tuple of float
-        c_0 ... c_degree.
 
     Examples
     --------

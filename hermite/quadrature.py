@@ -1,19 +1,16 @@
-"""Hermite coefficients by adaptive quadrature, with an error estimate that stays honest at kinks.
+"""Hermite coefficients of any function by adaptive quadrature, with an error estimate that stays honest at kinks.
 
-Responsible for integrals of a vectorised function against h_j under the standard normal density. Knows
-nothing of formulas.
-
-The line is cut at |z| <= L into panels. On each panel, Clenshaw-Curtis rules with 17 and 33 nodes (the first
-a subset of the second) integrate σ h_j φ for all j at once, and σ² φ. Panels on which they disagree are
-halved until they agree to rounding or are too narrow to halve; the disagreement left over is the reported
-error. Both rules contain the ends of the panel, so that a jump between the last interior node and the end
-cannot hide. Kinks need not be known: the panels close in on them.
+The line is cut at |z| <= L into panels. On each panel, Clenshaw-Curtis rules with 17 and 33 nodes (the first a subset
+of the second) integrate σ h_j φ for all j at once, and σ² φ. Panels on which they disagree are halved until they agree
+to rounding or are too narrow to halve; the disagreement left over is the reported error. Both rules contain the ends
+of the panel, so that a jump between the last interior node and the end cannot hide. Kinks need not be known: the
+panels close in on them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -62,18 +59,7 @@ class QuadratureResult:
     values: Array
 
     def residual_norm(self, coefficients: Array) -> float:
-        """Return the distance (E[(σ - Σ_j c_j h_j)²])^(1/2), without the cancellation in E σ² - Σ c_j².
-
-        Parameters
-        ----------
-        coefficients : ndarray, shape (order + 1,)
-            Coefficients of the series to subtract.
-
-        Returns
-        -------
-        float
-            Root mean square of the remainder under N(0, 1).
-        """
+        """Return the distance (E[(σ - Σ_j c_j h_j)²])^(1/2) from a series, without cancellation in E σ² - Σ c_j²."""
         order = coefficients.size - 1
         # σ φ^(1/2) has died out at the last node, h_j φ^(1/2) not before |z| = 2 sqrt(j).
         reach = 2.0 * math.sqrt(order) + 8.0
@@ -92,26 +78,10 @@ class QuadratureResult:
 
 
 def integrate(function: Function, order: int) -> QuadratureResult:
-    """Integrate a function against h_0 ... h_order under N(0, 1).
+    """Return the coefficients of a vectorised function for h_0 ... h_order under N(0, 1), with norm and errors.
 
-    Features narrower than the first panels (half a unit, 33 nodes) that no node meets cannot be seen.
-
-    Parameters
-    ----------
-    function : callable
-        Vectorised, finite on the line, of finite second moment under N(0, 1).
-    order : int
-        Largest degree, from 0 to 300.
-
-    Returns
-    -------
-    QuadratureResult
-        Coefficients, norm, errors and points.
-
-    Raises
-    ------
-    ValueError
-        If the function is not finite, or too large in the tails for E σ² to be computed.
+    The function must be finite on the line and of finite second moment, or ValueError is raised. Features narrower than
+    the first panels (half a unit, 33 nodes) that no node meets cannot be seen.
 
     Examples
     --------
@@ -123,43 +93,27 @@ def integrate(function: Function, order: int) -> QuadratureResult:
     # Irregular ends: no panel boundary falls on a round number, where singular points of formulas live.
     edges = np.linspace(-half_width - 0.0712, half_width + 0.0419, int(4 * half_width) + 1)
     left, right = edges[:-1], edges[1:]
-    total, error, rounding = np.zeros(order + 2), np.zeros(order + 2), np.zeros(2)
-    kept: list[tuple[Array, Array, Array]] = []
+    sums = _Sums(np.zeros(order + 2), np.zeros(order + 2), np.zeros(2))
     scale = 0.0
     spent = 0
     for level in range(_MAX_LEVELS):
         spent += left.size
-        halves: list[tuple[Array, Array]] = []
+        is_last = spent > _MAX_PANELS or level == _MAX_LEVELS - 1
+        halved: list[tuple[Array, Array]] = []
         for a, b in _chunks(left, right):
             panels = _measure(function, a, b, order)
             if level == 0:
                 scale += float(panels.value[-1].sum())
             agreed = panels.agrees(scale)
-            done = agreed | ((b - a) < 8 * np.spacing(np.maximum(np.abs(a), np.abs(b))))
-            if spent > _MAX_PANELS or level == _MAX_LEVELS - 1:
-                done[:] = True
-            total += panels.value[:, done].sum(axis=1)
-            error += panels.difference[:, done].sum(axis=1)
-            rounding += panels.rounding[:, done].sum(axis=1)
-            # Where a panel is given up, both rules may be wrong alike: all it holds is in doubt.
-            rounding += panels.size[:, done & ~agreed].sum(axis=1)
-            kept.append((panels.nodes[done].ravel(), panels.weights[done].ravel(), panels.values[done].ravel()))
-            halves.append((a[~done], b[~done]))
-        a, b = (np.concatenate(ends) for ends in zip(*halves, strict=True))
+            done = agreed | ((b - a) < 8 * np.spacing(np.maximum(np.abs(a), np.abs(b)))) | is_last
+            sums.add(panels, agreed, done)
+            halved.append((a[~done], b[~done]))
+        a, b = (np.concatenate(ends) for ends in zip(*halved, strict=True))
         if a.size == 0:
             break
         middle = 0.5 * (a + b)
         left, right = np.concatenate([a, middle]), np.concatenate([middle, b])
-    nodes, weights, values = (np.concatenate(column) for column in zip(*kept, strict=True))
-    return QuadratureResult(
-        coefficients=total[:-1],
-        coefficient_error=float(error[:-1].max() + rounding[0]),
-        norm_squared=float(total[-1]),
-        norm_squared_error=float(error[-1] + rounding[1]),
-        nodes=nodes,
-        weights=weights,
-        values=values,
-    )
+    return sums.result()
 
 
 @dataclass(frozen=True)
@@ -181,7 +135,39 @@ class _Panels:
         return worst
 
 
+@dataclass
+class _Sums:
+    """Integrals over the panels that are done, and the points that they were computed from."""
+
+    total: Array
+    error: Array
+    rounding: Array
+    points: list[tuple[Array, Array, Array]] = field(default_factory=list)
+
+    def add(self, panels: _Panels, agreed: NDArray[np.bool_], done: NDArray[np.bool_]) -> None:
+        """Add the panels that are done."""
+        self.total += panels.value[:, done].sum(axis=1)
+        self.error += panels.difference[:, done].sum(axis=1)
+        self.rounding += panels.rounding[:, done].sum(axis=1)
+        # Where a panel is given up, both rules may be wrong alike: all it holds is in doubt.
+        self.rounding += panels.size[:, done & ~agreed].sum(axis=1)
+        self.points.append((panels.nodes[done].ravel(), panels.weights[done].ravel(), panels.values[done].ravel()))
+
+    def result(self) -> QuadratureResult:
+        nodes, weights, values = (np.concatenate(column) for column in zip(*self.points, strict=True))
+        return QuadratureResult(
+            coefficients=self.total[:-1],
+            coefficient_error=float(self.error[:-1].max() + self.rounding[0]),
+            norm_squared=float(self.total[-1]),
+            norm_squared_error=float(self.error[-1] + self.rounding[1]),
+            nodes=nodes,
+            weights=weights,
+            values=values,
+        )
+
+
 def _measure(function: Function, left: Array, right: Array, order: int) -> _Panels:
+    """Return what both rules find on a batch of panels."""
     nodes, weights = _panel_rule(left, right)
     coarse = 0.5 * (right - left)[:, None] * _rules()[2]
     flat = nodes.ravel()
@@ -248,6 +234,7 @@ def _support(function: Function) -> float:
 
 
 def _finite(function: Function, z: Array) -> Array:
+    """Return the values of the function, or raise one sentence that says where it is not finite."""
     with np.errstate(all="ignore"):
         values = function(z)
     bad = ~np.isfinite(values)
@@ -259,5 +246,6 @@ def _finite(function: Function, z: Array) -> Array:
 
 
 def _chunks(left: Array, right: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the ends of the panels in batches, which bound the memory."""
     for start in range(0, left.size, _CHUNK):
         yield left[start : start + _CHUNK], right[start : start + _CHUNK]

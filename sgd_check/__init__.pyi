@@ -12,4 +12,5 @@ from .studies.complexity import sample_complexity as sample_complexity
 from .studies.discretisation import unstable_discretisation as unstable_discretisation
 from .studies.step_sizes import step_size_phases as step_size_phases
 from .studies.transfer import sgd_transfer as sgd_transfer
+from .verdicts.check import check as check
 from .verdicts.comparison import compare as compare

@@ -1,7 +1,4 @@
-"""Turn source pieces into compiled functions that later runs load from disk.
-
-Responsible for: joining pieces of source into one file named by its content, importing it, and compiling its entry
-points and its callbacks through Numba's on-disk cache.  Must not know what the pieces compute.
+"""Pieces of source joined into one file named by its content, compiled, and loaded from disk by later runs.
 
 A compiled function that receives another compiled function as an argument never hits Numba's on-disk cache, and one
 that calls another by name is compiled anew for each of them.  So a method receives the machine addresses of the
@@ -27,18 +24,6 @@ from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_o
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-__all__ = [
-    "CompiledModule",
-    "Piece",
-    "compiler_is_off",
-    "compiling_beside",
-    "entry",
-    "kernel",
-    "kernel_pieces",
-    "load",
-    "read_piece",
-]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

@@ -1,7 +1,4 @@
-"""Which process compiles: a copy of this one, and one at a time for each file.
-
-Must not know what is compiled, nor how.
-"""
+"""Compiling in a copy of this process, and in one process at a time for each generated file."""
 
 from __future__ import annotations
 

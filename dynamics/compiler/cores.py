@@ -1,7 +1,4 @@
-"""How many cores this process may use: all that it is given, or one where many processes share them.
-
-Knows nothing of what runs on them.
-"""
+"""The number of cores that this process may use: all that it is given, or one where many processes share them."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["THREAD_VARIABLES", "available_cores", "one_core"]
 
 #: What libraries read, when they are loaded, to know how many threads to start.
 THREAD_VARIABLES = (

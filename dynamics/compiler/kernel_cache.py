@@ -1,7 +1,7 @@
-"""Where generated source files and what was compiled from them live on disk, and how they are kept safe.
+"""The directory of generated source files and of what was compiled from them, and how both are kept safe.
 
-Knows files alone; neither what they hold nor how it is compiled.  What lies in the cache is executed, so nothing is
-used that others may have written, and nothing that is not, byte for byte, what was written.
+What lies in the cache is executed, so nothing is used that others may have written, and nothing that is not, byte for
+byte, what was written.
 """
 
 from __future__ import annotations

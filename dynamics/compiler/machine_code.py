@@ -1,8 +1,4 @@
-"""From Python functions to machine code through Numba, and from a generated file to what the cache holds of it.
-
-Responsible for what is compiled, with which options, and for compiling it in another process, so that every process
-computes with what it reads from the cache.  Must not know how files are kept safe.  Loads Numba.
-"""
+"""Which functions Numba compiles, with which options, and how they come from the cache; loads Numba."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Work that is given up when nobody wants it any more: in a thread of its own, so that its caller can always be heard.
 
 Compiled code and BLAS hear nothing while they run, and one evaluation of a large field takes many seconds. So what may
-take long runs beside the caller, who looks around meanwhile. Given up, work ends where it next gives way; what does
-not give way in time is left behind and ends by itself. Must not know what the work is.
+take long runs beside the caller, who looks around meanwhile. Given up, work ends where it next gives way; what does not
+give way in time is left behind and ends by itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["LOOK", "GivenUp", "Stopped", "beside", "give_way", "leave", "whether_given_up"]
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,4 @@
-"""How many threads the matrix products of a run use.
+"""The number of threads that the matrix products of a run use.
 
 Small products lose more to waking a second thread than they gain from it: at m = P = 64 a right-hand side takes three
 times as long with two threads as with one.

@@ -1,7 +1,6 @@
-"""Threads over rows: compiled passes release the interpreter lock, so plain Python threads use all cores.
+"""Threads that share the rows of a compiled pass, which releases the interpreter lock.
 
-Responsible for cutting a pass into parts.  Must not know what a pass does.  Parts never share a row, so that the result
-does not depend on the number of threads.
+Parts never share a row, so that the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-__all__ = ["Workers"]
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 50_000

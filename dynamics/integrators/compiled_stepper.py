@@ -34,6 +34,44 @@ class Layout:
     statistics: Mapping[str, int]
 
 
+# Rows carried from step to step. Below, for DOP853: ROW_STATE, ROW_START and the derivative at the end, to which dense
+# output adds the other stages and its coefficients. Here: ROW_STATE, ROW_START, ROW_DIAGONAL, ROW_SAVED, ROW_NOISE and
+# the Nordsieck array.
+_CARRIED_BY_BDF = (0, 1, 5, *range(23, 31))
+LAYOUTS = {
+    "explicit": Layout(
+        rows=28,
+        scalars=8,
+        counters=8,
+        carried=(0, 1, 16),
+        kept=(0, 1, *range(4, 17), *range(20, 27)),
+        statistics={
+            "steps_accepted": 2,
+            "steps_rejected": 3,
+            "rhs_evaluations": 4,
+            "steps_limited_by_stability": 6,
+        },
+    ),
+    "bdf": Layout(
+        rows=31,
+        scalars=31 + 11 * 13,
+        counters=16,
+        carried=_CARRIED_BY_BDF,
+        kept=_CARRIED_BY_BDF,
+        statistics={
+            "steps_accepted": 2,
+            "steps_rejected": 3,
+            "rhs_evaluations": 4,
+            "linear_iterations": 9,
+            "nonlinear_iterations": 10,
+            "nonlinear_failures": 11,
+            "diagonal_evaluations": 12,
+            "order": 6,
+        },
+    ),
+}
+
+
 class CompiledStepper:
     """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0."""
 

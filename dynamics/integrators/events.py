@@ -1,7 +1,4 @@
-"""Find the time at which an event is passed inside a step.
-
-Responsible for: the meaning of an event, alike for every method.  Must not know how a method interpolates.
-"""
+"""The time at which an event is passed inside a step, located alike for every method."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-__all__ = ["record_crossings"]
 
 # Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
 ACCURACY = 1e-13

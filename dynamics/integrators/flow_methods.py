@@ -1,8 +1,4 @@
-"""Which method integrates an equation of the overlaps, and the stepper it becomes.
-
-Responsible for the menu of the coupled flow, the choice behind "auto", and what `rtol` means for each method.  Knows
-what the systems in overlaps have in common, and the steppers; neither the run loop nor datasets.
-"""
+"""The menu of methods for equations of the overlaps, the choice behind "auto", and the stepper of each."""
 
 from __future__ import annotations
 
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 
     Array = NDArray[np.float64]
-
-__all__ = ["FlowMethod", "choose_method"]
 
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
 EXPLICIT_STEP_LIMIT = 3000.0

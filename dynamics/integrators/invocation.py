@@ -1,6 +1,5 @@
-"""Call a function of the system by its machine address from compiled code.
+"""The call of a function by its machine address from compiled code, which connects a method with a system.
 
-Responsible for: the one instruction that connects a compiled method with a compiled system.  Must not know either.
 With Numba's compiler switched off an address is the Python function itself.
 """
 
@@ -17,8 +16,6 @@ from dynamics.compiler.compilation import compiler_is_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["invoke"]
 
 # Numba and llvmlite publish no types.
 Untyped = Any

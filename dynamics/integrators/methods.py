@@ -1,8 +1,4 @@
-"""The menu of methods and the one function that makes a stepper of any of them.
-
-Responsible for: which source pieces and which arrays belong to a method name.  Must not know the system beyond its
-pieces.
-"""
+"""The menu of methods, their kernels and arrays, and the functions that make a stepper of any of them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
-from dynamics.integrators.compiled_stepper import CompiledStepper, Layout
+from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
 from dynamics.integrators.stepper import EVENT_VALUES, Stepper, Tolerances, check_vector
@@ -22,6 +18,7 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
 
-__all__ = ["CompiledMethod", "check_method", "load_method", "make_stepper", "stepper_of"]
 
 _HERE = "dynamics.integrators"
 _CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"
@@ -59,42 +55,6 @@ _SIGNATURES = {
     "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
 _NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 5, "sundials": 5}
-# Rows carried from step to step. Below, for DOP853: ROW_STATE, ROW_START and the derivative at the end, to which dense
-# output adds the other stages and its coefficients. Here: ROW_STATE, ROW_START, ROW_DIAGONAL, ROW_SAVED, ROW_NOISE and
-# the Nordsieck array.
-_CARRIED_BY_BDF = (0, 1, 5, *range(23, 31))
-_LAYOUTS = {
-    "explicit": Layout(
-        rows=28,
-        scalars=8,
-        counters=8,
-        carried=(0, 1, 16),
-        kept=(0, 1, *range(4, 17), *range(20, 27)),
-        statistics={
-            "steps_accepted": 2,
-            "steps_rejected": 3,
-            "rhs_evaluations": 4,
-            "steps_limited_by_stability": 6,
-        },
-    ),
-    "bdf": Layout(
-        rows=31,
-        scalars=31 + 11 * 13,
-        counters=16,
-        carried=_CARRIED_BY_BDF,
-        kept=_CARRIED_BY_BDF,
-        statistics={
-            "steps_accepted": 2,
-            "steps_rejected": 3,
-            "rhs_evaluations": 4,
-            "linear_iterations": 9,
-            "nonlinear_iterations": 10,
-            "nonlinear_failures": 11,
-            "diagonal_evaluations": 12,
-            "order": 6,
-        },
-    ),
-}
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -279,25 +239,37 @@ def make_stepper(
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
     compiled = system if isinstance(system, CompiledMethod) else load_method(method, system)
-    family, _, name = method.partition(":")
-    if compiled.method.split(":")[0] != family:
+    if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
     bound = (compiled.functions(), numbers, integers, work)
     _check_events(compiled, state, bound, num_events, t0)
+    return _stepper(method, compiled.kernels.namespace, state, bound, tolerances, num_events, t0)
+
+
+def _stepper(
+    method: str,
+    namespace: ModuleType,
+    state: NDArray[np.float64],
+    system: BoundSystem,
+    tolerances: Tolerances,
+    num_events: int,
+    t0: float,
+) -> Stepper:
+    """Return the stepper of a method for a compiled system."""
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
-    namespace = compiled.kernels.namespace
+    family, _, name = method.partition(":")
     if family == "scipy":
         # Imported here because scipy.integrate is heavy and a referee is rare.
         from dynamics.integrators.scipy_referee import ScipyStepper
 
-        return ScipyStepper(name, namespace, state, bound, **control)
+        return ScipyStepper(name, namespace, state, system, **control)
     if family == "sundials":
         from dynamics.integrators.sundials.stepper import SundialsStepper
 
-        return SundialsStepper(namespace, state, bound, **control)
+        return SundialsStepper(namespace, state, system, **control)
     stepper = ExplicitStepper if family == "explicit" else CompiledStepper
-    return stepper(namespace, _LAYOUTS[family], state, bound, **control)
+    return stepper(namespace, LAYOUTS[family], state, system, **control)
 
 
 def stepper_of(

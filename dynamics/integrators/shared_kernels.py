@@ -1,7 +1,5 @@
 """Compiled pieces that every stepper uses: slots of the state arrays, a vector copy, events.
 
-Responsible for: what the explicit and the stiff stepper do alike.  Must not know the method.
-
 The state of a stepper is four arrays: `vectors` (rows of length n), `scalars`, `counters`, `events`.  The slots below
 are common to all methods; a method adds its own after them.
 """

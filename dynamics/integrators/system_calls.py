@@ -1,7 +1,6 @@
 """Compiled calls of the functions of a system, and two of them as entry points for Python.
 
-Responsible for: how a method reaches the system.  Must not know either.  Executed before every other piece of a
-method.
+Executed before every other piece of a method.
 
 A system arrives as the tuple (functions, parameters, sizes, work): the addresses of its functions in the order below,
 and the three arrays that each of them receives.

@@ -1,4 +1,4 @@
-"""Studies of the scaling laws without a single sample: families of problems, solved and held against theory."""
+"""Studies of the scaling laws: families of problems solved without a single sample and held against theory."""
 
 import lazy_loader
 

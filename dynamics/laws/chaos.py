@@ -1,4 +1,4 @@
-r"""Propagation of chaos measured: how far networks of finite width stray from the mean field that they approximate.
+r"""Propagation of chaos: how far networks of finite width stray from the mean field that they approximate.
 
 Neuron i of a spherical network and a neuron that follows the mean field from the same start, w̄_i, part by
 Δ_i = w_i − w̄_i. The theory (Glasgow, Wu, Bruna, arXiv:2504.13110) has |Δ_i| ~ 1/√m and E(f_m − f_∞)² ~ 1/m, over
@@ -23,7 +23,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["coupled_tracers", "function_gap", "propagation_of_chaos", "width_exponents"]
 
 #: Saved times by default, over the span of the default schedule of the mean field.
 DEFAULT_TIMES = 40
@@ -132,70 +130,91 @@ def propagation_of_chaos(
     rtol, atol = checked_tolerances(rtol, atol)
     check_switch("progress", progress)
     schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
-    axes = problem.teacher.span
     if particles is None:
-        particles = PARTICLES if axes == 1 else RANDOM_PARTICLES
+        particles = PARTICLES if problem.teacher.span == 1 else RANDOM_PARTICLES
     checked_particles(problem, particles, "random")
     asked = replace(problem, initial_weights=None, initial_overlaps=None)
 
     # === run
-    from dynamics.equations.spherical.coupling import make_particle_system
-
     solver: dict[str, Any] = {"save_at": schedule, "rtol": rtol, "atol": atol, "progress": False}
     tracers = coupled_tracers(asked, counts[-1], numbers)
-    law = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
-    followers = law["tracer_projection"].values.reshape(len(schedule), len(numbers), counts[-1], axes)
-    law_system = make_particle_system(asked, np.zeros((1, axes)))
+    field = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
+    values, reason = _distances_of_starts(asked, counts, numbers, field, solver, progress=progress)
+
+    # === return
+    settings = {"particles": particles, "rtol": rtol, "atol": atol}
+    return _labelled(asked, counts, numbers, field, values, reason, settings)
+
+
+def _distances_of_starts(
+    problem: Problem, widths: list[int], seeds: list[int], field: xr.Dataset, solver: dict[str, Any], *, progress: bool
+) -> tuple[dict[str, Array], StopReason]:
+    """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended.
+
+    `field` is the mean field with the neurons of all starts as tracers, which every network is held against.
+    """
+    from dynamics.equations.spherical.coupling import make_particle_system
+
+    axes = problem.teacher.span
+    followers = field["tracer_projection"].values.reshape(field.sizes["time"], len(seeds), widths[-1], axes)
+    system = make_particle_system(problem, np.zeros((1, axes)))
     finished: list[dict[str, Array]] = []
     reason = StopReason.REACHED_END
     try:
-        for s, seed in enumerate(numbers):
+        for s, seed in enumerate(seeds):
             rows: list[dict[str, Array]] = []
-            for width in counts:
+            for width in widths:
                 if progress:
-                    sys.stderr.write(f"seed {seed} ({s + 1} of {len(numbers)}), width {width}\n")
-                flow = solve_spherical(coupled_problem(asked, width, seed), error_estimate=False, **solver)
-                rows.append(_distances(flow, followers[:, s, :width], law["law_moment"].values, law_system))
+                    sys.stderr.write(f"seed {seed} ({s + 1} of {len(seeds)}), width {width}\n")
+                flow = solve_spherical(coupled_problem(problem, width, seed), error_estimate=False, **solver)
+                rows.append(_distances(flow, followers[:, s, :width], field["law_moment"].values, system))
             finished.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
     except KeyboardInterrupt:
         if len(finished) < 2:
             raise
         reason = StopReason.INTERRUPTED
-    values = {name: np.stack([one[name] for one in finished], axis=1) for name in finished[0]}
+    return {name: np.stack([one[name] for one in finished], axis=1) for name in finished[0]}, reason
 
-    # === return
-    gap_exponent = width_exponents(values["function_gap"], np.array(counts))
-    coupling_exponent = width_exponents(values["coupling_error"] ** 2, np.array(counts))
-    found = {
-        **values,
-        "mean_field_loss": law["loss"].values,
-        "loss_level_time": law["loss_level_time"].values,
-        "function_gap_exponent": gap_exponent[0],
-        "function_gap_exponent_error": gap_exponent[1],
-        "coupling_exponent": coupling_exponent[0],
-        "coupling_exponent_error": coupling_exponent[1],
-    }
-    settings = {"particles": particles, "rtol": rtol, "atol": atol}
+
+def _labelled(
+    problem: Problem,
+    widths: list[int],
+    seeds: list[int],
+    field: xr.Dataset,
+    values: dict[str, Array],
+    reason: StopReason,
+    settings: dict[str, Any],
+) -> xr.Dataset:
+    """Return the dataset of the distances of the seeds that were finished, with exponents in the width."""
+    of_field = {"mean_field_loss": field["loss"].values, "loss_level_time": field["loss_level_time"].values}
     return make_dataset(
-        found,
-        problem=asked,
+        {**values, **of_field, **_exponents(values, np.array(widths))},
+        problem=problem,
         title="Distance of spherical networks from their mean field",
         coords={
-            "time": schedule.times,
-            "width": np.array(counts),
-            "seed": np.array(numbers[: len(finished)]),
-            "loss_level": law["loss_level"].values,
+            "time": field["time"].values,
+            "width": np.array(widths),
+            "seed": np.array(seeds[: values["loss"].shape[1]]),
+            "loss_level": field["loss_level"].values,
         },
-        solver={"answer": "chaos", "widths": counts, "seeds": numbers, **settings},
+        solver={"answer": "chaos", "widths": widths, "seeds": seeds, **settings},
         attributes={
             "answer": "chaos",
-            "teacher_loss": law.attrs["teacher_loss"],
+            "teacher_loss": field.attrs["teacher_loss"],
             "stop_reason": str(reason),
             **settings,
         },
         leading=("width", "seed"),
         with_leading=("loss",),
     )
+
+
+def _exponents(values: dict[str, Array], widths: NDArray[np.int64]) -> dict[str, Array]:
+    """Return both exponents in the width, and their errors, over time."""
+    found: dict[str, Array] = {}
+    for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
+        found[f"{name}_exponent"], found[f"{name}_exponent_error"] = width_exponents(scaled, widths)
+    return found
 
 
 def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
@@ -261,6 +280,7 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """Return the seeds of the starts as increasing integers; of a number, from 0 on."""
     if isinstance(seeds, (int, np.integer)):
         return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
     return checked_increasing(seeds, "seeds", minimum=0)

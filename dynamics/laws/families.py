@@ -1,6 +1,6 @@
-"""Families of problems, answered one after the other or by several processes, with a bar, a clock and an orderly end.
+"""Answers to a family of problems, one after the other or by several processes, with a progress bar.
 
-Knows answers as functions of a problem; nothing of what a study makes of them.
+A family is a list of problems that differ in size or start. An interruption keeps the answers that are there.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import time as clock
 from concurrent.futures import BrokenExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.solve.decoupled import solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.study.pool import ProcessCrew
+from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
 from dynamics.theory.prediction import predict
 
@@ -30,10 +31,15 @@ if TYPE_CHECKING:
 
     Task = Callable[[], xr.Dataset]
 
-__all__ = ["Answers", "answer_all", "checked_workers", "common_times", "coupled_flow", "solve_decoupled"]
-
-#: Tolerance of the coupled flow: far below the scatter between starts.
-RTOL = 1e-4
+#: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
+COUPLED_FLOW: dict[str, Any] = {
+    "keep": "summary",
+    "method": "stiff",
+    "rtol": 1e-4,
+    "error_estimate": False,
+    "progress": False,
+    "on_failure": "return",
+}
 
 
 class Answers(NamedTuple):
@@ -45,20 +51,11 @@ class Answers(NamedTuple):
 
 
 def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1) -> Answers:
-    """Do every task; an interruption keeps what is there.
+    """Return the answers to a family of problems; an interruption keeps what is there.
 
-    Parameters
-    ----------
-    tasks : sequence of callable
-        Each returns the answer to one problem, for several workers a `partial` of functions at the top of modules.
-    progress : bool or None
-        Whether to show a bar on stderr; None if it is a terminal.
-    workers : int
-        Number of processes, each on one thread; 1 is this one, with threads of its own. Answers are the same.
-
-    Returns
-    -------
-    Answers
+    Each task returns the answer to one problem; for several workers it is a `partial` of functions at the top of
+    modules. Workers are processes, each on one thread; 1 is this process, with threads of its own. Answers are the
+    same. `progress` shows a bar on stderr; None shows it if that is a terminal.
     """
     from tqdm import tqdm
 
@@ -77,22 +74,29 @@ def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1
     return Answers(datasets, seconds, reason)
 
 
-def checked_workers(workers: int | None) -> int:
-    """Return a number of processes, by default one per core.
+def solve_family(
+    family: Sequence[tuple[Problem, SaveAt]], *, coupled: bool = False, progress: bool | None, workers: int = 1
+) -> Answers:
+    """Return the answers to problems at their times: of all matched pairs, or of the exact coupled flow.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no positive integer.
+    The coupled flow is integrated as the studies need it: loss and times alone, without a second run for the errors.
+    Where the numerics fail its record ends in NaN.
     """
+    solve = partial(solve_overlaps, **COUPLED_FLOW) if coupled else solve_decoupled
+    tasks = [partial(solve, problem, save_at=save_at) for problem, save_at in family]
+    return answer_all(tasks, progress=progress, workers=workers)
+
+
+def checked_workers(workers: int | None) -> int:
+    """Return a number of processes, by default one per core."""
     return available_cores() if workers is None else checked_integer(workers, "workers", minimum=1)
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
     """Yield answers in the order of the tasks."""
     try:
-        with ProcessCrew(workers, STUDIES["overlaps"]) as crew:
-            for future in [crew.submit(_timed_on_one_core, task) for task in tasks]:
+        with WorkerPool(workers, STUDIES["overlaps"]) as pool:
+            for future in [pool.submit(_timed_on_one_core, task) for task in tasks]:
                 yield future.result()
     except BrokenExecutor:
         msg = (
@@ -103,6 +107,7 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
 
 
 def _timed(task: Task) -> tuple[xr.Dataset, float]:
+    """Return the answer and the seconds it took."""
     started = clock.perf_counter()
     return task(), clock.perf_counter() - started
 
@@ -110,23 +115,6 @@ def _timed(task: Task) -> tuple[xr.Dataset, float]:
 def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:
     with one_core():
         return _timed(task)
-
-
-def coupled_flow(problem: Problem, *, save_at: SaveAt) -> xr.Dataset:
-    """Integrate the exact coupled flow as the studies need it: loss and times alone, no second run for the errors.
-
-    Where the numerics fail the record ends in NaN.
-    """
-    return solve_overlaps(
-        problem,
-        save_at=save_at,
-        keep="summary",
-        method="stiff",
-        rtol=RTOL,
-        error_estimate=False,
-        progress=False,
-        on_failure="return",
-    )
 
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:

@@ -1,28 +1,27 @@
-r"""Study of the finite-size bias: the exponent of the loss in time against the number of directions.
+"""Study of the finite-size bias: the exponent of the loss in time against the number of directions.
 
-L ∝ t^((1−2β)/β) holds for P → ∞.  At a finite P the sum over the directions to come ends, which makes the law steeper,
-the more so the nearer β is to ½; random starts, the lag of the norms and the decay within each pair add to it.
-Responsible for the family over P and β; nothing is stepped in time.
+L ∝ t^((1−2β)/β) holds for P → ∞. At a finite P the sum over the directions to come ends, which makes the law steeper,
+the more so the nearer β is to ½; random starts, the lag of the norms and the decay within each pair add to it. Nothing
+is stepped in time.
 """
 
 from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.commands.prepared import duration, study_function
-from dynamics.laws.families import answer_all, common_times, solve_decoupled
-from dynamics.laws.law_dataset import SOURCES
-from dynamics.laws.scaling_laws import loss_against_time
+from dynamics.laws.families import common_times, solve_family
+from dynamics.laws.law_variables import SOURCES
+from dynamics.laws.laws_of_a_problem import loss_against_time
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
 from dynamics.runs.study_dataset import study_dataset
+from dynamics.theory import asymptotic_exponents
 from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
-from dynamics.theory.prediction import asymptotic_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +38,7 @@ PAIR_SECONDS, PAIR_TIME_SECONDS = 2e-6, 1.5e-8
 
 @dataclass(frozen=True)
 class FiniteSize:
-    """The study, prepared: settings are checked, nothing is solved yet."""
+    """The study with its settings checked, before anything is solved."""
 
     settings: dict[str, Any]
     problems: dict[tuple[float, int], list[Problem]]
@@ -59,9 +58,7 @@ class FiniteSize:
         reason, started = "reached_end", clock.perf_counter()
         for (beta, count), starts in self.problems.items():
             shared = common_times(starts[:1], TIMES)
-            answers = answer_all(
-                [partial(solve_decoupled, one, save_at=shared) for one in starts], progress=self.progress
-            )
+            answers = solve_family([(one, shared) for one in starts], progress=self.progress)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
                 break

@@ -1,22 +1,21 @@
-r"""Study of the compute frontier: loss against compute m · steps over widths, the experiment of arXiv:2504.19983.
+"""Study of the compute frontier: loss against compute m · steps over widths, the experiment of arXiv:2504.19983.
 
-Population gradient descent with a fixed step is taken as its flow, t = η · step.  Two routes: all matched pairs and the
-sum formula, without time stepping, and the exact coupled flow up to a width.  Responsible for the family over widths.
+Population gradient descent with a fixed step is taken as its flow, t = η · step. Two routes: all matched pairs and the
+sum formula, without time stepping, and the exact coupled flow up to a width.
 """
 
 from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.commands.prepared import duration, study_function
-from dynamics.laws.families import answer_all, common_times, coupled_flow, solve_decoupled
-from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.laws.scaling_families import frontier_laws
+from dynamics.laws.families import common_times, solve_family
+from dynamics.laws.law_variables import law_coordinates, law_values
+from dynamics.laws.laws_across_problems import frontier_laws
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
 from dynamics.runs.study_dataset import study_dataset
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048
@@ -42,7 +41,7 @@ FEWEST_WIDTHS = 3
 
 @dataclass(frozen=True)
 class Frontier:
-    """The study, prepared: settings are checked, nothing is solved yet."""
+    """The study with its settings checked, before anything is solved."""
 
     settings: dict[str, Any]
     problem: Problem
@@ -72,15 +71,14 @@ class Frontier:
         """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
         started = clock.perf_counter()
         save_at = common_times(self.problems(self.widths, self.seeds[:1]), TIMES)
-        family = self.problems(self.widths, self.seeds)
-        pairs = answer_all([partial(solve_decoupled, one, save_at=save_at) for one in family], progress=self.progress)
+        pairs = solve_family([(one, save_at) for one in self.problems(self.widths, self.seeds)], progress=self.progress)
         if pairs.stop_reason == "interrupted":
             raise KeyboardInterrupt
         rate = self.settings["learning_rate"]
         laws = list(frontier_laws(pairs.datasets, rate))
         pair_seconds = clock.perf_counter() - started
-        family = self.problems(self.coupled_widths, self.seeds[:1])
-        flows = answer_all([partial(coupled_flow, one, save_at=save_at) for one in family], progress=self.progress)
+        widest = [(one, save_at) for one in self.problems(self.coupled_widths, self.seeds[:1])]
+        flows = solve_family(widest, coupled=True, progress=self.progress)
         if len(flows.datasets) >= FEWEST_WIDTHS:
             laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
         return self._labelled(

@@ -1,23 +1,22 @@
-r"""Study of all scaling laws of one teacher: loss in time, samples, width and compute, emergence times in p and d.
+"""Study of all scaling laws of one teacher: loss in time, samples, width and compute, emergence times in p and d.
 
 Each law as measured on the answers of several random starts, beside the sum formula for the same starts, the idealised
-sum at this P, and the asymptotic exponent.  The answers are those of matched pairs, without time stepping, or of the
-exact coupled flow.  Responsible for the families; laws are `scaling_laws` and `scaling_families`.
+sum at this P, and the asymptotic exponent. The answers are those of matched pairs, without time stepping, or of the
+exact coupled flow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.commands.prepared import study_function
-from dynamics.laws.families import answer_all, checked_workers, common_times, coupled_flow, solve_decoupled
-from dynamics.laws.law_dataset import law_coordinates, law_values
-from dynamics.laws.scaling_families import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.laws.scaling_laws import (
+from dynamics.laws.families import checked_workers, common_times, solve_family
+from dynamics.laws.law_variables import law_coordinates, law_values
+from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.laws.laws_of_a_problem import (
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
@@ -52,7 +51,7 @@ STEP_SHARE, TUNED_RATE = 0.25, 0.1
 
 @dataclass(frozen=True)
 class ScalingStudy:
-    """The study, prepared: the three families of problems, each with its times; nothing is solved yet."""
+    """The study with its settings checked: three families of problems with their times, before anything is solved."""
 
     settings: dict[str, Any]
     problem: Problem
@@ -70,7 +69,6 @@ class ScalingStudy:
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
-        solve = coupled_flow if self.settings["coupled"] else solve_decoupled
         rate = self.settings["learning_rate"]
         laws: list[ScalingLaw] = []
         seconds, reason = 0.0, "reached_end"
@@ -80,10 +78,8 @@ class ScalingStudy:
             (self.dimensions, lambda found: [times_against_dimension(found)]),
         )
         for family, read in readings:
-            answers = answer_all(
-                [partial(solve, problem, save_at=save_at) for problem, save_at in family],
-                progress=self.progress,
-                workers=self.workers,
+            answers = solve_family(
+                family, coupled=self.settings["coupled"], progress=self.progress, workers=self.workers
             )
             seconds += sum(answers.seconds)
             if answers.stop_reason == "interrupted":

@@ -1,7 +1,7 @@
-r"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
+"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
 
 The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
-enters.  Responsible for the family of runs; what is read off them is `dynamics.theory.transfer`.
+enters. What is read off these losses is in `dynamics.theory.best_rates`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integ
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.study_dataset import study_dataset
 from dynamics.solve.overlaps import solve_overlaps
+from dynamics.theory.best_rates import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.descent_limit import descent_limit
 from dynamics.theory.prediction import check_decouples
-from dynamics.theory.transfer import FEWEST_WIDTHS, read_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.runs.study_dataset import Values
-    from dynamics.theory.transfer import Transfer
+    from dynamics.theory.best_rates import Transfer
 
     Array = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ SPEED = 1e10
 
 @dataclass(frozen=True)
 class TransferStudy:
-    """The study, prepared: settings are checked, no step is taken yet."""
+    """The study with its settings checked, before any step is taken."""
 
     settings: dict[str, Any]
     problem: Problem
@@ -139,7 +139,7 @@ def transfer_study(
     -------
     Dataset
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
-        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.transfer`).  Attributes: `edge`, the
+        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.best_rates`).  Attributes: `edge`, the
         limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
 
     Raises
@@ -223,5 +223,6 @@ def transfer_attributes(problem: Problem, widths: Sequence[int], rates: Array, l
 
 
 def _read(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Transfer:
+    """Return what the losses say of transfer; the loss of a student that has learned nothing bounds them."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     return read_transfer(widths, rates, loss, nothing=start)

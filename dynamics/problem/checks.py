@@ -1,6 +1,6 @@
-"""Checks of single arguments that every question shares: numbers, lists of them, choices and switches.
+"""Checks of single arguments: numbers, lists of them, choices and switches.
 
-Knows numpy alone.
+Each returns the value that was given, converted, or raises one sentence that names the argument.
 """
 
 from __future__ import annotations
@@ -16,21 +16,6 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "LARGEST_INTEGER",
-    "MOST_RUNS",
-    "SMALLEST_RTOL",
-    "check_choice",
-    "check_switch",
-    "checked_increasing",
-    "checked_integer",
-    "checked_list",
-    "checked_number",
-    "checked_real",
-    "checked_tolerances",
-    "float_array",
-]
 
 #: Largest integer that arrays and files hold.
 LARGEST_INTEGER = 2**63 - 1
@@ -93,7 +78,7 @@ def checked_list(values: object, name: str) -> list[object]:
 
 
 def checked_increasing(values: object, name: str, *, minimum: int, fewest: int = 2) -> list[int]:
-    """Return so many or more increasing integers."""
+    """Return a list of increasing integers, of which there must be at least `fewest`."""
     numbers = [checked_integer(value, name, minimum=minimum) for value in checked_list(values, name)]
     if len(numbers) < fewest or any(b <= a for a, b in pairwise(numbers)):
         many = f"at least {fewest} " if fewest > 1 else ""

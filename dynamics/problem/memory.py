@@ -1,7 +1,4 @@
-"""How much memory this machine has, and the refusal of what cannot fit.
-
-Knows numbers of float64 alone; who asks knows what they are for.
-"""
+"""How much memory this machine has, and the refusal of what cannot fit."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import os
 from pathlib import Path
 
 from hermite.text.messages import shown
-
-__all__ = ["check_memory", "flow_numbers", "machine_memory"]
 
 #: Where Linux says what the processes of a container may take together, "max" for no limit.
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -35,20 +30,7 @@ def machine_memory() -> int:
 
 
 def check_memory(name: str, value: object, numbers: float) -> None:
-    """Raise one sentence if so many float64, which an argument asks for, are more than the memory can hold.
-
-    Parameters
-    ----------
-    name : str
-        The argument.
-    value : object
-        What it is.
-    numbers : float
-        How many numbers of eight bytes have to be held at once.
-
-    Raises
-    ------
-    ValueError
+    """Raise ValueError if an argument asks for more numbers of eight bytes at once than the memory can hold.
 
     Examples
     --------
@@ -69,14 +51,7 @@ def check_memory(name: str, value: object, numbers: float) -> None:
 def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
     """Return about how many numbers the coupled flow holds: the method's arrays, and overlaps at every saved time.
 
-    Parameters
-    ----------
-    width, directions : int
-        Neurons m and directions P.
-    full : bool
-        Whether all overlaps are kept, or a summary.
-    times : int
-        Saved times.
+    `full` says whether all overlaps are kept, or a summary.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The teachers on which the mean field of spherical networks is studied, as problems in one table.
 
 Single index, misspecified link, a link that is no polynomial, and mixtures over orthogonal and skew directions and over
-a circle (Glasgow, Wu, Bruna, arXiv:2504.13110). Knows problems alone.
+a circle (Glasgow, Wu, Bruna, arXiv:2504.13110).
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.problem import Problem
+from dynamics.problem.checks import check_choice
 from dynamics.problem.teacher import Teacher
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = ["SPHERICAL_TEACHERS", "spherical_problem"]
 
 
 class Entry(NamedTuple):
@@ -50,27 +49,13 @@ SPHERICAL_TEACHERS = {
 
 
 def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 0) -> Problem:
-    """Return the problem of a teacher in the table, for the spherical student.
-
-    Parameters
-    ----------
-    name : str
-        A key of `SPHERICAL_TEACHERS`.
-    dimension, width, seed : int
-        As in `Problem`; the mean field does not use the width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For bad arguments.
+    """Return the problem of a teacher in `SPHERICAL_TEACHERS`, for the spherical student; the mean field has no width.
 
     Examples
     --------
     >>> spherical_problem("circle", dimension=16).num_directions
     8
     """
-    from dynamics.problem.checks import check_choice
-
     check_choice("name", name, tuple(SPHERICAL_TEACHERS))
     entry = SPHERICAL_TEACHERS[name]
     return Problem(

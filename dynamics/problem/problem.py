@@ -1,6 +1,6 @@
-"""What is asked: one frozen, picklable value that every solver, prediction and experiment reads.
+"""`Problem`: what is asked, one frozen, picklable value that every solver, prediction and experiment reads.
 
-Physics only. Light to import: numpy and the Hermite expansion; no compiler, no dataset library, no solver.
+Light to import: numpy and the Hermite expansion, without compiler, dataset library or solver.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_number, float_array
+from dynamics.problem.checks import check_choice, checked_integer, checked_number
 from dynamics.problem.start import (
     OverlapStart,
-    check_overlaps,
     check_unit_lengths,
+    checked_overlaps,
+    checked_weights,
     overlaps_from_weights,
     random_weights,
     weights_from_overlaps,
 )
 from dynamics.problem.stored_problem import stored_arguments, stored_link
-from dynamics.problem.teacher import Teacher, read_only
+from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Problem:
         self._check_start()
 
     def _check_teacher_activation(self) -> None:
+        """Expand the teacher's link; only the spherical student may learn another than its own."""
         import hermite
 
         if self.teacher_activation is None:
@@ -172,6 +174,7 @@ class Problem:
         object.__setattr__(self, "teacher_activation", link)
 
     def _check_norm(self) -> None:
+        """Set the norm of the spherical student's neurons, which is 1."""
         if self.student != "spherical":
             return
         if self.initial_norm not in (_default("initial_norm"), 1.0):
@@ -180,6 +183,7 @@ class Problem:
         object.__setattr__(self, "initial_norm", 1.0)
 
     def _check_start(self) -> None:
+        """Check that one description of the start is given, and that it describes one."""
         given = [name for name in ("initial_weights", "initial_overlaps") if getattr(self, name) is not None]
         if len(given) == 2:
             msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
@@ -193,22 +197,12 @@ class Problem:
                     msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
                     raise ValueError(msg)
         if self.initial_weights is not None:
-            weights = read_only(float_array(self.initial_weights, "initial_weights"))
-            if weights.shape != (self.width, self.dimension):
-                msg = (
-                    f"Argument `initial_weights` must have shape (width, dimension) = ({self.width}, "
-                    f"{self.dimension}), but has shape {weights.shape}."
-                )
-                raise ValueError(msg)
-            lengths = np.sum(weights**2, axis=1)
-            if not (np.isfinite(lengths) & (lengths > 0)).all():
-                msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
-                raise ValueError(msg)
+            weights = checked_weights(self.initial_weights, self.width, self.dimension)
             if self.student == "spherical":
-                check_unit_lengths("initial_weights", lengths)
+                check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
             object.__setattr__(self, "initial_weights", weights)
         if self.initial_overlaps is not None:
-            checked = check_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
+            checked = checked_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
             if self.student == "spherical":
                 check_unit_lengths("initial_overlaps", checked[2])
             object.__setattr__(self, "initial_overlaps", checked)
@@ -244,8 +238,8 @@ class Problem:
     def reduced_weights(self) -> NDArray[np.float64]:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
 
-        Online SGD and the flow started from [these | 0] in R^d have the law of any rotation of them that keeps the
-        teacher fixed, so every engine starts from this one matrix.
+        Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
+        the teacher fixed, so every engine starts from this one matrix.
         """
         if self.initial_weights is not None:
             return self.initial_weights
@@ -319,6 +313,7 @@ class Problem:
         return hash((self._identity(), self.teacher))
 
     def _identity(self) -> tuple[object, ...]:
+        """Return scalars and links, by which problems are compared."""
         links = ("activation", "teacher_activation")
         scalars = {name: value for name, value in self.parameters().items() if name not in links}
         return (
@@ -328,6 +323,7 @@ class Problem:
 
 
 def _default(name: str) -> object:
+    """Return the default of a field."""
     return next(f.default for f in fields(Problem) if f.name == name)
 
 

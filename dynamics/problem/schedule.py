@@ -98,7 +98,7 @@ class SaveAt:
 
 
 def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:
-    """Return `save_at`, or the default when it is None; refuse anything else by name."""
+    """Return `save_at`, or the default when it is None."""
     if save_at is None:
         return default
     if not isinstance(save_at, SaveAt):

@@ -1,4 +1,4 @@
-"""Starts: the law of a random start, and the passage between weights and overlaps.
+"""Starts: the distribution of a random start, and the passage between weights and overlaps.
 
 A start is drawn in reduced form, so that one and the same start serves every engine and every dimension up to 10^12:
 the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and L a lower-triangular factor.
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from dynamics.problem.teacher import Teacher
 
+    Overlaps = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
 GRAM_TOLERANCE = 1e-10
 #: How far from 1 the squared length of a neuron given to the spherical student may be.
 UNIT_LENGTH_TOLERANCE = 1e-9
@@ -40,7 +42,8 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     """Draw neurons uniformly on the sphere of radius `norm` in R^d, in reduced form, shape (m, min(d, m + r)).
 
     For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
-    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact law at a cost that does not depend on d.
+    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact distribution at a cost that does not depend
+    on d.
     """
     check_memory("width", width, ARRAYS_OF_START * width * min(dimension, width + span))
     if dimension < width + span:
@@ -77,7 +80,7 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> NDArray[np.f
     """
     overlap, student_overlap, squared_norm = start
     span = teacher.span
-    rows = np.eye(span) if teacher.directions is None else teacher.directions
+    rows = _rows(teacher)
     on_teacher = overlap @ np.linalg.pinv(rows).T
     values, vectors = np.linalg.eigh(student_overlap - on_teacher @ on_teacher.T)
     kept = values > GRAM_TOLERANCE
@@ -91,32 +94,26 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> NDArray[np.f
     return unit * np.sqrt(squared_norm)[:, None]
 
 
-def check_overlaps(
-    overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def checked_weights(weights: ArrayLike, width: int, dimension: int) -> NDArray[np.float64]:
+    """Return weights (m, d) with finite rows of positive length as a read-only array."""
+    rows = read_only(float_array(weights, "initial_weights"))
+    if rows.shape != (width, dimension):
+        msg = (
+            f"Argument `initial_weights` must have shape (width, dimension) = ({width}, {dimension}), "
+            f"but has shape {rows.shape}."
+        )
+        raise ValueError(msg)
+    lengths = np.sum(rows**2, axis=1)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        msg = "Argument `initial_weights` must have finite rows of positive length, but has a row without."
+        raise ValueError(msg)
+    return rows
+
+
+def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:
     """Return (C, G, n) as read-only arrays, or raise one sentence saying why no weights in R^d have them."""
-    if len(overlaps) != 3:
-        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
-        raise ValueError(msg)
-    C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
-    for label, array, shape in (
-        ("C", C, (width, teacher.num_directions)),
-        ("G", G, (width, width)),
-        ("n", n, (width,)),
-    ):
-        if array.shape != shape:
-            msg = f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}."
-            raise ValueError(msg)
-        if not np.isfinite(array).all():
-            msg = f"Argument `initial_overlaps` must be finite, but {label} is not."
-            raise ValueError(msg)
-    if (n <= 0).any():
-        msg = f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
-        raise ValueError(msg)
-    if not (np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE):
-        msg = "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not."
-        raise ValueError(msg)
-    rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
+    C, G, n = _checked_arrays(overlaps, teacher.num_directions, width)
+    rows = _rows(teacher)
     on_teacher = C @ np.linalg.pinv(rows).T
     if np.abs(on_teacher @ rows.T - C).max() > GRAM_TOLERANCE:
         msg = "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not."
@@ -138,6 +135,32 @@ def check_overlaps(
     return C, G, n
 
 
+def _checked_arrays(overlaps: Sequence[ArrayLike], directions: int, width: int) -> Overlaps:
+    """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
+    if len(overlaps) != 3:
+        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
+        raise ValueError(msg)
+    C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
+    for label, array, shape in (
+        ("C", C, (width, directions)),
+        ("G", G, (width, width)),
+        ("n", n, (width,)),
+    ):
+        if array.shape != shape:
+            msg = f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}."
+            raise ValueError(msg)
+        if not np.isfinite(array).all():
+            msg = f"Argument `initial_overlaps` must be finite, but {label} is not."
+            raise ValueError(msg)
+    if (n <= 0).any():
+        msg = f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
+        raise ValueError(msg)
+    if not (np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE):
+        msg = "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not."
+        raise ValueError(msg)
+    return C, G, n
+
+
 def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
     """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
     off = np.abs(squared_lengths - 1.0)
@@ -148,6 +171,11 @@ def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
             f"length {np.sqrt(squared_lengths[i]):.6g}."
         )
         raise ValueError(msg)
+
+
+def _rows(teacher: Teacher) -> NDArray[np.float64]:
+    """Return the directions θ_p as rows, (P, r)."""
+    return np.eye(teacher.span) if teacher.directions is None else teacher.directions
 
 
 def _free_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:

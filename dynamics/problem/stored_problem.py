@@ -1,7 +1,4 @@
-"""A problem as it stands in a file, read back: links as text or series, and the arguments of `Problem`.
-
-Knows names in a dataset, links and teachers; not what makes a problem a valid one.
-"""
+"""A problem as it stands in a file, read back: its links, and the arguments of `Problem`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hermite import HermiteExpansion
-
-__all__ = ["stored_arguments", "stored_link"]
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
 _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps")
@@ -89,6 +84,7 @@ def _stored(dataset: Any) -> dict[str, Any]:
 
 
 def _arguments(dataset: Any) -> dict[str, Any]:
+    """Return the arguments of the stored problem."""
     stored = _stored(dataset)
     coefficients = np.asarray(dataset["teacher_coefficient"].values)
     # Of a sweep, arrays are as long as the longest of any point.

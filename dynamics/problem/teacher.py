@@ -1,7 +1,4 @@
-"""The teacher f*(x) = Σ_p a_p σ(θ_p·x): its coefficients a_p and the geometry of its directions θ_p.
-
-Knows numpy alone; nothing about the student, the start or any solver.
-"""
+"""The teacher f*(x) = Σ_p a_p σ(θ_p·x): its coefficients a_p and its directions θ_p."""
 
 from __future__ import annotations
 
@@ -210,6 +207,7 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
 
 
 def _checked_rows(directions: ArrayLike, count: int) -> NDArray[np.float64]:
+    """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 are normalised."""
     rows = float_array(directions, "directions")
     if rows.ndim != 2 or rows.shape[0] != count:
         msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."

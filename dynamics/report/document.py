@@ -21,8 +21,8 @@ from dynamics.report.sections import (
     variables_section,
 )
 from dynamics.runs import provenance
+from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree
-from dynamics.runs.trackers import StopReason
 from dynamics.runs.whole_files import write_file
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

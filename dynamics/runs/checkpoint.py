@@ -1,7 +1,4 @@
-"""Snapshots of a run: the tracker that has them written every so often, and the dataset that one becomes.
-
-Knows the clock, the loop and labelled arrays; neither files nor what a method keeps in its arrays.
-"""
+"""Snapshots of a run: the tracker that has them written every so often, and the dataset that one becomes."""
 
 from __future__ import annotations
 
@@ -11,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.checks import checked_number
-from dynamics.runs.loop import RunResult, Snapshot
 from dynamics.runs.records import Records
+from dynamics.runs.result import RunResult, Snapshot
+from dynamics.runs.trackers import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import xarray as xr
 
-    from dynamics.runs.trackers import RunView, StopReason
+    from dynamics.runs.result import StopReason
+    from dynamics.runs.trackers import RunView
 
 __all__ = ["DEFAULT_SECONDS", "Checkpoint", "Rhythm", "labelled_arrays", "packed", "unpacked"]
 
@@ -52,7 +51,7 @@ class Rhythm:
             self._next = ended + max(self._every, (ended - began) / LARGEST_SHARE)
 
 
-class Checkpoint:
+class Checkpoint(Tracker):
     """A tracker that hands a snapshot of the run to `write` every so often.
 
     Parameters
@@ -75,9 +74,6 @@ class Checkpoint:
         """Write when it is time."""
         self._rhythm.beat(lambda: self._write(view.snapshot()))
         return None
-
-    def finish(self, view: RunView) -> None:
-        """Do nothing."""
 
 
 def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[list[str], Any]]:

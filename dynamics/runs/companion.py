@@ -14,7 +14,8 @@ import numpy as np
 
 from dynamics.runs.loop import run, snapshot_of
 from dynamics.runs.outcome import stack_records
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
+from dynamics.runs.trackers import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.integrators import Stepper
-    from dynamics.runs.loop import RunResult, Snapshot
+    from dynamics.runs.result import RunResult, Snapshot
     from dynamics.runs.trackers import RunView
 
     Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ LOOSER = 10.0
 FACTOR = 2.0
 
 
-class _Asked:
+class _Asked(Tracker):
     """A tracker by which another thread stops a run, or has a snapshot of it."""
 
     def __init__(self) -> None:
@@ -48,9 +49,6 @@ class _Asked:
         self._wanted = wanted
         return wanted
 
-    def start(self, view: RunView) -> None:
-        """Do nothing."""
-
     def check(self, view: RunView) -> StopReason | None:
         """Give what was asked for; stop when told to."""
         wanted, self._wanted = self._wanted, None
@@ -59,9 +57,6 @@ class _Asked:
         return StopReason.CALLBACK if self.stop.is_set() else None
 
     urgent = check
-
-    def finish(self, view: RunView) -> None:
-        """Do nothing."""
 
 
 class Companion:

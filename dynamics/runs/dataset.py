@@ -1,7 +1,4 @@
-"""Arrays to labelled datasets: one constructor, provenance on every result.
-
-Knows names, dimensions, units and attributes; neither how the numbers were computed nor how they are stored.
-"""
+"""Arrays to labelled datasets: one constructor, provenance on every result."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
-from dynamics.theory.exponents import asymptotic_exponents
+from dynamics.theory.asymptotics import asymptotic_exponents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

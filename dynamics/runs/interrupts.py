@@ -1,7 +1,4 @@
-"""Signals that end a run: heard between two steps, and held back while a file is written.
-
-Knows signals and the clock; neither runs nor files.
-"""
+"""Signals that end a run: heard between two steps, and held back while a file is written."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import time as clock
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""A run whose file is kept up to date, with the looser run beside it if there is one.
-
-Responsible for what of a run goes into its file, and for going on from there.  Must not know what is solved.
-"""
+"""A run whose file is kept up to date, with the looser run beside it if there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dynamics.compiler.patience import LOOK
 from dynamics.runs.checkpoint import packed, unpacked
 from dynamics.runs.interrupts import Interrupts
 from dynamics.runs.loop import run, snapshot_of
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +19,8 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.runs.companion import Companion
-    from dynamics.runs.loop import Observer, RunResult, Snapshot
+    from dynamics.runs.loop import Observer
+    from dynamics.runs.result import RunResult, Snapshot
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker

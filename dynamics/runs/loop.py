@@ -2,14 +2,13 @@
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
 hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
-heard in the middle of it, and the run ends with the state before it. The loop knows a stepper, times and an observer;
-no physics and no dataset.
+heard in the middle of it, and the run ends with the state before it.
 """
 
 from __future__ import annotations
 
 import time as clock
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from dynamics.compiler.patience import Stopped, beside
 from dynamics.integrators import Status
 from dynamics.runs.interrupts import Interrupts
 from dynamics.runs.records import Records
-from dynamics.runs.trackers import StopReason, UrgentTracker
+from dynamics.runs.result import RunResult, Snapshot, StopReason
+from dynamics.runs.trackers import UrgentTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,34 +35,6 @@ FIRST_CHUNK_STEPS = 1
 LARGEST_CHUNK_STEPS = 1 << 20
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
-
-
-@dataclass
-class RunResult:
-    """What a run leaves: one record per saved time that was reached, why it ended, and what it cost.
-
-    `intact` says whether the stepper stands at the end of a step, so that it can be continued.
-    """
-
-    records: Records = field(default_factory=lambda: Records(0))
-    stop_reason: StopReason = StopReason.UNFINISHED
-    end_time: float = 0.0
-    event_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    solve_seconds: float = 0.0
-    tracker_seconds: float = 0.0
-    statistics: dict[str, int] = field(default_factory=dict)
-    intact: bool = True
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A run between two steps: what it has given so far, and the arrays from which its stepper goes on.
-
-    `state` is None for a method that cannot be continued.
-    """
-
-    result: RunResult
-    state: Mapping[str, NDArray[np.generic]] | None
 
 
 def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:

@@ -1,7 +1,4 @@
-"""What becomes of a run: records stacked along time, its attributes, and the exception if it failed.
-
-Serves every system; knows the result of the loop and datasets, no physics.
-"""
+"""What becomes of a run: records stacked along time, its attributes, and the exception if it failed."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +14,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.runs.loop import RunResult
     from dynamics.runs.records import Records
+    from dynamics.runs.result import RunResult
 
 
 class SolveError(RuntimeError):

@@ -1,7 +1,4 @@
-"""What a run observes at its saved times, in arrays as long as the schedule.
-
-Knows names and arrays; neither what is observed nor what becomes of it.
-"""
+"""What a run observes at its saved times, in arrays as long as the schedule."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The file of a run: kept up to date while the run goes on, and what the run is continued from.
-
-Responsible for the group "checkpoint" and for when a file has one.  Knows datasets and files; neither physics, nor
-loops, nor what stands in the arrays of a checkpoint.
-"""
+"""The file of a run, whose group "checkpoint" is kept up to date while the run goes on and lets it be continued."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from dynamics.problem.checks import check_switch, checked_number
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs import provenance, storage
 from dynamics.runs.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 from dynamics.runs.whole_files import fingerprint, remove_torn, write_somewhere
 
 if TYPE_CHECKING:
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.runs.loop import Snapshot
+    from dynamics.runs.result import Snapshot
     from dynamics.runs.trackers import Tracker
 
     Parts = Mapping[str, xr.Dataset]

@@ -1,7 +1,4 @@
-"""What every recorded state must satisfy: checks of a run while it goes on, at a cost that is not felt.
-
-Knows names of observables and numbers; neither a system nor a method.
-"""
+"""What every recorded state must satisfy: checks of a run while it goes on, at a cost that is not felt."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from dynamics.runs.records import Records

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dynamics.problem.teacher import geometric_ratio
-from dynamics.theory.exponents import AsymptoticExponents, asymptotic_exponents
+from dynamics.theory.asymptotics import AsymptoticExponents, asymptotic_exponents
 
 if TYPE_CHECKING:
     import xarray as xr

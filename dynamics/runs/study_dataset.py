@@ -1,7 +1,4 @@
-"""Datasets of studies: variables over families of runs, with the names, labels and provenance of every other answer.
-
-Knows the table of variables; nothing of what a study measures.
-"""
+"""Datasets of studies: variables over families of runs, with the names, labels and provenance of every other answer."""
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
 """What watches a run: progress, steady state, wall-clock budget, callback.
 
-A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution. Knows nothing of
-the system that is solved nor of the integrator that solves it.
+A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution.
 """
 
 from __future__ import annotations
 
 import sys
 import time as clock
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
+from dynamics.runs.result import StopReason
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -21,73 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.runs.loop import Snapshot
-
-
-class StopReason(StrEnum):
-    """Why a run ended; every member carries one sentence of advice."""
-
-    REACHED_END = "reached_end"
-    STEADY_STATE = "steady_state"
-    MAX_RUNTIME = "max_runtime"
-    CALLBACK = "callback"
-    INTERRUPTED = "interrupted"
-    STEP_TOO_SMALL = "step_too_small"
-    NOT_FINITE = "not_finite"
-    OVERLAP_ABOVE_ONE = "overlap_above_one"
-    NORM_NOT_POSITIVE = "norm_not_positive"
-    NOT_REALISABLE = "not_realisable"
-    LOSS_ROSE = "loss_rose"
-    UNFINISHED = "unfinished"
-
-    @property
-    def advice(self) -> str:
-        """One sentence on what happened and what to try."""
-        return _ADVICE[self]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the numerics failed, rather than somebody asking for an end."""
-        return self in {
-            StopReason.STEP_TOO_SMALL,
-            StopReason.NOT_FINITE,
-            StopReason.OVERLAP_ABOVE_ONE,
-            StopReason.NORM_NOT_POSITIVE,
-            StopReason.NOT_REALISABLE,
-            StopReason.LOSS_ROSE,
-        }
-
-    @property
-    def resumable(self) -> bool:
-        """Whether the run was ended from outside, or has not ended, and could go on."""
-        return self in {StopReason.MAX_RUNTIME, StopReason.CALLBACK, StopReason.INTERRUPTED, StopReason.UNFINISHED}
-
-
-_ADVICE = {
-    StopReason.REACHED_END: "Every requested time was reached.",
-    StopReason.STEADY_STATE: "The state stopped moving before the last requested time.",
-    StopReason.MAX_RUNTIME: "The wall-clock budget ran out; raise `max_runtime` or save fewer, earlier times.",
-    StopReason.CALLBACK: "A callback asked to stop.",
-    StopReason.INTERRUPTED: "The run was interrupted; times up to the interruption were kept.",
-    StopReason.STEP_TOO_SMALL: (
-        "The step size fell to rounding: the tolerance may be below what float64 can give (raise `rtol`), "
-        "or the solution may blow up."
-    ),
-    StopReason.NOT_FINITE: "The state stopped being finite: the start may be too large, or the solution blows up.",
-    StopReason.OVERLAP_ABOVE_ONE: (
-        "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`, or take 'stiff' or "
-        "'bdf', which carry vectors."
-    ),
-    StopReason.NORM_NOT_POSITIVE: (
-        "A squared norm is no longer positive: a neuron has shrunk below the smallest number; save earlier times."
-    ),
-    StopReason.NOT_REALISABLE: (
-        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`, or take "
-        "'stiff' or 'bdf', which carry vectors."
-    ),
-    StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
-    StopReason.UNFINISHED: "The run had not ended when this was written; times until then were kept.",
-}
+    from dynamics.runs.result import Snapshot
 
 
 class RunView(Protocol):
@@ -121,11 +54,11 @@ class RunView(Protocol):
 
 
 class Tracker(Protocol):
-    """Anything with these three methods."""
+    """What watches a run: anything with these three methods. A subclass needs the second alone."""
 
     def start(self, view: RunView) -> None:
         """Prepare; called once, at the start of the run."""
-        ...
+        del view
 
     def check(self, view: RunView) -> StopReason | None:
         """Look at the run; return a reason to stop, or None. Called after every chunk of steps."""
@@ -133,7 +66,7 @@ class Tracker(Protocol):
 
     def finish(self, view: RunView) -> None:
         """Clean up; always called."""
-        ...
+        del view
 
 
 @runtime_checkable
@@ -145,7 +78,7 @@ class UrgentTracker(Protocol):
         ...
 
 
-class Progress:
+class Progress(Tracker):
     """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
 
     def __init__(self, *, force: bool = False) -> None:
@@ -180,7 +113,7 @@ class Progress:
             self._bar.close()
 
 
-class MaxRuntime:
+class MaxRuntime(Tracker):
     """Stop after a wall-clock budget in seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -196,41 +129,49 @@ class MaxRuntime:
 
     urgent = check
 
-    def finish(self, view: RunView) -> None:
-        """Do nothing."""
 
-
-class SteadyState:
+class SteadyState(Tracker):
     """Stop when, at its present velocity, no component would move by `tolerance` before the end of the run.
 
     A neuron that waits to escape looks steady on any fixed scale. But one that will emerge before the end has
     C' · (end − t) ≥ C/(k − 2), since its escape is a blow-up: with a tolerance below C ~ 1/√d it is never mistaken.
     Neurons that are left over keep a run from settling: their ln n falls like −ln t for ever.
+
+    Parameters
+    ----------
+    tolerance : float, default 1e-6
+        Largest change of a component of the state until the end.
     """
 
     def __init__(self, tolerance: float = 1e-6) -> None:
         self.tolerance = checked_number(tolerance, "tolerance", positive=True)
-
-    def start(self, view: RunView) -> None:
-        """Do nothing."""
 
     def check(self, view: RunView) -> StopReason | None:
         """Extrapolate the velocity to the end."""
         still = 0 < view.time < view.end and (view.end - view.time) * np.abs(view.derivative()).max() < self.tolerance
         return StopReason.STEADY_STATE if still else None
 
-    def finish(self, view: RunView) -> None:
-        """Do nothing."""
 
+class Callback(Tracker):
+    """Call `function(time, state)` about ten times a second; a true return value, or StopIteration, stops the run.
 
-class Callback:
-    """Call `function(time, state)`; a true return value, or StopIteration, stops the run."""
+    Parameters
+    ----------
+    function : callable
+        (flow time, state as one array) -> anything.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher, solve_overlaps
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=2, dimension=16)
+    >>> stop = Callback(lambda time, state: time > 1.0)
+    >>> flow = solve_overlaps(problem, save_at=SaveAt.linear(0.0, 50.0, 51), trackers=[stop], progress=False)
+    >>> flow.attrs["stop_reason"]
+    'callback'
+    """
 
     def __init__(self, function: Callable[[float, NDArray[np.float64]], object]) -> None:
         self.function = function
-
-    def start(self, view: RunView) -> None:
-        """Do nothing."""
 
     def check(self, view: RunView) -> StopReason | None:
         """Call the function."""
@@ -239,9 +180,6 @@ class Callback:
         except StopIteration:
             stop = True
         return StopReason.CALLBACK if stop else None
-
-    def finish(self, view: RunView) -> None:
-        """Do nothing."""
 
 
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:

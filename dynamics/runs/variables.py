@@ -1,7 +1,4 @@
-"""Names, dimensions and labels of every variable of every answer, in one table.
-
-Knows nothing; `dataset` makes datasets of it.
-"""
+"""Names, dimensions and labels of every variable of every answer, in one table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Files that are whole or not there, and that never take the place of what must not go.
 
 Every file that a run leaves goes through `write_file`, or, where nobody could ask again, through `write_somewhere`.
-Knows names and disks; nothing of what stands in a file.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The linearised distance of one finite network from its mean field as a question: problem → paths → run → dataset.
-
-`solve_coupling` reads top to bottom: check, follow, integrate, return. The equation is in
-`equations.spherical.coupling`.
-"""
+"""The linearised distance of one finite network from its mean field; the equation is in `equations.spherical`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +15,8 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import xarray as xr
     from numpy.typing import NDArray
 
@@ -102,36 +100,58 @@ def solve_coupling(
     if particles is None and axes > 1:
         msg = f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None."
         raise ValueError(msg)
-    count = checked_particles(problem, particles, "random")
+    settings = {
+        "particles": checked_particles(problem, particles, "random"),
+        "largest_step": largest_step,
+        "rtol": rtol,
+        "atol": atol,
+    }
+    # === follow and integrate
+    nodes, saved = _nodes(schedule.times, largest_step)
+    path = _integrated(nodes, _equations(problem, nodes, settings))
+    # === return
+    return make_dataset(
+        {name: values[saved] for name, values in path.items()},
+        problem=problem,
+        title="Linearised distance of a spherical network from its mean field",
+        coords={"time": schedule.times, "neuron": np.arange(problem.width)},
+        solver={"answer": "coupling", **settings},
+        attributes={"answer": "coupling", **settings},
+    )
 
-    # === follow
+
+def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> Callable[[int], LinearisedCoupling]:
+    """Return the linearised equation at each node and, between two, in the middle, by its number from the start."""
     from dynamics.equations.pairs.unit_vectors import unit_vectors
     from dynamics.equations.spherical.coupling import LinearisedCoupling, followers_in_space, make_particle_system
 
     start, _ = unit_vectors(problem)
-    nodes, saved = _nodes(schedule.times, largest_step)
+    tracers = start[:, : problem.teacher.span]
     # The method of order 4 looks at the middle of every step.
-    fine = np.sort(np.concatenate([nodes, 0.5 * (nodes[1:] + nodes[:-1])]))
     law = solve_mean_field(
         replace(problem, initial_weights=None, initial_overlaps=None),
-        particles=count,
-        tracers=start[:, :axes],
-        save_at=SaveAt.at(fine),
+        particles=settings["particles"],
+        tracers=tracers,
+        save_at=SaveAt.at(np.sort(np.concatenate([nodes, 0.5 * (nodes[1:] + nodes[:-1])]))),
         keep="summary",
-        rtol=rtol,
-        atol=atol,
+        rtol=settings["rtol"],
+        atol=settings["atol"],
         progress=False,
     )
     projections, moments = law["tracer_projection"].values, law["law_moment"].values
-    system = make_particle_system(problem, start[:, :axes])
+    system = make_particle_system(problem, tracers)
 
     def equation(k: int) -> LinearisedCoupling:
         return LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
 
-    # === integrate
-    gaps = np.zeros((nodes.size, *start.shape))
-    bound, noise, growth = np.zeros((3, nodes.size))
+    return equation
+
+
+def _integrated(nodes: Array, equation: Callable[[int], LinearisedCoupling]) -> dict[str, Array]:
+    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size."""
     now = equation(0)
+    gaps = np.zeros((nodes.size, *now.noise.shape))
+    bound, noise, growth = np.zeros((3, nodes.size))
     noise[0], growth[0] = _size(now.noise), now.growth
     for n, h in enumerate(np.diff(nodes)):
         middle, end = equation(2 * n + 1), equation(2 * n + 2)
@@ -142,23 +162,13 @@ def solve_coupling(
         left = h * np.array([rates @ [1.0, 4.0, 1.0], rates @ [-0.25, 2.0, 1.25], 0.0]) / 6.0
         bound[n + 1] = np.exp(left[0]) * bound[n] + h * (np.exp(left) * sizes) @ [1.0, 4.0, 1.0] / 6.0
         noise[n + 1], growth[n + 1], now = sizes[2], end.growth, end
-
-    # === return
-    settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
-    return make_dataset(
-        {
-            "neuron_gap": gaps[saved],
-            "linear_error": np.array([_size(gap) for gap in gaps[saved]]),
-            "noise_size": noise[saved],
-            "largest_growth": growth[saved],
-            "linear_error_bound": bound[saved],
-        },
-        problem=problem,
-        title="Linearised distance of a spherical network from its mean field",
-        coords={"time": schedule.times, "neuron": np.arange(problem.width)},
-        solver={"answer": "coupling", **settings},
-        attributes={"answer": "coupling", **settings},
-    )
+    return {
+        "neuron_gap": gaps,
+        "linear_error": np.array([_size(gap) for gap in gaps]),
+        "noise_size": noise,
+        "largest_growth": growth,
+        "linear_error_bound": bound,
+    }
 
 
 def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:

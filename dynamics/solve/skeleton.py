@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.runs.companion import Companion
-    from dynamics.runs.loop import RunResult
+    from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker

@@ -1,7 +1,4 @@
-"""Workers of a dask cluster, on other machines or this one, as an executor for `dynamics.sweep`.
-
-Needs the extra `cluster`; nothing of dask is imported before it is asked for.
-"""
+"""A dask cluster, on other machines or this one, as an executor for `dynamics.sweep`; needs the extra `cluster`."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-__all__ = ["check_cluster", "cluster_executor", "has_cluster"]
-
 CONNECT_SECONDS = 10
 
 
@@ -29,13 +24,7 @@ def has_cluster() -> bool:
 
 
 def check_cluster(what: str) -> None:
-    """Raise one sentence that names the extra if it is not installed.
-
-    Raises
-    ------
-    ImportError
-        If dask's scheduler is missing.
-    """
+    """Raise ImportError, in one sentence that names the extra, if dask's scheduler is not installed."""
     if not has_cluster():
         msg = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
         raise ImportError(msg)
@@ -45,24 +34,9 @@ def check_cluster(what: str) -> None:
 def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
     """Connect to a running scheduler, or start a cluster on this machine, which ends with the context.
 
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address of a running scheduler, such as ``"tcp://host:8786"``. Its workers need this program.
-    workers : int, optional
-        Number of processes to start here, each on one thread.
-
-    Yields
-    ------
-    Executor
-        For `dynamics.sweep`. A worker that dies is replaced, and what it did is done again by another.
-
-    Raises
-    ------
-    ImportError
-        If dask's scheduler is missing.
-    ConnectionError
-        If nobody answers at the address.
+    The scheduler is an address such as ``"tcp://host:8786"``, whose workers need this program; `workers` is the number
+    of processes to start here, each on one thread. A worker that dies is replaced, and what it did is done again by
+    another. ConnectionError is raised if no scheduler answers at the address.
     """
     check_cluster("A cluster")
     distributed: Any = import_module("distributed")

@@ -1,7 +1,4 @@
-"""The points of a sweep: axes with names and labels, and the problem and options of every point.
-
-Knows problems, and that a study has options; nothing of how points are answered, stored or merged.
-"""
+"""The points of a sweep: axes with names and labels, and the problem and options of every point."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
     from dynamics.study.studies import Study
 
-__all__ = ["MOST_POINTS", "Axis", "Grid", "SweepPoint", "make_grid"]
-
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6
 PROBLEM_KEYS = tuple(f.name for f in fields(Problem))
@@ -40,17 +35,7 @@ DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher
 
 @dataclass(frozen=True)
 class Axis:
-    """One key of the grid.
-
-    Parameters
-    ----------
-    name : str
-        Key, and name of the dimension.
-    values : tuple
-        What the problem or the study is given.
-    labels : ndarray
-        Numbers or text that stand for the values in a dataset.
-    """
+    """One key of the grid: the values that the problem or the study is given, and what stands for them in a dataset."""
 
     name: str
     values: tuple[Any, ...]
@@ -69,15 +54,13 @@ class SweepPoint(NamedTuple):
 class Grid:
     """All combinations of the axes' values, in row-major order.
 
-    Parameters
+    Attributes
     ----------
-    problem : Problem
-        What the points have in common.
+    problem, options
+        What the points have in common, `options` being those of the study.
     axes : tuple of Axis
     study : str or callable
-        What is asked at every point, as `sweep_studies.study_path` gives it.
-    options : dict
-        Options that the points have in common.
+        What is asked at every point, as `dynamics.study.studies.study_path` gives it.
     """
 
     problem: Problem
@@ -98,18 +81,12 @@ class Grid:
         return tuple(int(at) for at in np.unravel_index(index, self.shape))
 
     def describe(self, index: int) -> str:
-        """Return where a point is, for a reader."""
+        """Return where a point is, as text."""
         at = self.position(index)
         return ", ".join(f"{axis.name}={axis.labels[i]}" for axis, i in zip(self.axes, at, strict=True))
 
     def point(self, index: int) -> SweepPoint:
-        """Return one point.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If its problem is none, with the place of the point in front.
-        """
+        """Return one point; raise TypeError or ValueError, with its place in front, if its values make no problem."""
         chosen = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
         asked = {name: value for name, value in chosen.items() if name in PROBLEM_KEYS or name in DERIVED_KEYS}
         options = self.options | {name: value for name, value in chosen.items() if name not in asked}
@@ -124,14 +101,14 @@ class Grid:
         problem = self.point(index).problem
         return problem.width * (problem.width + problem.num_directions), problem.dimension
 
-    def points(self, indices: Iterable[int]) -> Iterator[SweepPoint]:
-        """Return points one by one, each made when it is asked for."""
-        return (self.point(index) for index in indices)
+    def __iter__(self) -> Iterator[SweepPoint]:
+        """Return all points one by one, each made when it is asked for."""
+        return map(self.point, range(len(self)))
 
     def digest(self) -> str:
         """Return a hash of everything that the answers depend on; makes every point once, and so checks it."""
         digest = hashlib.sha256(f"{provenance.version()} {name_of_study(self.study)}".encode())
-        for point in self.points(range(len(self))):
+        for point in self:
             parameters = [point.problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
             digest.update(json.dumps(parameters, sort_keys=True).encode())
             for name, (_, array) in sorted(point.problem.arrays().items()):
@@ -148,13 +125,7 @@ class Grid:
 
 
 def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
-    """Return the grid of a sweep, its keys and options checked; see `dynamics.sweep`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-    """
+    """Return the grid of a sweep, its keys and options checked; see `dynamics.sweep`."""
     asked: object = problem
     if not isinstance(asked, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(asked).__name__}."
@@ -207,7 +178,7 @@ def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
 
 
 def _check_keys(grid: Mapping[str, Any]) -> None:
-    """Refuse keys that set the same field."""
+    """Raise ValueError for keys that set the same field."""
     setters: dict[str, list[str]] = {}
     for name in grid:
         setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
@@ -220,6 +191,7 @@ def _check_keys(grid: Mapping[str, Any]) -> None:
 
 
 def _axis(name: object, values: object) -> Axis:
+    """Return one key of the grid with its values checked and labelled."""
     if not isinstance(name, str):
         msg = f"Argument `grid` must have names as keys, but has {shown(name)}."
         raise TypeError(msg)

@@ -1,7 +1,6 @@
-"""The files of the points to one file: the axes of the grid in front of the dims of every variable.
+"""The files of the points merged to one file, the axes of the grid in front of the dims of every variable.
 
-Reads point by point, so that memory holds one point at a time and what is one number or text per point. Knows files of
-points and the grid; nothing of how points were answered.
+Files are read one by one, twice: memory holds one point at a time and what is one number or text per point.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from dynamics.study.grid import Grid
     from dynamics.study.points import PointDirectory
-
-__all__ = ["merge_points"]
 
 #: Attributes that say where a result comes from; all others become variables over the grid.
 PROVENANCE = frozenset(
@@ -69,21 +66,9 @@ class Survey:
 
 
 def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
-    """Write the answers of a sweep to one netCDF file; see `dynamics.sweep` for what it holds.
+    """Write the answers of a sweep to one netCDF file, which is there when all is written; see `dynamics.sweep`.
 
-    Parameters
-    ----------
-    grid : Grid
-    points : PointDirectory
-    target : Path
-        File to write, which is there when all is written.
-    overwrite : bool, default False
-        Replace an existing file.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written; the points are kept.
+    StorageError is raised if it cannot be written; the points are kept.
     """
 
     def write(path: Path) -> None:
@@ -95,6 +80,7 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
+    """Write the file: first what all points tell together, then the values of each."""
     files = {index: points.file(index) for index in range(len(grid)) if points.file(index).exists()}
     survey = _survey(grid, files)
     with netCDF4.Dataset(target, "w") as merged:
@@ -105,6 +91,7 @@ def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
 
 
 def _survey(grid: Grid, files: dict[int, Path]) -> Survey:
+    """Return what the points hold, from a first look at every file."""
     survey = Survey()
     for index, path in files.items():
         with _opened(path) as point:
@@ -125,6 +112,7 @@ def _survey(grid: Grid, files: dict[int, Path]) -> Survey:
 
 
 def _survey_variable(grid: Grid, survey: Survey, name: str, variable: Any, *, is_coordinate: bool) -> None:
+    """Note a variable of a point, and whether a coordinate still agrees with those seen before."""
     clear = _clear_of(grid, name)
     values = variable[...] if is_coordinate else None
     seen = survey.variables.get(clear)
@@ -147,6 +135,7 @@ def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _survey_attribute(grid: Grid, survey: Survey, index: int, name: str, value: Any) -> None:
+    """Note an attribute of a point as a number or text of the grid."""
     number = isinstance(value, (int, float, np.number))
     name = _clear_of(grid, name)
     if name not in survey.scalars:
@@ -196,6 +185,7 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
 
 
 def _write_point(merged: Any, grid: Grid, survey: Survey, index: int, point: Any) -> None:
+    """Write the values of one point."""
     at = grid.position(index)
     for name, variable in point.variables.items():
         clear = _clear_of(grid, name)
@@ -207,6 +197,7 @@ def _write_point(merged: Any, grid: Grid, survey: Survey, index: int, point: Any
 def _write_whole(
     merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: dict[str, Any]
 ) -> None:
+    """Write a variable that needs no look at the points."""
     text = values.dtype.kind in "OUS"
     dtype = None if text or values.dtype.kind == "f" else values.dtype
     variable = _create(merged, name, dims, text=text, chunks=None, attributes=attributes, dtype=dtype)
@@ -226,6 +217,7 @@ def _create(
     attributes: dict[str, Any],
     dtype: Any = None,
 ) -> Any:
+    """Create a variable, compressed where it has dims; where points lack entries, numbers are NaN."""
     if text:
         variable = merged.createVariable(name, str, dims)
     else:
@@ -249,6 +241,7 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
 
 
 def _opened(path: Path) -> Any:
+    """Return a file that gives numbers as they are stored."""
     point = netCDF4.Dataset(path)
     point.set_auto_mask(False)
     return point
@@ -271,6 +264,7 @@ def _clear_of(grid: Grid, name: str) -> str:
 
 
 def _labels_of(name: str) -> dict[str, str]:
+    """Return name, units and symbol of a variable, from the table of variables where it has them."""
     known = VARIABLES.get(name)
     if known is None:
         return {"long_name": name.replace("_", " "), "units": "1"}

@@ -1,4 +1,4 @@
-"""One point of a sweep: its answer as the bytes of a file, and the directory where such files wait to be merged.
+"""The answer to one point of a sweep as the bytes of a file, and the directory where such files wait to be merged.
 
 An answer travels as the netCDF file that it becomes, so that workers need no file system in common with the process
 that keeps the files, and that process writes without looking inside. A file is there whole or not at all.
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from dynamics.study.studies import Study
-
-__all__ = ["PointAnswer", "PointDirectory", "answer_point"]
 
 SETTINGS = "sweep.json"
 
@@ -69,28 +67,32 @@ def answer_point(study: Study, problem: Problem, options: Mapping[str, Any]) -> 
 
 
 def _file_of(dataset: Any) -> bytes:
+    """Return the bytes of a dataset's netCDF file."""
     with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
         return save(dataset, Path(folder) / "point.nc").read_bytes()
 
 
 @contextmanager
 def _recorded_warnings() -> Iterator[list[str]]:
-    """Yield the list that the body's warnings are told in; outside of the main thread they go their usual way.
+    """Yield the list that the warnings of the body come in; outside of the main thread they go their usual way.
 
     Recording them replaces filters of the whole process, which other threads may be using.
     """
-    told: list[str] = []
+    messages: list[str] = []
     if threading.current_thread() is not threading.main_thread():
-        yield told
+        yield messages
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield told
-        told += [str(entry.message) for entry in caught]
+        yield messages
+        messages += [str(entry.message) for entry in caught]
 
 
 class PointDirectory:
     """The files of a sweep that runs: one per point, and what the sweep is.
+
+    `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
+    when it has the first alone, so that failed points are tried again.
 
     Parameters
     ----------
@@ -107,11 +109,6 @@ class PointDirectory:
     ------
     StorageError
         If the directory is that of another sweep, in use by another process, or cannot be written.
-
-    Notes
-    -----
-    `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
-    when it has the first alone, so that failed points are tried again.
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -125,6 +122,7 @@ class PointDirectory:
             raise StorageError(msg) from error
 
     def _open(self, digest: str, settings: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Make and lock the directory, and drop what is to be asked again."""
         description = self.path / SETTINGS
         self.path.mkdir(exist_ok=True)
         if not description.exists() and any(self.path.iterdir()):
@@ -156,7 +154,7 @@ class PointDirectory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let other processes have the directory."""
+        """Unlock the directory."""
         self._lock.close()
 
     def file(self, index: int) -> Path:
@@ -185,6 +183,7 @@ class PointDirectory:
 
 
 def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_suffix(f"{path.suffix}.partial")
     try:
         temporary.write_bytes(content)
@@ -196,6 +195,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _digest_in(stored: str) -> str | None:
+    """Return the digest in the description of a sweep, None where there is none."""
     try:
         found: str | None = json.loads(stored).get("digest")
     except (ValueError, AttributeError):

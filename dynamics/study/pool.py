@@ -1,6 +1,6 @@
-"""Many points at once: processes that outlive neither their parent nor a crash of one of them, or any executor.
+"""Where the points of a sweep run: in processes, in an executor that the caller gave, or in the calling thread.
 
-Knows tasks and futures; nothing of what a point is but its number.
+Worker processes outlive neither their parent nor a crash of one of them, after which their points are asked again.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from multiprocessing import current_process, forkserver, get_context
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from dynamics.study.studies import find_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from concurrent.futures import Executor
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
     from types import TracebackType
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from dynamics.study.grid import SweepPoint
     from dynamics.study.studies import Study
 
-__all__ = ["Crew", "GivenExecutor", "Here", "ProcessCrew", "begin_workers", "run_points"]
-
-#: Points that a foreign executor is given at once; how many workers it has is its own affair.
+#: Points that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
@@ -41,29 +38,14 @@ MOST_SHARED_DEATHS = 2
 COMMON = "dynamics.study.preload"
 
 
-class Crew(Protocol):
-    """Who answers points."""
-
-    window: int
-    """Number of points to hand out at once."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Hand out one task."""
-        ...
-
-    def restart(self) -> None:
-        """Replace workers after one died, or raise if that cannot help."""
-        ...
-
-
 def run_points(
     indices: Iterable[int],
     make_point: Callable[[int], SweepPoint],
     study: Study,
-    crew: Crew,
+    pool: GivenExecutor | WorkerPool,
     keep: Callable[[int, PointAnswer], None],
 ) -> None:
-    """Answer points, each until it has an answer or a reason why not; `keep` hears of each once, in any order.
+    """Answer points, each until it has an answer or a reason why not; `keep` is called once for each, in any order.
 
     A worker that dies takes its points with it. These are asked again, together with others at first; a point that was
     there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if a worker dies then too.
@@ -73,8 +55,8 @@ def run_points(
     deaths: Counter[int] = Counter()
     while waiting or suspects or flying:
         alone = not waiting and not flying
-        source, window = (suspects, 1) if alone else (waiting, crew.window)
-        broken = _hand_out(source, window, make_point, study, crew, flying)
+        source, window = (suspects, 1) if alone else (waiting, pool.window)
+        broken = _hand_out(source, window, make_point, study, pool, flying)
         done = wait(flying, return_when=FIRST_COMPLETED).done
         broken = broken or any(_died(future) for future in done)
         lost = []
@@ -91,7 +73,7 @@ def run_points(
             else:
                 (waiting if deaths[index] < MOST_SHARED_DEATHS else suspects).append(index)
         if broken:
-            crew.restart()
+            pool.restart()
 
 
 def _hand_out(
@@ -99,14 +81,14 @@ def _hand_out(
     window: int,
     make_point: Callable[[int], SweepPoint],
     study: Study,
-    crew: Crew,
+    pool: GivenExecutor | WorkerPool,
     flying: dict[Future[Any], int],
 ) -> bool:
     """Fill the window from the source; return whether the workers turned out to be dead."""
     while source and len(flying) < window:
         point = make_point(source[0])
         try:
-            flying[crew.submit(answer_point, study, point.problem, point.options)] = point.number
+            flying[pool.submit(answer_point, study, point.problem, point.options)] = point.number
         except BrokenExecutor:
             return True
         source.popleft()
@@ -114,6 +96,7 @@ def _hand_out(
 
 
 def _died(future: Future[Any]) -> bool:
+    """Return whether a task ended because its worker died."""
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
@@ -128,37 +111,21 @@ def _answer_of(future: Future[Any]) -> PointAnswer:
     raise error
 
 
-class Here:
+class CallingThread(Executor):
     """The calling thread: every task is done when it is submitted."""
 
-    window = 1
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Do the task."""
         future: Future[Any] = Future()
-        future.set_result(function(*arguments))
+        future.set_result(function(*arguments, **options))
         return future
-
-    def restart(self) -> None:
-        """Do nothing: there is nobody to replace."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
 
 
 class GivenExecutor:
-    """An executor of the caller, which is neither replaced nor shut down.
+    """An executor that is neither replaced nor shut down, and how many points it is given at once."""
 
-    Parameters
-    ----------
-    executor : Executor
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self.window = GIVEN_WINDOW
+    def __init__(self, executor: Executor, window: int = GIVEN_WINDOW) -> None:
+        self.window = window
         self._executor = executor
         self._given: set[Future[Any]] = set()
 
@@ -182,18 +149,13 @@ class GivenExecutor:
             future.cancel()
 
 
-class ProcessCrew:
+class WorkerPool:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
     Processes are forked from one that has loaded what they need and runs no threads ("forkserver"); it stays for the
     next sweep and ends with this process. Where that is not safe they are spawned. All hold the end of a pipe whose
-    other end is here: when that closes, because the sweep is over or this process was killed, they exit.
-
-    Parameters
-    ----------
-    workers : int
-    study : str or callable
-        What they will be asked; they import it when they start.
+    other end is here: when that closes, because the sweep is over or this process was killed, they exit. They import
+    the study that they will be asked when they start.
     """
 
     def __init__(self, workers: int, study: Study) -> None:
@@ -236,6 +198,7 @@ class ProcessCrew:
         self._start()
 
     def _start(self) -> None:
+        """Make a pool whose processes start with the first task."""
         self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
             self._workers, self._context, initializer=start_worker, initargs=(self._worker_end,)
@@ -243,6 +206,7 @@ class ProcessCrew:
         self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
+        """End all processes, at once or when their tasks are done."""
         if at_once:
             self._lifeline.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -251,12 +215,9 @@ class ProcessCrew:
 
 
 def begin_workers() -> BaseContext:
-    """Return how worker processes start, once the one that forks them, where they are forked, has begun to get ready.
+    """Return how worker processes start, and begin to get the one ready from which they are forked.
 
-    Raises
-    ------
-    RuntimeError
-        In a worker process that imports the script which began the sweep.
+    RuntimeError is raised in a worker process that imports the script which began the sweep.
     """
     if getattr(current_process(), "_inheriting", False):
         msg = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
@@ -270,7 +231,7 @@ def begin_workers() -> BaseContext:
 
 
 def import_study(study: Study) -> None:
-    """Load what a worker will need."""
+    """Load what a worker will need to answer points."""
     find_study(study)
 
 
@@ -283,6 +244,7 @@ def start_worker(lifeline: Connection) -> None:
 
 
 def _exit_with(lifeline: Connection) -> None:
+    """End this process when the other end of the pipe closes."""
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()
     os._exit(1)

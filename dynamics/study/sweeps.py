@@ -1,8 +1,6 @@
-"""A grid of problems, each answered by the same study, as one dataset.
+"""`dynamics.sweep`: a grid of problems, each answered by the same study, as one dataset.
 
-`sweep` reads top to bottom: check, run, merge, return. Axes and points are in `sweep_grid`, studies by name in
-`sweep_studies`, a single point and its files in `sweep_points`, processes in `sweep_pool`, the one file in
-`sweep_merge`.
+Points that have no answer yet are run, the largest first, and all are merged to one file.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
 from dynamics.study.points import PointAnswer, PointDirectory
-from dynamics.study.pool import GivenExecutor, Here, ProcessCrew, begin_workers, run_points
+from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from dynamics.study.studies import compile_study, name_of_study, study_path
 from hermite.text.messages import shown
 
@@ -173,29 +171,31 @@ def _answer(
     grid: Grid, target: Path, executor: Executor | None, workers: int, progress: bool | None, *, overwrite: bool
 ) -> None:
     """Ask the points that have no answer yet, and merge all into the target."""
-    crew: GivenExecutor | Here | ProcessCrew
+    pool: GivenExecutor | WorkerPool
     settings = grid.settings()
     with PointDirectory(points_directory(target), grid.digest(), settings, overwrite=overwrite) as directory:
         # The largest first, so that no worker is alone with one in the end.
         missing = sorted(set(range(len(grid))) - directory.done(), key=grid.size, reverse=True)
         if executor is not None:
-            crew = GivenExecutor(executor)
+            pool = GivenExecutor(executor)
+        elif workers > 0 and missing:
+            pool = WorkerPool(min(workers, len(missing)), grid.study)
         else:
-            crew = ProcessCrew(min(workers, len(missing)), grid.study) if workers > 0 and missing else Here()
-        told: dict[str, None] = {}
-        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), crew:
+            pool = GivenExecutor(CallingThread(), window=1)
+        warned: dict[str, None] = {}
+        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), pool:
 
             def keep(index: int, answer: PointAnswer) -> None:
                 directory.keep(index, answer)
-                told.update(dict.fromkeys(answer.warnings))
+                warned.update(dict.fromkeys(answer.warnings))
                 advance(answer)
 
-            run_points(missing, grid.point, grid.study, crew, keep)
+            run_points(missing, grid.point, grid.study, pool, keep)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
             directory.remove()
-    for message in told:
+    for message in warned:
         warnings.warn(message, UserWarning, stacklevel=3)
     if failures:
         first = min(failures)
@@ -209,15 +209,11 @@ def _answer(
 def begin_points(grid: Grid) -> None:
     """Take the first step of the first and the last point of each link: the smallest and the largest, as is usual.
 
-    That compiles the kernels, and tells what the study refuses before any point is asked.
-
-    Raises
-    ------
-    ValueError
-        If the study refuses all of these points for one and the same reason.
+    That compiles the kernels, and tells what the study refuses before any point is asked: ValueError is raised if it
+    refuses all of these points for one and the same reason.
     """
     ends: dict[bytes, list[SweepPoint]] = {}
-    for point in grid.points(range(len(grid))):
+    for point in grid:
         link = point.problem.activation.coefficients.tobytes() + point.problem.teacher_link.coefficients.tobytes()
         ends[link] = [*ends.get(link, [])[:1], point]
     with one_core():
@@ -228,7 +224,7 @@ def begin_points(grid: Grid) -> None:
 
 
 def _check_pickles(grid: Grid) -> None:
-    """Raise one sentence if worker processes cannot be told what to do."""
+    """Raise ValueError if study, problem or options cannot be sent to worker processes."""
     point = grid.point(0)
     try:
         pickle.dumps((grid.study, point.problem, point.options))
@@ -242,7 +238,7 @@ def _check_pickles(grid: Grid) -> None:
 
 @contextmanager
 def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[PointAnswer], None]]:
-    """Show a bar over points; yield what moves it on."""
+    """Show a bar over points; yield the function that moves it on."""
     from tqdm import tqdm
 
     hidden = None if progress is None else not progress

@@ -1,9 +1,9 @@
+from .asymptotics import asymptotic_exponents as asymptotic_exponents
 from .prediction import EmergencePrediction as EmergencePrediction
-from .prediction import asymptotic_exponents as asymptotic_exponents
-from .prediction import escape_bias as escape_bias
-from .prediction import learning_rate_limit as learning_rate_limit
 from .prediction import predict as predict
 from .slopes import fit_slope as fit_slope
 from .slopes import inverse_fit as inverse_fit
+from .step_size import escape_bias as escape_bias
+from .step_size import learning_rate_limit as learning_rate_limit
 from .tuned_steps import target_losses as target_losses
 from .tuned_steps import tuned_rates as tuned_rates

@@ -1,9 +1,7 @@
-r"""The learning rate at which population gradient descent loses stability, and what is said about it before a run.
+"""The learning rate at which population gradient descent loses stability at the converged student.
 
-At a converged student the Hessian of ½ E(f − f*)² is E[∇f ∇fᵀ], because f = f*: a step multiplies a deviation by
-1 − η λ, so that descent is stable up to η = 2/λ_max.
-
-Responsible for that limit.  Knows the problem; must not know the stepper.
+There the Hessian of ½ E(f − f*)² is E[∇f ∇fᵀ], because f = f*: a step multiplies a deviation by 1 − η λ, so that
+descent is stable up to η = 2/λ_max.
 """
 
 from __future__ import annotations
@@ -23,23 +21,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["checked_learning_rate", "descent_limit", "warn_descent_limit"]
-
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
-    """Return the learning rate of a run, None for the flow.
-
-    Parameters
-    ----------
-    learning_rate : float or None
-        η > 0, dimensionless.
-    method : str
-        Method of `solve_overlaps`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not positive, or None for "gradient-descent".
+    """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not.
 
     Examples
     --------
@@ -55,27 +39,16 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
 
 
 def descent_limit(problem: Problem) -> float:
-    r"""Return the learning rate up to which population gradient descent is stable at the converged student.
+    r"""Return the learning rate η_max up to which population gradient descent is stable at the converged student.
 
     .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}, \qquad \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
 
     for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for one h_k pair it is
-    2/(max(4, k) a_1).  Otherwise λ_max is the largest eigenvalue of the Hessian, found by Lanczos iteration.
+    2/(max(4, k) a_1). For any other link and teacher λ_max is the largest eigenvalue of the Hessian, found by Lanczos
+    iteration.
 
-    Parameters
-    ----------
-    problem : Problem
-        Any link and teacher.
-
-    Returns
-    -------
-    float
-        η_max, dimensionless.
-
-    Notes
-    -----
-    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p.  With the kernel k(w, w') = n n' g(u·u') of two
-    neurons the Hessian has blocks ∂_w ∂_w' k.  Neurons that share a direction change no eigenvalue but zero: only their
+    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. With the kernel k(w, w') = n n' g(u·u') of two
+    neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
     Σ n_i = a_p enters, so that the limit does not depend on the width.
 
     Examples

@@ -1,8 +1,4 @@
-"""What is read off recorded curves: power-law fits with their windows and errors.
-
-Responsible for statements about curves.  Knows arrays, and the variable names of an answer; must not know how a curve
-was made.
-"""
+"""Power laws read off recorded curves: fits with their windows and errors, and where a curve falls below a level."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PowerLawFit", "default_window", "first_below", "fit_power_law", "fit_runs"]
-
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4
 BLOCKS = 8
@@ -30,7 +24,7 @@ _UNIFORM_TOLERANCE = 1e-6
 
 
 class Answer(Protocol):
-    """A dataset, or a mapping with the same names."""
+    """A dataset with the variables of an answer, or a mapping with the same names."""
 
     def __contains__(self, name: object, /) -> bool:
         """Tell whether a variable is there."""
@@ -43,7 +37,7 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLawFit:
-    """Hold a fitted law y = prefactor · x^exponent.
+    """Fitted law y = prefactor · x^exponent.
 
     Parameters
     ----------
@@ -89,10 +83,10 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
     Notes
     -----
-    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are.  Residuals of
-    a staircase are correlated over whole steps, so the usual error of least squares is far too small.  The standard
+    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are. Residuals of
+    a staircase are correlated over whole steps, so the usual error of least squares is far too small. The standard
     error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
-    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)².  It is honest while a block is longer than the correlation.
+    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)². It is honest while a block is longer than the correlation.
     It is too small for a curve whose deviations accumulate like a random walk, and it says nothing of one that bends.
 
     Examples
@@ -125,28 +119,10 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
 
     .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{1}{R (R-1)} \sum_r (s_r - s)^2
 
-    Parameters
-    ----------
-    x : array_like, shape (N,)
-        Increasing and positive.
-    y : array_like, shape (R, N)
-        One row per run.  Points that are not positive and finite in every run are left out.
-    window : tuple (low, high), optional
-        As in `fit_power_law`.
+    `y` has one row per run, shape (R, N); points that are not positive and finite in every run are left out. Exponent,
+    error and prefactor are NaN if fewer than 6 points are left. With one run the error is the jackknife of
+    `fit_power_law`.
 
-    Returns
-    -------
-    PowerLawFit
-        NaN exponent, error and prefactor if fewer than 6 points are left.  With one run the error is the jackknife of
-        `fit_power_law`.
-
-    Raises
-    ------
-    ValueError
-        If x does not increase, or `y` has no shape (R, N).
-
-    Notes
-    -----
     The slope of least squares is linear in ln y: that of the mean of ln y is the mean of the slopes s_r of the runs,
     and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above.
 
@@ -173,23 +149,14 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))))
 
 
-def first_below(x: ArrayLike, y: ArrayLike, level: float) -> float:
+def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
-    Parameters
-    ----------
-    x, y : array_like, shape (N,)
-        Increasing positive x.  Not-a-number in y counts as above.
-    level : float
-        Positive.
-
-    Returns
-    -------
-    float
+    x increases and is positive, as is the level; not-a-number in y counts as above.
 
     Examples
     --------
-    >>> round(first_below([1.0, 100.0], [1.0, 0.01], 0.1), 6)
+    >>> round(first_crossing([1.0, 100.0], [1.0, 0.01], 0.1), 6)
     10.0
     """
     px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -204,22 +171,12 @@ def first_below(x: ArrayLike, y: ArrayLike, level: float) -> float:
 
 
 def default_window(dataset: Answer) -> tuple[float, float] | None:
-    """Return the times between which the loss of an answer can be expected to follow a power law.
+    """Return the times (low, high) between which the loss of an answer can be expected to follow a power law.
 
     The rule: from the first learned time to the one of rank N^0.75 among the N directions that are learned within the
-    record.  The last directions are left out because the sum over those still to come is then far from its limit.
-    Learned times count where there are any, emergence times else.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer with `time`, `loss` and `learned_time` or `emergence_time`.
-
-    Returns
-    -------
-    tuple (low, high), or None
-        None if fewer than 4 directions are learned, or fewer than 6 recorded times with a positive loss lie between: a
-        step or two make no power law.
+    record. The last directions are left out because the sum over those still to come is then far from its limit.
+    Learned times count where there are any, emergence times else. None is returned if fewer than 4 directions are
+    learned, or fewer than 6 recorded times with a positive loss lie between: a step or two make no power law.
 
     Examples
     --------
@@ -248,6 +205,7 @@ def default_window(dataset: Answer) -> tuple[float, float] | None:
 def _window_logs(
     x: ArrayLike, y: ArrayLike, window: tuple[float, float] | None
 ) -> tuple[Array, Array, tuple[float, float]]:
+    """Return ln x and ln y inside the window, checked, and the smallest and largest x there."""
     px, py = float_array(x, "x"), float_array(y, "y")
     if px.ndim != 1 or px.shape != py.shape:
         msg = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
@@ -271,6 +229,7 @@ def _window_logs(
 
 
 def _checked_window(window: object) -> tuple[float, float]:
+    """Return a window as floats; without one, everything is inside."""
     if window is None:
         return -np.inf, np.inf
     if not isinstance(window, (tuple, list)) or len(window) != 2:
@@ -280,6 +239,7 @@ def _checked_window(window: object) -> tuple[float, float]:
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:
+    """Return slope and intercept of the least-squares line."""
     centre = x - x.mean()
     slope = float(np.sum(centre * y) / np.sum(centre**2))
     return slope, float(y.mean() - slope * x.mean())

@@ -1,4 +1,4 @@
-"""How long to run when nobody says: the default schedule of a problem."""
+"""The saved times of a problem when none are given: how far its flow must be followed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
-
-__all__ = ["LAST_LEARNED_FACTOR", "default_committee_schedule", "default_schedule"]
 
 #: The default schedule ends at this multiple of the last predicted learned time. Interactions delay the last direction:
 #: by a factor of 1.02 to 1.69 in eight random starts of the main command.

@@ -3,10 +3,8 @@ r"""The idealised scaling laws: coefficients p^(−β), times exactly ∝ p^β, 
 .. math:: L(r) = \frac{\sum_{p > r} p^{-2\beta}}{\sum_p p^{-2\beta}}, \qquad t = r^\beta,\; m = r,\;
    n_{tuned} = r^{2\beta},\; m t = r^{1+\beta}
 
-after r directions are learned.  Random starts, the lag of the norms and interactions are left out, so that what is left
+after r directions are learned. Random starts, the lag of the norms and interactions are left out, so that what is left
 of a difference to the asymptotic exponents is the finite number P of directions and the steps of the staircase alone.
-
-Knows coefficients and fits; no problem.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["IDEAL_LAWS", "ideal_curve", "ideal_exponent"]
-
 #: What each law takes for x: the power of the number r of learned directions, from β.
 IDEAL_LAWS: dict[str, Callable[[float], float]] = {
     "loss-time": lambda beta: beta,
@@ -43,29 +39,10 @@ FEWEST_DIRECTIONS = 16
 def ideal_curve(
     num_directions: int, beta: float, *, ranks: tuple[float, float] | None = None, points: int = POINTS
 ) -> tuple[Array, Array]:
-    """Return the idealised loss against the number of learned directions, a staircase seen at points equal in ln r.
+    """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
 
-    Parameters
-    ----------
-    num_directions : int
-        P ≥ 16.
-    beta : float
-        Decay β > 0 of the coefficients.
-    ranks : tuple (low, high), optional
-        Smallest and largest r, within 1 and P.  By default 1 and P^0.75, the window of
-        `dynamics.theory.fits.default_window`.
-    points : int
-        Number of points.
-
-    Returns
-    -------
-    learned, loss : ndarray, shape (points,)
-        r and L(r) in units of E f*².
-
-    Raises
-    ------
-    TypeError, ValueError
-        If P or β is too small, or the ranks are none.
+    P is at least 16 and β > 0. The ranks are the smallest and largest r, within 1 and P; by default 1 and P^0.75, the
+    window of `dynamics.theory.fits.default_window`.
     """
     count = checked_integer(num_directions, "num_directions", minimum=FEWEST_DIRECTIONS)
     power = checked_number(beta, "beta", positive=True)
@@ -83,24 +60,10 @@ def ideal_curve(
 def ideal_exponent(
     num_directions: int, beta: float, law: str, *, ranks: tuple[float, float] | None = None
 ) -> PowerLawFit:
-    """Fit an idealised law at a finite number of directions.
+    """Fit the law of a name in `IDEAL_LAWS` at a finite number of directions, with arguments as of `ideal_curve`.
 
-    Parameters
-    ----------
-    num_directions, beta, ranks
-        P, β and the window in r, see `ideal_curve`.
-    law : {"loss-time", "loss-samples", "loss-samples-tuned", "loss-width", "loss-compute"}
-
-    Returns
-    -------
-    PowerLawFit
-        Its window is that of x.  Over one window of ranks the relative error against the asymptotic exponent is the
-        same for all laws, because they are one curve L(r) against powers of r.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If P or β is too small, or the ranks are none.
+    The window of the fit is that of x. Over one window of ranks the relative error against the asymptotic exponent is
+    the same for all laws, because they are one curve L(r) against powers of r.
 
     Examples
     --------

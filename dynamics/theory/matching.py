@@ -1,8 +1,4 @@
-"""Which neuron learns which direction, decided by the start alone.
-
-Responsible for the greedy matching of neurons and directions, and for drawing its outcome where the matrix of overlaps
-is too large to hold.  Must not know when anything emerges.
-"""
+"""Which neuron learns which direction, decided by the start alone: greedy matching, and draws of its outcome."""
 
 from __future__ import annotations
 
@@ -13,41 +9,19 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["draw_matched_overlaps", "match_greedily"]
-
 _QUANTILE_KNOTS = 1000
 
 
 def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> NDArray[np.int64]:
-    r"""Match directions with neurons, the strongest pair first.
+    r"""Return the neuron matched with each direction, the strongest pair first, −1 where there is none.
 
     .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
 
-    The pair of largest score is matched and its neuron and direction are struck out, until no score is left.  For odd k
-    only positive overlaps count.  Equal scores go to the smaller neuron, then to the smaller direction.
+    The pair of largest score is matched and its neuron and direction are struck out, until no score is left. For odd k
+    only positive overlaps count. Equal scores go to the smaller neuron, then to the smaller direction.
 
-    Parameters
-    ----------
-    coefficients : array_like, shape (P,)
-        Teacher coefficients a_p > 0, dimensionless.
-    overlap : array_like, shape (m, P)
-        Overlaps C_ip at the start, dimensionless.
-    information_exponent : int
-        Information exponent k ≥ 3 of the link.
-
-    Returns
-    -------
-    ndarray of int, shape (P,)
-        Neuron matched with each direction; −1 where there is none.
-
-    Raises
-    ------
-    ValueError
-        If k < 3 or the shapes disagree.
-
-    Notes
-    -----
-    One sort, O(m P log(m P)); the sorted list is thinned as rows and columns are struck out.
+    One sort, O(m P log(m P)); the sorted list is thinned as rows and columns are struck out. ValueError is raised for
+    k < 3, or if the shapes of `coefficients` (P,) and `overlap` (m, P) disagree.
 
     Examples
     --------
@@ -88,32 +62,15 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
 def draw_matched_overlaps(
     coefficients: NDArray[np.float64], width: int, dimension: int, information_exponent: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    r"""Draw what greedy matching finds at a uniform random start, without the matrix of overlaps.
+    r"""Return neurons and overlaps (P,) that greedy matching finds at a random start, without the matrix of overlaps.
 
     Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
     overlaps count as independent:
 
-    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the law } \mathrm{Beta}(1/2, (d-1)/2)
+    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the distribution } \mathrm{Beta}(1/2, (d-1)/2)
 
-    For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (P,)
-        Teacher coefficients a_p, dimensionless.
-    width, dimension : int
-        m and d.
-    information_exponent : int
-        k ≥ 3.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    matched_neuron : ndarray of int, shape (P,)
-        Rank of the direction, which stands for its neuron; −1 where there is none.
-    matched_overlap : ndarray, shape (P,)
-        Overlap of the matched neuron, NaN where there is none.
+    For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched. The
+    rank of a direction stands for its neuron; where there is none it is −1, and the overlap NaN.
     """
     from scipy.special import ndtri
 

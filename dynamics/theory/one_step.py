@@ -1,7 +1,6 @@
-r"""Exact mean change of the overlaps in one step of online SGD.
+"""Exact mean change of the overlaps in one step of online SGD, from weights or from overlaps, for any minibatch.
 
-Responsible for `one_step_moments` and its form in overlap space: what may be asked, and minibatches. The formulas are
-in `dynamics.equations.finite_step.step_moments`.
+The formulas are in `dynamics.equations.finite_step.step_moments`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["OneStepMoments", "moments_of_overlaps", "one_step_moments"]
-
 SYMMETRY_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OneStepMoments:
-    r"""Hold the mean change of R = WΘᵀ and S = WWᵀ in one step; dimensionless.
+    r"""Mean change of R = WΘᵀ and S = WWᵀ in one step; dimensionless.
 
     .. math:: E[\Delta R] = \eta\, \mathrm{teacher\_first}, \qquad
        E[\Delta S] = \eta\, \mathrm{student\_first} + \eta^2\, \mathrm{student\_second}
@@ -190,6 +187,7 @@ def moments_of_overlaps(
 
 
 def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
+    """Return weights (m, D) with finite rows of positive length, on axes that the problem has."""
     rows = float_array(weights, "weights")
     span, d = problem.teacher.span, problem.dimension
     if rows.ndim != 2 or rows.shape[0] != problem.width or not span <= rows.shape[1] <= d:
@@ -206,6 +204,7 @@ def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
+    """Return a finite matrix of the given shape."""
     matrix = float_array(values, name)
     if matrix.shape != shape:
         msg = f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."

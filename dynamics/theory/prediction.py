@@ -1,7 +1,4 @@
-r"""What can be said of a problem without integrating anything.
-
-Responsible for the times at which directions emerge and are learned, and for the loss that follows from them.  Knows
-the problem, the matching and the transit of an isolated pair; must not know any solver.
+"""When each direction emerges and is learned, and the loss that follows, from the start alone.
 
 Each teacher direction is learned by the neuron that greedy matching gives it, as if the two were alone: the pair obeys
 C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)).
@@ -16,9 +13,7 @@ import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem
-from dynamics.theory.exponents import AsymptoticExponents, asymptotic_exponents
 from dynamics.theory.matching import draw_matched_overlaps, match_greedily
-from dynamics.theory.step_size import EscapeBias, escape_bias, learning_rate_limit
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -26,20 +21,8 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
 
-__all__ = [
-    "AsymptoticExponents",
-    "EmergencePrediction",
-    "EscapeBias",
-    "asymptotic_exponents",
-    "escape_bias",
-    "learning_rate_limit",
-    "match_greedily",
-    "predict",
-    "sum_formula_loss",
-]
-
 LARGEST_MATRIX = 1 << 24
-"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their law."""
+"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution."""
 
 NOTE_DRAWN = (
     "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "
@@ -58,7 +41,7 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EmergencePrediction:
-    """Hold, per direction, who learns it and when; P directions, times dimensionless (flow time).
+    """Who learns each of P directions and when; times are flow times, dimensionless.
 
     Parameters
     ----------
@@ -88,27 +71,10 @@ class EmergencePrediction:
 
 
 def predict(problem: Problem) -> EmergencePrediction:
-    """Predict who learns each direction and when, from the start alone.
+    """Return who learns each direction and when, from the start alone; raise ValueError for k < 3.
 
-    Parameters
-    ----------
-    problem : Problem
-        Link of information exponent at least 3.
-
-    Returns
-    -------
-    EmergencePrediction
-        Arrays over the P directions.
-
-    Raises
-    ------
-    ValueError
-        If the information exponent is 1 or 2: directions do not decouple.
-
-    Notes
-    -----
-    O(m P log(m P)) for the matching.  Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
-    overlaps are, from their law (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
+    O(m P log(m P)) for the matching. Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
+    overlaps are, from their distribution (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
 
     Examples
     --------
@@ -156,28 +122,13 @@ def sum_formula_loss(
     *,
     step: Literal["learned", "emergence"] = "learned",
 ) -> NDArray[np.float64]:
-    r"""Return the loss as a staircase, one step per direction.
+    r"""Return the loss at given flow times as a staircase, one step per direction.
 
     .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
 
-    for an orthonormal teacher and c_0 = 0.  With `step` "learned" T_p is the predicted learned time, so that the lag of
-    the norm behind the direction is included; with "emergence" it is the predicted emergence time.
-
-    Parameters
-    ----------
-    problem : Problem
-        Problem that was predicted.
-    prediction : EmergencePrediction
-        Its prediction.
-    times : array_like, shape (T,)
-        Flow times t ≥ 0, dimensionless.
-    step : {"learned", "emergence"}
-        Time at which a direction's share of the loss vanishes.
-
-    Returns
-    -------
-    ndarray, shape (T,)
-        Mean squared error without ½; NaN if c_0 ≠ 0 or the teacher is not orthonormal.
+    for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
+    is the predicted learned time, so that the lag of the norm behind the direction is included; with "emergence" it is
+    the predicted emergence time.
 
     Examples
     --------
@@ -205,13 +156,7 @@ def sum_formula_loss(
 
 
 def check_decouples(problem: Problem) -> None:
-    """Raise one sentence unless directions are learned one by one, that is k ≥ 3.
-
-    Raises
-    ------
-    ValueError
-        If the information exponent is 1 or 2.
-    """
+    """Raise ValueError unless directions are learned one by one, that is k ≥ 3."""
     k = problem.information_exponent
     if k < 3:
         msg = (
@@ -224,7 +169,7 @@ def check_decouples(problem: Problem) -> None:
 def _matched(
     problem: Problem,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their law."""
+    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their distribution."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
@@ -238,6 +183,7 @@ def _matched(
 
 
 def _leading_order(problem: Problem, overlap: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the leading-order times T_p; inf where there is no pair."""
     k = problem.information_exponent
     scale = k * (k - 2) * problem.activation.coefficients[k] ** 2 * problem.teacher.coefficients
     with np.errstate(over="ignore"):

@@ -1,8 +1,4 @@
-r"""Gaussian averages of a link that the noise of a step needs.
-
-Responsible for E σ'⁴ and for drift and diffusion of an overlap while the student's output is negligible.  Must not know
-trajectories.
-"""
+"""Noise of a step while the student's output is negligible: drift and diffusion of an overlap, and E σ'⁴."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from dynamics.equations.transit.pieces import polynomial
+from numpy.polynomial.polynomial import polyval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,16 +17,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["SearchNoise", "fourth_moment_of_derivative"]
-
 
 def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
     """Return E σ'(z)⁴, to rounding for polynomials and smooth links.
-
-    Parameters
-    ----------
-    activation : HermiteExpansion
-        Link σ.
 
     Examples
     --------
@@ -54,7 +42,7 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchNoise:
-    """Evaluate V and B as functions of C, from Hermite coefficients of products of σ and σ'."""
+    """V, B and D of `dynamics.theory.step_size.escape_bias` as functions of C, from Hermite series."""
 
     dimension: int
     rate: Array
@@ -103,15 +91,16 @@ class SearchNoise:
         """Return V, B and D at overlaps C for a direction of coefficient a."""
         others = self.total - a**2
         rest = self.slope * (self.label_noise**2 + self.variance * others)
-        own = a**2 * polynomial(self.rate, C)
-        moved = a**2 * polynomial(self.stretch, C)
-        tilt = 2.0 * a**2 * (polynomial(self.cross, C) - C * polynomial(self.pull, C))
+        own = a**2 * polyval(C, self.rate)
+        moved = a**2 * polyval(C, self.stretch)
+        tilt = 2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull))
         length = (self.dimension - 2) * own + moved / (1.0 - C**2)
         length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
         return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
 
 
 def _in_powers(*shifted: Array) -> Array:
+    """Return the sum of series, each multiplied by one more power of C than the one before."""
     total = np.zeros(shifted[0].size + len(shifted) - 1)
     for shift, coefficients in enumerate(shifted):
         total[shift : shift + coefficients.size] += coefficients

@@ -1,7 +1,4 @@
-r"""Slopes in log-log: of points that carry their own errors, and of curves whose errors are not known.
-
-Knows arrays; nothing of where the points come from.
-"""
+"""Slopes in log-log of points that carry their own errors, and of needed samples against the loss."""
 
 from __future__ import annotations
 
@@ -31,21 +28,9 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     .. math:: s = \sum_i w_i \ln y_i, \quad w_i = \frac{\ln x_i - \overline{\ln x}}{\sum_j (\ln x_j -
        \overline{\ln x})^2}, \qquad \delta s^2 = \sum_i w_i^2\, \delta_i^2
 
-    Equal weights keep the fitted exponent of a curve that bends the same for points of any error, so that SGD and the
+    x is positive; points where ln y or its error δ_i is not finite are left out; without errors these are zero. Equal
+    weights keep the fitted exponent of a curve that bends the same for points of any error, so that SGD and the
     equation it is held against are fitted alike.
-
-    Parameters
-    ----------
-    x : array_like, shape (N,)
-        Positive.
-    log_y : array_like, shape (N,)
-        ln y; points that are not finite are left out.
-    errors : array_like, shape (N,), optional
-        Independent standard errors δ_i of ln y; zero by default.
-
-    Returns
-    -------
-    Slope
 
     Examples
     --------

@@ -1,7 +1,7 @@
-r"""What a finite step size does to the prediction of the flow, at leading order.
+"""What a finite step size does to the prediction of the flow, at leading order.
 
-Responsible for the learning rate at which the converged student becomes unstable, and for the delay that step noise
-adds to the escape of a neuron.  Knows the problem and Gaussian averages of its link; must not know any solver.
+The learning rate at which the converged student becomes unstable, and the delay that the noise of the steps adds to the
+escape of a neuron.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["EscapeBias", "escape_bias", "learning_rate_limit"]
-
 _PANELS = 64
 _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -33,9 +31,9 @@ NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: t
 NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class EscapeBias:
-    """Hold the effect of the step size on the escape, per direction (P,), dimensionless.
+    """Effect of the step size on the escape, per direction (P,), dimensionless.
 
     Parameters
     ----------
@@ -89,16 +87,16 @@ def learning_rate_limit(problem: Problem) -> float:
     Notes
     -----
     With w_i = √a_i θ_i + δ_i and δ_i orthogonal to the teacher, the error is e = Σ_j √a_j σ'(z_j) x·δ_j to first order,
-    z_j = θ_j·x, and x·δ_j is independent of every z.  One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
+    z_j = θ_j·x, and x·δ_j is independent of every z. One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
     mean is −η a_i g'(1) δ_i (other neurons enter with (E σ')² = c_1² = 0) and whose square is η² d e² a_i σ'(z_i)².
     So D_i = |δ_i|² obeys, in the time η · step,
 
         D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
 
-    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l.  The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
-    to c*.  A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
-    The min(m, P) largest coefficients count as learned.  Corrections are of relative order (m + P)/d: for small d this
-    is an estimate.  It is loss of stability of the mean square, not a certainty for one run.
+    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
+    to c*. A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
+    The min(m, P) largest coefficients count as learned. Corrections are of relative order (m + P)/d: for small d this
+    is an estimate. It is loss of stability of the mean square, not a certainty for one run.
 
     Examples
     --------
@@ -132,7 +130,7 @@ def learning_rate_limit(problem: Problem) -> float:
 
 
 def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:
-    r"""Return the leading relative delay of emergence by the step size.
+    r"""Return the leading relative delay of emergence by the step size η; NaN, with a note, where no theory holds.
 
     .. math:: \frac{dC}{dt} = b(C) - \eta B(C), \quad b = a_p g'(C)(1 - C^2), \qquad
         B = E\Big[f^*(x)^2 \Big(\tfrac12 C\, \sigma'(z)^2 |x_\perp|^2 + 2 \sigma(z) \sigma'(z) (x_p - C z)\Big)\Big]
@@ -144,32 +142,12 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
 
     with z = u·x and x_⊥ the part of x orthogonal to u; B ≈ ½ d C V, V = E[f*² σ'(z)²], as d → ∞.
 
-    Parameters
-    ----------
-    problem : Problem
-        Orthonormal teacher and c_0 = 0; otherwise every number is NaN, with a note.
-    learning_rate : float
-        η > 0, dimensionless.
-    prediction : EmergencePrediction
-        Prediction of `problem`.
-
-    Returns
-    -------
-    EscapeBias
-
-    Raises
-    ------
-    ValueError
-        If the learning rate is not positive.
-
-    Notes
-    -----
-    One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0.  To second
-    order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the mean of
-    the first term is the flow, that of the others −η² B.
+    Notes ----- One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
+    second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
+    mean of the first term is the flow, that of the others −η² B.
 
     The own direction enters through E[F(x_p) G(z)] = Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as
-    independent of z, C_iq ≈ 0.  Not modelled: higher orders in η, and the student's own output once it has grown.  The
+    independent of z, C_iq ≈ 0. Not modelled: higher orders in η, and the student's own output once it has grown. The
     mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
     O(500) evaluations per direction.
     """
@@ -183,16 +161,9 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     if not problem.teacher.is_orthonormal:
         notes.append(NOTE_DIRECTIONS)
     if notes:
-        nothing = np.full(a.size, np.nan)
-        return EscapeBias(
-            bias=nothing,
-            drift_bias=nothing,
-            scatter=nothing,
-            emergence_time=nothing,
-            search_growth=nothing,
-            trapped=np.zeros(a.size, dtype=bool),
-            notes=tuple(notes),
-        )
+        unknown = np.full(a.size, np.nan)
+        never = np.zeros(a.size, dtype=bool)
+        return EscapeBias(unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
     noise = SearchNoise.of(problem)
     parts = np.full((4, a.size), np.nan)
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
@@ -205,14 +176,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     waits = np.isfinite(start) & (start > 0.0)
     time = start.copy()
     time[waits] = start[waits] * (1.0 + bias[waits])
-    return EscapeBias(
-        bias=bias,
-        drift_bias=drift,
-        scatter=scatter,
-        emergence_time=time,
-        search_growth=growth,
-        trapped=np.isinf(drift),
-    )
+    return EscapeBias(bias, drift, scatter, time, growth, np.isinf(drift))
 
 
 def _delays(

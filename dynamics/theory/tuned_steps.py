@@ -1,7 +1,4 @@
-r"""Step sizes tuned to the last wanted direction, η = c a_p̄ d^(−k/2), and the loss that such a run is to reach.
-
-Knows the problem; nothing of when a direction emerges.
-"""
+"""Step sizes tuned to the last wanted direction, η = c a_p̄ d^(−k/2), and the loss that such a run is to reach."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["target_losses", "tuned_rates"]
 
 
 def tuned_rates(problem: Problem, targets: NDArray[np.int64], rate: float) -> Array:

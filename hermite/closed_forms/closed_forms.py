@@ -1,9 +1,7 @@
-"""Exact Hermite coefficients, for every order.
+"""Exact Hermite coefficients of sums of terms a z^n f(z), for every order, as sympy numbers and as floats.
 
-Responsible for summing the moments of terms a z^n f(z) into coefficients, as sympy numbers and as floats. One
-set of formulas runs in two arithmetics. Floats are computed at two precisions and accepted where they agree,
-so that cancellation cannot pass unnoticed and exact zeros are recognised. Knows nothing of how a formula is
-taken apart, nor of quadrature.
+One set of formulas runs in two arithmetics. Floats are computed at two precisions and accepted where they agree, so
+that cancellation cannot pass unnoticed and exact zeros are recognised.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class Term:
 
 
 class ExactSource(Protocol):
-    """Whatever knows exact coefficients."""
+    """What knows exact coefficients: a sum of closed forms, or what the user gave."""
 
     def exact(self, order: int) -> tuple[Number, ...]:
         """Return c_0 ... c_order as sympy numbers."""
@@ -41,29 +39,12 @@ class ExactSource(Protocol):
 
 @dataclass(frozen=True)
 class GivenTerms:
-    """Exact coefficients that the user gave.
-
-    Parameters
-    ----------
-    terms : tuple of (int, number)
-        Nonzero coefficients by degree: int, Fraction or sympy numbers.
-    """
+    """Exact coefficients that the user gave, the nonzero ones by degree: int, Fraction or sympy numbers."""
 
     terms: tuple[tuple[int, object], ...]
 
     def exact(self, order: int) -> tuple[Number, ...]:
-        """Return c_0 ... c_order as sympy numbers.
-
-        Parameters
-        ----------
-        order : int
-            Largest degree.
-
-        Returns
-        -------
-        tuple of sympy.Expr
-            Coefficients in the orthonormal basis.
-        """
+        """Return c_0 ... c_order as sympy numbers."""
         import sympy
 
         given = dict(self.terms)
@@ -72,13 +53,7 @@ class GivenTerms:
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """A sum of terms whose Hermite coefficients are known for every order.
-
-    Parameters
-    ----------
-    terms : tuple of Term
-        The terms.
-    """
+    """A sum of terms whose Hermite coefficients are known for every order."""
 
     terms: tuple[Term, ...]
 
@@ -90,18 +65,7 @@ class ClosedForm:
         return max((term.power for term in self.terms), default=0)
 
     def floats(self, order: int) -> NDArray[np.float64]:
-        """Return c_0 ... c_order rounded to float64, exact zeros as 0.
-
-        Parameters
-        ----------
-        order : int
-            Largest degree.
-
-        Returns
-        -------
-        ndarray, shape (order + 1,)
-            Coefficients in the orthonormal basis.
-        """
+        """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
         before = _values(self.terms, order, _DIGITS[0])
         for digits in _DIGITS[1:]:
             now = _values(self.terms, order, digits)
@@ -113,18 +77,7 @@ class ClosedForm:
         return np.array([value or 0.0 for value in settled])
 
     def exact(self, order: int) -> tuple[Number, ...]:
-        """Return c_0 ... c_order as sympy numbers.
-
-        Parameters
-        ----------
-        order : int
-            Largest degree.
-
-        Returns
-        -------
-        tuple of sympy.Expr
-            Coefficients in the orthonormal basis.
-        """
+        """Return c_0 ... c_order as sympy numbers."""
         import sympy
 
         sums = _moments(self.terms, order, ExactArithmetic())
@@ -136,6 +89,7 @@ class ClosedForm:
 
 
 def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
+    """Return c_0 ... c_order as mpmath numbers of so many digits."""
     import mpmath
 
     with mpmath.workdps(digits):

@@ -1,7 +1,4 @@
-r"""Moments E[σ(z) He_j(z)] of the elementary functions that have closed forms.
-
-Responsible for the formulas below and for multiplying by z. Knows sympy and mpmath as two arithmetics; knows
-nothing of how a user's formula is taken apart.
+"""Moments E[σ(z) He_j(z)] of the elementary functions that have closed forms, in sympy's or mpmath's arithmetic.
 
 With u_j = E[f(z) He_j(z)] = sqrt(j!) c_j, and E[f He_j] = E[f^(j)] by parts:
 
@@ -92,25 +89,10 @@ class FloatingArithmetic:
 
 
 def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: int, field: Arithmetic) -> Parts:
-    """Return the moments of z^n f(z).
+    """Return the moments u_j of z^n f(z), j = 0 ... order, as pairs: u_j is the sum of factor times sequence[j].
 
-    Parameters
-    ----------
-    kind : str
-        Name of f: "one", "gaussian", "sin", "cos", "erf" or "step".
-    parameters : tuple
-        Exact parameters of f: (), (q, b), (a, b), (a, b), (a, b), (z_0,).
-    power : int
-        Exponent n.
-    order : int
-        Largest degree.
-    field : Arithmetic
-        Arithmetic to compute in.
-
-    Returns
-    -------
-    list of (factor, sequence)
-        u_j is the sum of factor times sequence[j], j = 0 ... order at least.
+    f is "one", "gaussian", "sin", "cos", "erf" or "step", with exact parameters (), (q, b), (a, b), (a, b), (a, b) or
+    (z_0,).
 
     Examples
     --------
@@ -118,7 +100,7 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
     [(1, [3, 0, 12, 0, 24])]
     """
     if kind == "one":
-        return [(field.number(1), _monomial(power, order, field))]
+        return [(field.number(1), _moments_of_power(power, order, field))]
     parts = FAMILIES[kind](tuple(field.number(value) for value in parameters), order + power, field)
     for _ in range(power):
         parts = [(factor, _times_z(moments, field)) for factor, moments in parts]
@@ -126,11 +108,13 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
 
 def _times_z(moments: list[Number], field: Arithmetic) -> list[Number]:
+    """Return the moments of z f from those of f."""
     inner = (field.tidy(moments[j + 1] + j * moments[j - 1]) for j in range(1, len(moments) - 1))
     return [moments[1], *inner]
 
 
-def _monomial(power: int, order: int, field: Arithmetic) -> list[Number]:
+def _moments_of_power(power: int, order: int, field: Arithmetic) -> list[Number]:
+    """Return the moments of z^power."""
     moments = [field.number(0)] * (order + 1)
     for k in range(power // 2 + 1):
         if power - 2 * k <= order:
@@ -148,7 +132,7 @@ def _gaussian(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> P
 
 
 def _wave(parameters: tuple[Number, ...], last: int, field: Arithmetic, quarter: int) -> Parts:
-    """Moments of sin(a z + b + quarter π/2)."""
+    """Return the moments of sin(a z + b + quarter π/2)."""
     a, b = parameters
     zero, parts = field.number(0), []
     # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn.

@@ -1,8 +1,6 @@
-"""Recognition of formulas that have closed forms.
+"""Formulas taken apart into terms a z^n f(z) whose coefficients are known in closed form.
 
-Responsible for taking a formula apart into terms a z^n f(z) of the known families; relu, |z|, sign, gelu,
-sinh and products of these with polynomials are such sums. Knows sympy; knows nothing of the coefficients
-themselves.
+relu, |z|, sign, gelu, sinh and products of these with polynomials are sums of such terms.
 """
 
 from __future__ import annotations
@@ -17,24 +15,10 @@ _MAX_TERMS = 400
 
 
 def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None:
-    """Find the closed form of a formula, if it has one of the known kind.
+    """Return the closed form of a formula in the real symbol z, or None where some part of it is of no known kind.
 
-    Parameters
-    ----------
-    expression : sympy.Expr
-        Formula in the real symbol z.
-    moment : int, default 2
-        Moment that must be finite: 2 for links, 1 for their squares.
-
-    Returns
-    -------
-    ClosedForm or None
-        None where some part of the formula is of no known kind.
-
-    Raises
-    ------
-    ValueError
-        If a Gaussian factor grows too fast for that moment to be finite.
+    `moment` is the moment that must be finite: 2 for links, 1 for their squares. ValueError is raised where a Gaussian
+    factor grows too fast for that.
 
     Examples
     --------
@@ -63,7 +47,7 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
 
 
 def _with_steps(expression: Expression) -> Expression:
-    """Write relu, |z|, sign, Max, Min, sinh, cosh and erfc by unit steps, exponentials and erf."""
+    """Return a formula with relu, |z|, sign, Max, Min, sinh, cosh and erfc written by steps, exponentials and erf."""
     import sympy
 
     z, half = variable(), sympy.Rational(1, 2)
@@ -98,7 +82,7 @@ def _with_steps(expression: Expression) -> Expression:
 
 
 def _count_terms(expression: Expression) -> int:
-    """Bound the number of terms of the expanded expression, so that expanding it stays cheap."""
+    """Return a bound on the number of terms of the expanded expression, so that expanding it stays cheap."""
     import sympy
 
     if isinstance(expression, sympy.Add):
@@ -125,7 +109,7 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
 
 
 def _term(part: Expression, moment: int) -> Term | None:
-    """Read one product a z^n f(z)."""
+    """Return one product a z^n f(z) as a term, None where f is of no known kind."""
     import sympy
 
     z = variable()
@@ -161,6 +145,7 @@ def _term(part: Expression, moment: int) -> Term | None:
 
 
 def _atom(coefficient: Expression, power: int, factor: Expression) -> Term | None:
+    """Return the term of a sine, cosine, error function or step of a linear argument, None for anything else."""
     import sympy
 
     kinds = {sympy.sin: "sin", sympy.cos: "cos", sympy.erf: "erf", sympy.Heaviside: "step"}

@@ -1,1 +1,1 @@
-"""Text to expressions, series to text, and how messages show values."""
+"""Text to expressions, series to text, and values in messages."""

@@ -1,8 +1,4 @@
-"""Formulas in one variable: what they may contain.
-
-Responsible for the list of functions a formula may be made of, for the variable z it is written in, and for checking
-sympy expressions. Knows nothing of text (`hermite.text.parser`) and nothing of coefficients.
-"""
+"""Formulas in one variable: the functions they may be made of, and the check of sympy expressions."""
 
 from __future__ import annotations
 
@@ -36,53 +32,19 @@ def variable() -> Expression:
 
 
 def refuse(what: str, end: str = ".") -> NoReturn:
-    """Raise the error of a formula that is not accepted.
-
-    Parameters
-    ----------
-    what : str
-        What is wrong, a clause whose subject is the formula.
-    end : str, default "."
-        End of the sentence, perhaps with a suggestion.
-
-    Raises
-    ------
-    ValueError
-        Always.
-    """
+    """Raise the ValueError of a formula that is not accepted: a clause that says what is wrong, and its end."""
     msg = f"Argument `x` must be a formula, but {what}{end}"
     raise ValueError(msg) from None
 
 
 def check_degree(degree: int | None) -> None:
-    """Refuse polynomials of degree beyond 300.
-
-    Parameters
-    ----------
-    degree : int or None
-        Degree, None for what is no polynomial.
-
-    Raises
-    ------
-    ValueError
-        If the degree is too large.
-    """
+    """Raise ValueError for a polynomial of degree beyond 300; None is the degree of what is no polynomial."""
     if degree is not None and degree > MAX_DEGREE:
         refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
 
 
 def hermite_polynomial(degree: int) -> Expression:
-    """Return h_k(z) as a sympy polynomial, from its explicit coefficients.
-
-    Parameters
-    ----------
-    degree : int
-        Degree k, from 0 to 300.
-
-    Returns
-    -------
-    sympy.Expr
-        He_k(z) / sqrt(k!) in the real symbol z.
+    """Return h_k(z) = He_k(z) / sqrt(k!) as a sympy polynomial, from its explicit coefficients.
 
     Examples
     --------
@@ -101,26 +63,10 @@ def hermite_polynomial(degree: int) -> Expression:
 
 
 def normalise(expression: Expression) -> Expression:
-    """Rewrite a user's sympy expression in the real symbol z, refusing what the package cannot evaluate.
+    """Return a user's sympy expression in exactly one symbol, rewritten in the real symbol z.
 
-    Floats are read as their shortest decimal, as in text.
-
-    Parameters
-    ----------
-    expression : sympy.Expr
-        Expression in exactly one symbol, of whatever name and assumptions.
-
-    Returns
-    -------
-    sympy.Expr
-        The same expression in z.
-
-    Raises
-    ------
-    TypeError
-        If `expression` is a sympy object but no scalar expression.
-    ValueError
-        If it has not exactly one symbol, or contains unknown functions or a polynomial of degree beyond 300.
+    Floats are read as their shortest decimal, as in text. TypeError is raised for a sympy object that is no scalar
+    expression, ValueError for any other number of symbols, unknown functions or a polynomial of degree beyond 300.
 
     Examples
     --------

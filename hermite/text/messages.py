@@ -1,11 +1,6 @@
-"""How error messages show what was given.
-
-Knows nothing of what the messages are about.
-"""
+"""How error messages show what was given: in one line, cut where it is long."""
 
 from __future__ import annotations
-
-__all__ = ["cut", "shown"]
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200

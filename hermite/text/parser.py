@@ -1,8 +1,7 @@
 """Formulas from text, without evaluating it.
 
-Responsible for turning text into a sympy expression: Python's parser builds a tree and an allow-list walks it.
-Degrees, exponents and numbers are bounded while walking, so that a formula can neither run code nor exhaust the
-machine. Knows nothing of coefficients.
+Python's parser builds a tree, and an allow-list walks it into a sympy expression. Degrees, exponents and numbers are
+bounded while walking, so that a formula can neither run code nor exhaust the machine.
 """
 
 from __future__ import annotations
@@ -36,26 +35,11 @@ _SEVERAL = ("max", "min")
 
 
 def parse(text: str) -> Expression:
-    """Turn text into a sympy expression in z.
+    """Return the sympy expression in the real symbol z of a formula in z or x of at most 500 characters.
 
-    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4. Names of links other
-    than functions of the list (relu, sigmoid, ...) may be used as functions; `erf(z)` in a formula is the
-    plain error function.
-
-    Parameters
-    ----------
-    text : str
-        Formula in z or in x, at most 500 characters.
-
-    Returns
-    -------
-    sympy.Expr
-        Expression in the real symbol z.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a formula in one variable made of the listed functions.
+    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4. Names of links other than
+    functions of the list (relu, sigmoid, ...) may be used as functions; `erf(z)` in a formula is the plain error
+    function. ValueError is raised for anything but a formula in one variable made of the listed functions.
 
     Examples
     --------
@@ -85,6 +69,7 @@ def parse(text: str) -> Expression:
 
 
 def _name_hint(text: str) -> str:
+    """Return the end of a sentence, with the name of a link that the text may have meant."""
     return "." + suggestion(text.strip(), [*FORMULAS, "he4"])
 
 
@@ -98,7 +83,7 @@ class _Node:
 
 
 class _Walker:
-    """Builds the expression of a syntax tree, refusing whatever is not on the list."""
+    """Builds the expression of a syntax tree and refuses whatever is not on the list."""
 
     def __init__(self) -> None:
         import sympy

@@ -1,7 +1,4 @@
-"""Hermite series as text: how they are named, printed, and read back.
-
-Responsible for strings such as "0.8 h4 + 0.6 h6" and "4/5*h4(z) + 3/5*h6(z)". Knows nothing of expansions.
-"""
+"""Hermite series as text, such as "0.8 h4 + 0.6 h6" and "4/5*h4(z) + 3/5*h6(z)": printed, and read back."""
 
 from __future__ import annotations
 
@@ -25,21 +22,10 @@ _TERM = re.compile(
 
 
 def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: int | None = None) -> str:
-    """Write Σ c_j h_j.
+    """Return Σ c_j h_j as text, "0" where there is no term.
 
-    Parameters
-    ----------
-    terms : mapping of int to number
-        Nonzero coefficients by degree; numbers print as their `str`.
-    formal : bool, default False
-        Write "0.8*h4(z)", which can be read back, instead of "0.8 h4".
-    limit : int, optional
-        Number of terms to write before "…".
-
-    Returns
-    -------
-    str
-        The series, "0" where there is no term.
+    Nonzero coefficients by degree print as their `str`. `formal` writes "0.8*h4(z)", which can be read back, instead of
+    "0.8 h4"; `limit` is the number of terms before "…".
 
     Examples
     --------
@@ -63,6 +49,7 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
 
 
 def _one(number: str, degree: int, *, formal: bool) -> str:
+    """Return one term without its sign."""
     if degree == 0 and not formal:
         return number
     symbol = f"h{degree}(z)" if formal else f"h{degree}"
@@ -72,19 +59,9 @@ def _one(number: str, degree: int, *, formal: bool) -> str:
 
 
 def read_series(text: str) -> dict[int, Fraction] | None:
-    """Read a sum of decimals or fractions times h_k(z), exactly.
+    """Return the exact coefficients by degree of a sum of decimals or fractions times h_k(z), None for any other text.
 
     A short cut past the general parser: it needs no sympy and does not multiply polynomials out.
-
-    Parameters
-    ----------
-    text : str
-        What the user typed.
-
-    Returns
-    -------
-    dict or None
-        Exact coefficients by degree, or None where the text is no such sum.
 
     Examples
     --------
@@ -110,19 +87,7 @@ def read_series(text: str) -> dict[int, Fraction] | None:
 
 
 def latex_series(terms: dict[int, str], limit: int) -> str:
-    r"""Write a printed series in LaTeX.
-
-    Parameters
-    ----------
-    terms : dict
-        Printed coefficients by degree.
-    limit : int
-        Number of terms before the dots.
-
-    Returns
-    -------
-    str
-        LaTeX without dollar signs.
+    r"""Return printed coefficients by degree as a series in LaTeX without dollar signs, cut after `limit` terms.
 
     Examples
     --------
@@ -137,16 +102,6 @@ def latex_series(terms: dict[int, str], limit: int) -> str:
 
 def series_as_text(coefficients: NDArray[np.float64]) -> str | None:
     """Return text that reads back to exactly these floats, or None where it would be too long.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (N + 1,)
-        Coefficients c_j.
-
-    Returns
-    -------
-    str or None
-        Formula in h_j(z).
 
     Examples
     --------

@@ -1,6 +1,7 @@
+from .registry import DEFAULT_ENGINE as DEFAULT_ENGINE
+from .registry import ENGINES as ENGINES
 from .registry import Engine as Engine
 from .registry import EngineOptions as EngineOptions
-from .registry import Maker as Maker
 from .registry import Measurement as Measurement
 from .registry import ResumableEngine as ResumableEngine
 from .registry import SpanEngine as SpanEngine

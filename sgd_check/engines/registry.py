@@ -1,7 +1,6 @@
-"""What an engine of the experiment is, and the table of engines.
+"""What an engine is, and the one table of engines: a further engine is one module and one line here.
 
-Responsible for the names users may pass as `engine=`. An engine advances a batch of independent runs and tells their
-overlaps; it knows nothing of schedules, emergence, files or verdicts. A further engine is one module and one line here.
+An engine advances a batch of independent runs and measures their overlaps.
 """
 
 from __future__ import annotations
@@ -107,18 +106,25 @@ class ResumableEngine(Engine, Protocol):
         ...
 
 
-class Maker(NamedTuple):
-    """Where an engine is made: a module with make_engine(problem, options), and the precision it takes by itself."""
+class Declaration(NamedTuple):
+    """One engine: a module with make_engine(problem, options), and what it takes; the first precision is its own."""
 
     module: str
-    dtype: str
+    dtypes: tuple[str, ...] = ("float64",)
+    devices: tuple[str, ...] = ("auto", "cpu")
+    students: tuple[str, ...] = ("homogeneous",)
 
 
 # Modules load when asked for.
-ENGINES: dict[str, Maker] = {
-    "projected": Maker("sgd_check.engines.projected.engine", "float64"),
-    "torch": Maker("sgd_check.engines.torch.engine", "float32"),
-    "diffusion": Maker("sgd_check.engines.diffusion.engine", "float64"),
+ENGINES: dict[str, Declaration] = {
+    "projected": Declaration("sgd_check.engines.projected.engine"),
+    "torch": Declaration(
+        "sgd_check.engines.torch.engine",
+        ("float32", "float64"),
+        ("auto", "cpu", "cuda"),
+        ("homogeneous", "committee", "spherical"),
+    ),
+    "diffusion": Declaration("sgd_check.engines.diffusion.engine"),
 }
 DEFAULT_ENGINE = "projected"
 
@@ -129,8 +135,22 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
         msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {shown(name)}."
         near = difflib.get_close_matches(str(name), ENGINES, n=1)
         raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
-    module, dtype = ENGINES[name]
+    declared = ENGINES[name]
     if options.dtype == "auto":
-        options = replace(options, dtype=dtype)
-    engine: Engine = import_module(module).make_engine(problem, options)
+        options = replace(options, dtype=declared.dtypes[0])
+    module = import_module(declared.module)
+    _check_taken("device", options.device, declared.devices, name)
+    _check_taken("dtype", options.dtype, declared.dtypes, name)
+    engine: Engine = module.make_engine(problem, options)
     return engine
+
+
+def _check_taken(argument: str, given: str, taken: tuple[str, ...], engine: str) -> None:
+    """Refuse a device or a precision that an engine does not take."""
+    if given in taken:
+        return
+    names = list(map(repr, taken))
+    choice = f"one of {', '.join(names)}" if len(names) > 2 or engine == "torch" else " or ".join(names)
+    where = "" if engine == "torch" else f" for engine {engine!r}"
+    msg = f"Argument `{argument}` must be {choice}{where}, but is {shown(given)}."
+    raise ValueError(msg)

@@ -1,7 +1,6 @@
 """Learning rates that change with the step, as values with a name.
 
-Knows steps and rates alone. Any function of the step will do in their place; these are tabulated at once and say what
-they are in the dataset.
+Any function of the step will do in their place; these are tabulated at once and say what they are in the dataset.
 """
 
 from __future__ import annotations

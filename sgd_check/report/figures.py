@@ -14,7 +14,7 @@ from sgd_check.report.figures_loss import plot_loss_band
 from sgd_check.report.figures_runs import plot_overlaps, plot_survival
 from sgd_check.report.figures_style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, check_comparison
 from sgd_check.report.figures_widths import plot_widths
-from sgd_check.verdicts.chaos import THEORY
+from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

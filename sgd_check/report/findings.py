@@ -24,7 +24,7 @@ from dynamics.report import (
 from sgd_check.report import study_figures, study_tables, table, table_chaos
 from sgd_check.report.figures import plot_comparison, plot_loss_band, plot_overlaps, plot_survival, plot_times
 from sgd_check.report.figures_simulation import plot_run_losses, plot_run_times
-from sgd_check.verdicts.chaos import THEORY
+from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
     import xarray as xr

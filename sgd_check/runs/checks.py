@@ -1,7 +1,4 @@
-"""What arguments of `simulate` must be, one sentence each.
-
-Knows problems and numbers; nothing of engines but their names.
-"""
+"""What the arguments of `simulate` must be, one sentence each."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import numpy as np
 
 from dynamics.problem import MOST_RUNS, Problem, checked_integer, checked_real
 from hermite.text.messages import shown
+from sgd_check.engines import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +18,12 @@ RECORD_LIMIT = 16 * 2**30
 
 
 def check_student(problem: object, engine: str) -> None:
-    """Refuse what is no problem, and students that an engine does not simulate."""
+    """Refuse anything but a problem, and students that an engine does not simulate."""
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    if engine != "torch" and problem.student != "homogeneous":
+    declared = ENGINES.get(engine) if isinstance(engine, str) else None
+    if problem.student not in (declared.students if declared else ("homogeneous",)):
         msg = (
             f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
             f"{problem.student} student, which engine 'torch' simulates."

@@ -1,7 +1,4 @@
-"""First upward crossings of quantities seen one instant at a time.
-
-Knows arrays and times; nothing of what crosses what.
-"""
+"""First upward crossings of quantities that are seen one instant at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ class CrossingTracker:
         self._last = (time, values.copy())
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return all arrays that the further course depends on."""
+        """Return all that later looks depend on."""
         before, values = (np.nan, np.full(self.time.shape, np.nan)) if self._last is None else self._last
         return {"time": self.time.copy(), "last_time": np.array(before), "last_values": values.copy()}
 

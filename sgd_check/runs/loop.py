@@ -1,30 +1,27 @@
-"""The loop of the experiment: from look to look, with the clock, Ctrl-C and the file served in between.
-
-Knows an engine, a plan and a recorder; nothing of problems, samples or labels.
-"""
+"""The loop over the steps of a simulation: from look to look, with the clock, Ctrl-C and the file served in between."""
 
 from __future__ import annotations
 
 import sys
 import time as clock
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamics.runs import Interrupts, Rhythm, labelled_arrays
-from sgd_check.engines.registry import ResumableEngine, SpanEngine
+from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import xarray as xr
+    from numpy.typing import NDArray
+    from tqdm import tqdm
 
     from dynamics.runs import Begun
-    from sgd_check.engines.registry import Engine
+    from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
     from sgd_check.runs.recording import Recorder
-
-__all__ = ["Reached", "parts_of", "restored", "take_course"]
 
 # Between two looks the clock, the progress bar and Ctrl-C are served after so many steps at first, and then about this
 # often, in seconds; how a run is cut changes no bit of it.
@@ -47,7 +44,7 @@ class Reached:
     intact: bool = True
 
 
-def take_course(
+def run_steps(
     engine: Engine,
     plan: Plan,
     recorder: Recorder,
@@ -58,55 +55,26 @@ def take_course(
     every: float,
     keep: Callable[[Reached], None] | None,
 ) -> tuple[Reached, str]:
-    """Advance from look to look until the end, the budget, an interruption, or until every run blew up.
+    """Take the steps until the end, the budget, an interruption, or until every run blew up; return how far, and why.
 
-    Parameters
-    ----------
-    engine, plan, recorder
-    begun : Reached
-        Where engine and recorder stand.
-    budget : float
-        Seconds of wall-clock time.
-    progress : bool or None
-        Whether to show a bar; None: if stderr is a terminal.
-    every : float
-        Seconds between two calls of `keep`.
-    keep : callable, optional
-        Writes down how far the runs are, for an engine that can be resumed.
-
-    Returns
-    -------
-    reached, reason
+    `begun` is where engine and recorder stand, `budget` seconds of wall-clock time. A bar is shown if `progress`; None:
+    if stderr is a terminal. `keep` writes down every so many seconds how far the runs are, for an engine that can be
+    resumed.
     """
     from tqdm import tqdm
 
-    now, started = replace(begun), clock.perf_counter() - begun.seconds
-    deadline = started + begun.seconds + budget
-    rhythm, interrupts, tick = Rhythm(every), Interrupts(), TICK_STEPS
-    hidden = None if progress is None else not progress
+    now, hidden, reason = replace(begun), None if progress is None else not progress, "reached_end"
+    interrupts = Interrupts()
     # The steps of a span are many: it is torn at any instant rather than heard at its end.
     listening = nullcontext() if isinstance(engine, SpanEngine) else interrupts
     bar = tqdm(total=plan.steps, initial=now.step, file=sys.stderr, disable=hidden, leave=False, unit="step")
-    reason = "reached_end"
+    started = clock.perf_counter() - begun.seconds
+    deadline = started + begun.seconds + budget
+    stretch = _Stretch(engine, plan, now, bar, interrupts, started, deadline, Rhythm(every), keep)
     with engine.running(), bar, listening:
         try:
             for look in plan.looked_at[plan.looked_at > now.look].tolist():
-                while now.step < look and not interrupts.heard and (began := clock.perf_counter()) < deadline:
-                    now.intact = False
-                    if isinstance(engine, SpanEngine):
-                        ahead = look
-                        if not engine.advance_span(look - now.step, plan.span(now.step, look), deadline):
-                            break
-                    else:
-                        ahead = min(now.step + tick, look)
-                        engine.advance(plan.rates(now.step, ahead))
-                        if ahead - now.step == tick and clock.perf_counter() - began < 0.5 * TICK_SECONDS:
-                            tick *= 2
-                    bar.update(ahead - now.step)
-                    now.step, now.seconds, now.intact = ahead, clock.perf_counter() - started, True
-                    if keep is not None and now.step < look and isinstance(engine, ResumableEngine):
-                        rhythm.beat(lambda: keep(now))
-                if now.step < look:
+                if not stretch.advance(look):
                     reason = "interrupted" if interrupts.heard else "max_runtime"
                     break
                 now.look, now.intact = look, False
@@ -119,6 +87,48 @@ def take_course(
             reason = "interrupted"
     now.seconds = clock.perf_counter() - started
     return now, reason
+
+
+@dataclass
+class _Stretch:
+    """The steps between two looks, cut into pieces so that the clock, the bar, Ctrl-C and the file are served."""
+
+    engine: Engine
+    plan: Plan
+    now: Reached
+    bar: tqdm[NoReturn]
+    interrupts: Interrupts
+    started: float
+    deadline: float
+    rhythm: Rhythm
+    keep: Callable[[Reached], None] | None
+    tick: int = field(default_factory=lambda: TICK_STEPS)
+
+    def advance(self, look: int) -> bool:
+        """Advance to a look; return whether it was reached before the deadline and any interruption."""
+        now, keep = self.now, self.keep
+        while now.step < look and not self.interrupts.heard and clock.perf_counter() < self.deadline:
+            now.intact = False
+            ahead = self._piece(look)
+            if ahead is None:
+                return False
+            self.bar.update(ahead - now.step)
+            now.step, now.seconds, now.intact = ahead, clock.perf_counter() - self.started, True
+            if keep is not None and now.step < look and isinstance(self.engine, ResumableEngine):
+                self.rhythm.beat(lambda: keep(now))
+        return now.step >= look
+
+    def _piece(self, look: int) -> int | None:
+        """Take steps towards a look and return the step reached; None if a span was given up at the deadline."""
+        first, engine, began = self.now.step, self.engine, clock.perf_counter()
+        if isinstance(engine, SpanEngine):
+            done = engine.advance_span(look - first, self.plan.span(first, look), self.deadline)
+            return look if done else None
+        ahead = min(first + self.tick, look)
+        engine.advance(self.plan.rates(first, ahead))
+        if ahead - first == self.tick and clock.perf_counter() - began < 0.5 * TICK_SECONDS:
+            self.tick *= 2
+        return ahead
 
 
 def parts_of(engine: Engine, recorder: Recorder, now: Reached) -> dict[str, xr.Dataset]:
@@ -139,25 +149,20 @@ def parts_of(engine: Engine, recorder: Recorder, now: Reached) -> dict[str, xr.D
 
 
 def restored(engine: Engine, recorder: Recorder, begun: Begun) -> Reached:
-    """Put engine and recorder where a checkpoint says; return how far that is.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoint is of other runs.
-    """
+    """Put engine and recorder where a checkpoint says; return how far that is, or refuse one of other runs."""
     parts = begun.parts
     try:
         if not isinstance(engine, ResumableEngine):
             raise TypeError
         with engine.running():
-            engine.restore({str(name): array.to_numpy() for name, array in parts[ENGINE].data_vars.items()})
-        recorder.restore(
-            {str(name): array.to_numpy() for name, array in parts[RECORDER].data_vars.items()},
-            {str(name): array.to_numpy() for name, array in begun.dataset.data_vars.items()},
-        )
+            engine.restore(_arrays(parts[ENGINE]))
+        recorder.restore(_arrays(parts[RECORDER]), _arrays(begun.dataset))
         where = parts[ENGINE].attrs
         return Reached(int(where["look"]), int(where["step"]), float(where["seconds"]))
     except (KeyError, TypeError, ValueError) as error:
         msg = f"Argument `checkpoint` must be of the same runs, but is not ({error})."
         raise ValueError(msg) from error
+
+
+def _arrays(dataset: xr.Dataset) -> dict[str, NDArray[Any]]:
+    return {str(name): array.to_numpy() for name, array in dataset.data_vars.items()}

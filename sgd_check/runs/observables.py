@@ -1,7 +1,4 @@
-"""What overlaps say of a student: loss and learned mass, by the kind of its second layer.
-
-Knows problems and the formulas of `dynamics.equations`; nothing of runs, times or engines.
-"""
+"""Loss and learned mass of runs from their overlaps, one class for each kind of student."""
 
 from __future__ import annotations
 

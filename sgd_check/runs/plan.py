@@ -1,7 +1,4 @@
-"""The course of a run: learning rate and time of every step, which steps are recorded, which are looked at.
-
-Knows numbers of steps and flow times t = Σ η; nothing of weights or samples.
-"""
+"""The plan of a run: learning rate and time t = Σ η of every step, which steps are recorded, which are looked at."""
 
 from __future__ import annotations
 
@@ -12,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import checked_integer, checked_number
+from dynamics.problem import SaveAt, checked_integer, checked_number
 from hermite.text.messages import shown
 from sgd_check.engines.schedules import Schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from dynamics.problem import SaveAt
 
 LearningRate = float | Callable[[int], float]
 
@@ -37,18 +32,9 @@ MOST_TABULATED_STEPS = 10**9
 class Plan:
     """Steps, learning rates and times of one run.
 
-    Attributes
-    ----------
-    steps : int
-        Number of SGD steps.
-    table : ndarray, shape (steps,), or float
-        Learning rates η of the steps, or the one learning rate of all.
-    recorded : ndarray of int, shape (records,)
-        Steps at which the state is kept, increasing.
-    looked_at : ndarray of int
-        Steps at which emergence is looked for, increasing; includes the recorded ones, 0 and the last.
-    schedule : str
-        What a schedule with a name calls itself, else empty.
+    `table` has the learning rates η of the steps, or the one of all; the state is kept at the steps `recorded`, and
+    emergence is looked for at the steps `looked_at`, which include these, 0 and the last; both increase. `schedule` is
+    what a schedule with a name calls itself, else empty.
     """
 
     steps: int
@@ -87,7 +73,7 @@ class Plan:
 
 
 def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
-    """Return the plan of a run, or refuse in one sentence what cannot be run.
+    """Return the plan of a run, or say in one sentence why it cannot be run.
 
     Without `save_at` the records are step 0 and, over the last four decades of steps, twelve per e-fold.
     """
@@ -147,8 +133,6 @@ def _geometric_steps(first: int, last: int, ratio: float) -> NDArray[np.int64]:
 
 def _steps_of(save_at: object, table: NDArray[np.float64] | float, steps: int) -> NDArray[np.int64]:
     """Return the steps nearest to the requested times."""
-    from dynamics.problem import SaveAt
-
     if not isinstance(save_at, SaveAt):
         msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
         raise TypeError(msg)

@@ -1,7 +1,4 @@
-"""What is kept of a run: overlaps and loss at the recorded steps, emergence times, runs that blew up.
-
-Knows when runs are measured and what counts as an emergence; nothing of sampling, files or verdicts.
-"""
+"""What is kept of the runs: overlaps and loss at the recorded steps, emergence times, which runs blew up."""
 
 from __future__ import annotations
 
@@ -18,11 +15,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines.registry import Engine
+    from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
 
 # A run has blown up when a squared norm exceeds this many times the weight of teacher and start together.
 BLOW_UP_FACTOR = 1e3
+
+
+class Watch:
+    """Tells which runs are sound, and when directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
+
+    Attributes
+    ----------
+    emergence : CrossingTracker
+        Flow times, shape (runs, P).
+    """
+
+    def __init__(self, problem: Problem, runs: int) -> None:
+        self._odd = bool(problem.information_exponent % 2)
+        weight = float(np.sum(problem.teacher.coefficients)) + float(np.sum(problem.start().squared_norm))
+        self._cap = BLOW_UP_FACTOR * weight
+        self.emergence = CrossingTracker(np.array(0.5), (runs, problem.num_directions))
+
+    def look(self, time: float, overlap: NDArray[np.float64], norm: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Take C (runs, m, P) and n (runs, m) at a time; return which runs have not blown up, shape (runs,)."""
+        with np.errstate(invalid="ignore"):
+            sound: NDArray[np.bool_] = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap)
+            seen = np.maximum(overlap, 0.0) if self._odd else overlap
+            self.emergence.look(time, np.where(sound[:, None], np.max(seen**2, axis=1), np.nan))
+        return sound
 
 
 class Recorder:
@@ -44,7 +65,6 @@ class Recorder:
     )
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
-        self._problem = problem
         self._observables = observables_of(problem)
         m, directions, records = problem.width, problem.num_directions, plan.recorded.size
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
@@ -54,10 +74,8 @@ class Recorder:
         self._among = np.full((seeds, records, m, problem.dimension if self._spherical else m), np.nan)
         self._norm = np.full((seeds, records, m), np.nan)
         self._loss = np.full((seeds, records), np.nan)
-        a = problem.teacher.coefficients
-        self._emergence = CrossingTracker(np.array(0.5), (seeds, directions))
-        self._learned = CrossingTracker(a / 2, (seeds, directions))
-        self._cap = BLOW_UP_FACTOR * (float(np.sum(a)) + float(np.sum(problem.start().squared_norm)))
+        self._watch = Watch(problem, seeds)
+        self._learned = CrossingTracker(problem.teacher.coefficients / 2, (seeds, directions))
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.looked_at.tolist(), plan.times(plan.looked_at).tolist(), strict=True))
         self._record_of = {step: index for index, step in enumerate(plan.recorded.tolist())}
@@ -67,12 +85,14 @@ class Recorder:
         index = self._record_of.get(step)
         overlap, gram, norm, vectors = engine.measure(student=index is not None)
         among = vectors if self._spherical else gram
-        with np.errstate(invalid="ignore"):
-            sound = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap) & ~self.blown_up
+        overlap[self.blown_up], norm[self.blown_up] = np.nan, np.nan
+        sound = self._watch.look(self._time_of[step], overlap, norm)
         fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
         self.blown_up |= ~sound
         overlap[~sound], norm[~sound] = np.nan, np.nan
-        self._look_for_emergence(self._time_of[step], overlap, norm, sound)
+        mass = np.full(self._learned.time.shape, np.nan)
+        mass[sound] = self._observables.learned(overlap[sound], norm[sound])
+        self._learned.look(self._time_of[step], mass)
         if index is not None and among is not None:
             among[~sound] = np.nan
             self._overlap[:, index], self._among[:, index], self._norm[:, index] = overlap, among, norm
@@ -80,42 +100,32 @@ class Recorder:
                 self._loss[s, index] = self._observables.loss(overlap[s], among[s], norm[s])
         return fresh
 
-    def _look_for_emergence(
-        self, time: float, overlap: NDArray[np.float64], norm: NDArray[np.float64], sound: NDArray[np.bool_]
-    ) -> None:
-        seen = np.maximum(overlap, 0.0) if self._problem.information_exponent % 2 else overlap
-        self._emergence.look(time, np.max(seen**2, axis=1))
-        mass = np.full(self._learned.time.shape, np.nan)
-        mass[sound] = self._observables.learned(overlap[sound], norm[sound])
-        self._learned.look(time, mass)
-
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""
         return {
             **self._records(),
-            "emergence_time": self._emergence.time,
+            "emergence_time": self._watch.emergence.time,
             "learned_time": self._learned.time,
             "blown_up": self.blown_up.copy(),
-            "censored": np.isnan(self._emergence.time),
+            "censored": np.isnan(self._watch.emergence.time),
         }
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return what `look` goes on from, beside the records."""
-        emergence, learned = self._emergence.state(), self._learned.state()
-        return {
-            "blown_up": self.blown_up.copy(),
-            **{f"emergence_{name}": array for name, array in emergence.items()},
-            **{f"learned_{name}": array for name, array in learned.items()},
-        }
+        states = {prefix + name: array for prefix, one in self._trackers() for name, array in one.state().items()}
+        return {"blown_up": self.blown_up.copy(), **states}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
         """Go on from what `state` and `values` returned."""
         self.blown_up[:] = state["blown_up"]
-        for prefix, tracker in (("emergence_", self._emergence), ("learned_", self._learned)):
+        for prefix, tracker in self._trackers():
             own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             tracker.restore(own)
         for name, array in self._records().items():
             array[...] = records[name]
+
+    def _trackers(self) -> list[tuple[str, CrossingTracker]]:
+        return [("emergence_", self._watch.emergence), ("learned_", self._learned)]
 
     def _records(self) -> dict[str, NDArray[np.float64]]:
         return {

@@ -1,7 +1,4 @@
-"""Go on with a simulation from the file that it left.
-
-Knows what a file says of a call; the call itself knows how to go on.
-"""
+"""`sgd_check.resume`: go on with a simulation from the file that it left."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, reopened
 from hermite.text.messages import shown
+from sgd_check.runs.plan import make_plan
+from sgd_check.runs.simulation import simulate
 
 if TYPE_CHECKING:
     import os
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sgd_check.runs.plan import LearningRate
-
-__all__ = ["resume"]
 
 #: Settings in the file that say what was done rather than what was asked.
 DERIVED = ("effective_learning_rate", "save_at")
@@ -61,8 +58,6 @@ def resume(
     ValueError
         If the learning rate is missing, or is not that of the file.
     """
-    from sgd_check.runs.simulation import simulate
-
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun = file.begun
     if begun is None or begun.answer != "simulation":
@@ -93,8 +88,6 @@ def resume(
 
 
 def _check_rate(settings: dict[str, object], learning_rate: LearningRate | None) -> None:
-    from sgd_check.runs.plan import make_plan
-
     found = make_plan(learning_rate, settings["steps"], None).effective_rate
     stored = settings["effective_learning_rate"]
     if found != stored:

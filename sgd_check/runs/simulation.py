@@ -1,18 +1,17 @@
-"""The experiment's public call: checks, plan, the loop over looks, and the labelled result.
-
-Knows the problem, the plan and that an engine advances and measures; nothing of how an engine samples.
-"""
+"""`sgd_check.simulate`: check, plan, run and label online SGD."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.problem import check_memory, check_switch, checked_integer
 from dynamics.runs import as_run_file
-from sgd_check.engines.registry import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
+from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, SpanEngine, make_engine
 from sgd_check.runs.checks import (
     check_records,
     check_student,
@@ -21,7 +20,7 @@ from sgd_check.runs.checks import (
     checked_starts,
     checked_training_samples,
 )
-from sgd_check.runs.loop import Reached, parts_of, restored, take_course
+from sgd_check.runs.loop import Reached, parts_of, restored, run_steps
 from sgd_check.runs.plan import make_plan
 from sgd_check.runs.recording import Recorder
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem, SaveAt
     from dynamics.runs import RunFile
+    from sgd_check.engines import Engine
     from sgd_check.runs.plan import LearningRate, Plan
 
 #: Settings that are attributes of the dataset too.
@@ -152,57 +152,115 @@ def simulate(
     cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
     three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
     """
-    # === check
     check_student(problem, engine)
     plan = make_plan(learning_rate, steps, save_at)
-    chosen_seeds = checked_seeds(seeds)
+    check_switch("progress", progress, optional=True)
+    options = _checked_options(problem, seeds, batch_size, device, dtype, starts, training_samples)
+    budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
+    check_records(problem, len(options.seeds), plan.recorded.size)
+    simulation = Simulation(problem, plan, engine, options, make_engine(engine, problem, options))
+    for warning in simulation.warnings():
+        warnings.warn(warning, UserWarning, stacklevel=2)
+    return simulation.run(file, budget=budget, progress=progress)
+
+
+def _checked_options(
+    problem: Problem,
+    seeds: int | Sequence[int],
+    batch_size: int,
+    device: str,
+    dtype: str,
+    starts: Sequence[int] | None,
+    training_samples: int | None,
+) -> EngineOptions:
+    chosen = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
     check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
-    check_switch("progress", progress, optional=True)
-    options = EngineOptions(
-        seeds=chosen_seeds,
+    return EngineOptions(
+        seeds=chosen,
         batch_size=samples,
         device=device,
         dtype=dtype,
-        starts=checked_starts(starts, problem, len(chosen_seeds)),
+        starts=checked_starts(starts, problem, len(chosen)),
         training_samples=checked_training_samples(training_samples, problem, samples),
     )
-    budget = checked_budget(max_runtime)
-    file = as_run_file(checkpoint)
-    check_records(problem, len(chosen_seeds), plan.recorded.size)
-    # === build
-    chosen = make_engine(engine, problem, options)
-    limit = _limit(problem, options.batch_size)
-    if limit is not None and plan.peak_rate > limit:
-        warnings.warn(
-            f"The learning rate {plan.peak_rate:.3g} exceeds {limit:.3g}, the limit of stability for this problem, "
-            "so runs may blow up.",
-            UserWarning,
-            stacklevel=2,
-        )
-    caution = chosen.caution(plan.peak_rate, plan.steps) if isinstance(chosen, SpanEngine) else None
-    if caution is not None:
-        warnings.warn(caution, UserWarning, stacklevel=2)
-    recorder = Recorder(problem, plan, len(options.seeds))
-    reached = Reached() if file.begun is None else restored(chosen, recorder, file.begun)
-    # === run
-    settings = {
-        "engine": engine,
-        "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
-        "effective_learning_rate": plan.effective_rate,
-        "steps": plan.steps,
-        "seeds": list(options.seeds),
-        "batch_size": options.batch_size,
-        "dtype": str(chosen.attributes["dtype"]),
-        "device": device,
-        "starts": None if options.starts is None else list(options.starts),
-        "training_samples": options.training_samples,
-    }
 
-    def labelled(reached: Reached, reason: str) -> xr.Dataset:
-        end = max(reached.look, 0)
-        attributes = {
-            **chosen.attributes,
+
+@dataclass(frozen=True)
+class Simulation:
+    """A simulation that is checked and planned: it can be run once."""
+
+    problem: Problem
+    plan: Plan
+    engine_name: str
+    options: EngineOptions
+    engine: Engine
+
+    def warnings(self) -> list[str]:
+        """Return what is to be said before the run, one sentence each."""
+        peak, limit, found = self.plan.peak_rate, self._limit, []
+        if limit is not None and peak > limit:
+            found.append(
+                f"The learning rate {peak:.3g} exceeds {limit:.3g}, the limit of stability for this problem, "
+                "so runs may blow up."
+            )
+        caution = self.engine.caution(peak, self.plan.steps) if isinstance(self.engine, SpanEngine) else None
+        return found if caution is None else [*found, caution]
+
+    def run(self, file: RunFile, *, budget: float, progress: bool | None) -> xr.Dataset:
+        """Take the steps, from where the file says if it does, and return the dataset, which the file then holds."""
+        recorder = Recorder(self.problem, self.plan, len(self.options.seeds))
+        reached = Reached() if file.begun is None else restored(self.engine, recorder, file.begun)
+
+        def keep(reached: Reached) -> None:
+            file.keep(self._labelled(recorder, reached, "unfinished"), parts_of(self.engine, recorder, reached))
+
+        reached, reason = run_steps(
+            self.engine,
+            self.plan,
+            recorder,
+            reached,
+            budget=budget,
+            progress=progress,
+            every=file.every,
+            keep=keep if file.has_path else None,
+        )
+        dataset = self._labelled(recorder, reached, reason)
+        resumable = reason in ("interrupted", "max_runtime")
+        parts = parts_of(self.engine, recorder, reached) if resumable and file.has_path else {}
+        file.close(dataset, parts, resumable=resumable)
+        return dataset
+
+    @cached_property
+    def _limit(self) -> float | None:
+        """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
+        from dynamics.theory import learning_rate_limit
+
+        try:
+            return self.options.batch_size * float(learning_rate_limit(self.problem))
+        except ValueError:
+            return None
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what was asked, as `resume` asks it again."""
+        plan, options = self.plan, self.options
+        return {
+            "engine": self.engine_name,
+            "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+            "effective_learning_rate": plan.effective_rate,
+            "steps": plan.steps,
+            "seeds": list(options.seeds),
+            "batch_size": options.batch_size,
+            "dtype": str(self.engine.attributes["dtype"]),
+            "device": options.device,
+            "starts": None if options.starts is None else list(options.starts),
+            "training_samples": options.training_samples,
+        }
+
+    def _attributes(self, settings: dict[str, Any], reached: Reached, reason: str) -> dict[str, Any]:
+        plan, limit, end = self.plan, self._limit, max(reached.look, 0)
+        return {
+            **self.engine.attributes,
             **{name: settings[name] for name in IN_ATTRIBUTES},
             **({"schedule": plan.schedule} if plan.schedule else {}),
             "learning_rate_limit": limit,
@@ -213,82 +271,45 @@ def simulate(
             "wall_seconds": reached.seconds,
             "steps_per_second": end / max(reached.seconds, 1e-9),
         }
-        return _labelled(problem, plan, recorder, options, settings, attributes)
 
-    def keep(reached: Reached) -> None:
-        file.keep(labelled(reached, "unfinished"), parts_of(chosen, recorder, reached))
+    def _labelled(self, recorder: Recorder, reached: Reached, reason: str) -> xr.Dataset:
+        """Return what was recorded until now as a dataset."""
+        from dynamics.runs import make_dataset
 
-    reached, reason = take_course(
-        chosen,
-        plan,
-        recorder,
-        reached,
-        budget=budget,
-        progress=progress,
-        every=file.every,
-        keep=keep if file.has_path else None,
-    )
-    # === return
-    dataset = labelled(reached, reason)
-    resumable = reason in ("interrupted", "max_runtime")
-    parts = parts_of(chosen, recorder, reached) if resumable and file.has_path else {}
-    file.close(dataset, parts, resumable=resumable)
-    return dataset
-
-
-def _labelled(
-    problem: Problem,
-    plan: Plan,
-    recorder: Recorder,
-    options: EngineOptions,
-    settings: dict[str, Any],
-    attributes: dict[str, Any],
-) -> xr.Dataset:
-    from dynamics.runs import make_dataset, prediction_values
-
-    predicted = _prediction(problem)
-    times, neurons = plan.times(plan.recorded), np.arange(problem.width)
-    return make_dataset(
-        {
-            **recorder.values(),
-            **({} if predicted is None else prediction_values(predicted)),
-            **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
-        },
-        problem=problem,
-        title="Online SGD on Gaussian samples",
-        coords={
-            "time": times,
-            "step": plan.recorded,
-            "seed": np.array(options.seeds, dtype=np.int64),
-            "neuron": neurons,
-            **({} if problem.student == "spherical" else {"neuron_2": neurons}),
-        },
-        solver={
-            "answer": "simulation",
-            **settings,
-            "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
-        },
-        attributes=attributes,
-        leading=("seed",),
-        with_leading=recorder.WITH_SEED,
-    )
+        problem, starts, settings = self.problem, self.options.starts, self._settings()
+        times, neurons = self.plan.times(self.plan.recorded), np.arange(problem.width)
+        return make_dataset(
+            {
+                **recorder.values(),
+                **_predicted_values(problem),
+                **({} if starts is None else {"start_seed": np.array(starts, dtype=np.int64)}),
+            },
+            problem=problem,
+            title="Online SGD on Gaussian samples",
+            coords={
+                "time": times,
+                "step": self.plan.recorded,
+                "seed": np.array(self.options.seeds, dtype=np.int64),
+                "neuron": neurons,
+                **({} if problem.student == "spherical" else {"neuron_2": neurons}),
+            },
+            solver={
+                "answer": "simulation",
+                **settings,
+                "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
+            },
+            attributes=self._attributes(settings, reached, reason),
+            leading=("seed",),
+            with_leading=recorder.WITH_SEED,
+        )
 
 
-def _prediction(problem: Problem) -> Any:
-    """Return the prediction that needs no integration, or None where there is none (k ≤ 2)."""
-    from dynamics.theory import prediction
+def _predicted_values(problem: Problem) -> dict[str, Any]:
+    """Return the prediction that needs no integration; nothing where there is none (k ≤ 2)."""
+    from dynamics.runs import prediction_values
+    from dynamics.theory import predict
 
     try:
-        return prediction.predict(problem)
+        return dict(prediction_values(predict(problem)))
     except ValueError:
-        return None
-
-
-def _limit(problem: Problem, batch_size: int) -> float | None:
-    """Return the limit of stability, or None where theory gives none; a batch of B divides the noise by B."""
-    from dynamics.theory import prediction
-
-    try:
-        return batch_size * float(prediction.learning_rate_limit(problem))
-    except ValueError:
-        return None
+        return {}

@@ -1,1 +1,1 @@
-"""Studies of the step size: each a family of runs, held against theory, with fitted exponents and their errors."""
+"""Studies of the step size: many runs over step sizes, dimensions or widths, and fits to them."""

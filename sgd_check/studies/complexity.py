@@ -1,7 +1,6 @@
 r"""Study of the sample complexity: steps to escape against the dimension, at a step size η = c d^(−k/2).
 
 One neuron starts at C² = s/d from the one direction. The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples.
-Responsible for the family of runs and what is said of it; figures and tables are elsewhere.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, checked_increasing, checked_integer, checked_number
-from dynamics.runs import study_dataset
 from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.work import Meter, announcement, seconds_of
+from sgd_check.studies.work import PreparedStudy, seconds_of, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +54,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class SampleComplexity:
-    """The study, prepared: theory is computed, no step is taken yet."""
+class SampleComplexity(PreparedStudy):
+    """The study, prepared: one cell for each information exponent and dimension."""
 
-    settings: dict[str, Any]
     cells: dict[tuple[int, int], Cell]
-    progress: bool | None
 
     @property
     def steps(self) -> float:
@@ -73,45 +69,44 @@ class SampleComplexity:
         largest = max(self.cells.values(), key=lambda cell: cell.expected_steps)
         return seconds_of(largest.problem, self.settings["seeds"], self.steps)
 
-    def work(self) -> str:
-        """Return how long the runs should take, in words."""
-        return announcement(self.expected_seconds(), self.steps)
-
     def run(self) -> xr.Dataset:
-        """Take the steps; what an interruption leaves undone is NaN."""
+        """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         from sgd_check.studies.escape import escape_times
 
-        count = self.settings["seeds"]
         found: dict[tuple[int, int], Escapes] = {}
-        reason = "reached_end"
-        # The short runs come first, so that an interruption leaves as much as possible.
-        order = sorted(self.cells, key=lambda key: self.cells[key].expected_steps)
-        meter = Meter(self.steps, self.progress)
-        with meter:
-            try:
-                for key in order:
-                    cell = self.cells[key]
-                    found[key] = escape_times(
-                        cell.problem,
-                        learning_rate=cell.learning_rate,
-                        steps=int(np.ceil(HORIZON * cell.expected_steps)),
-                        seeds=range(self._first_seed(key), self._first_seed(key) + count),
-                        report=meter.add,
-                    )
-            except KeyboardInterrupt:
-                reason = "interrupted"
-        return self._labelled(found, reason, meter.seconds)
+        with under_way(self.steps, self.progress) as meter:
+            for key in sorted(self.cells, key=lambda key: self.cells[key].expected_steps):
+                cell = self.cells[key]
+                found[key] = escape_times(
+                    cell.problem,
+                    learning_rate=cell.learning_rate,
+                    steps=int(np.ceil(HORIZON * cell.expected_steps)),
+                    seeds=self._seeds(key),
+                    report=meter.add,
+                )
+        return self.dataset(
+            "sample-complexity",
+            list(self.cells.values())[-1].problem,
+            self._values(found),
+            meter,
+            title="Steps to escape against the dimension",
+            coords={
+                "information_exponent": np.array(self.settings["information_exponents"]),
+                "dimension": np.array(self.settings["dimensions"]),
+                "run": np.arange(self.settings["seeds"]),
+                "source": np.array(SOURCES),
+            },
+        )
 
-    def _first_seed(self, key: tuple[int, int]) -> int:
-        """Return the first seed of a cell: no two runs of the study share their samples."""
-        return int(self.settings["seed"] + list(self.cells).index(key) * self.settings["seeds"])
+    def _seeds(self, key: tuple[int, int]) -> range:
+        return self.seeds_of(list(self.cells).index(key))
 
     def _grid(self, value: Any) -> NDArray[np.float64]:
         """Return a function of the cell's key as an array over links and dimensions."""
         exponents, dimensions = self.settings["information_exponents"], self.settings["dimensions"]
         return np.array([[value((k, d)) for d in dimensions] for k in exponents], dtype=np.float64)
 
-    def _labelled(self, found: dict[tuple[int, int], Escapes], reason: str, seconds: float) -> xr.Dataset:
+    def _values(self, found: dict[tuple[int, int], Escapes]) -> Values:
         count = self.settings["seeds"]
         nothing = np.full(count, np.nan)
         time = self._grid(lambda key: found[key].time[:, 0] if key in found else nothing)
@@ -125,7 +120,7 @@ class SampleComplexity:
         with np.errstate(invalid="ignore", divide="ignore"):
             deviation = (mean - np.log(finite)) / error
         lost = np.isnan(time).mean(axis=-1)
-        values: Values = {
+        return {
             "emergence_time": ((*where, "run"), time[one]),
             "emergence_step": ((*where, "run"), (time / rate[one])[one]),
             "predicted_emergence_time": (where, flow[one]),
@@ -133,25 +128,12 @@ class SampleComplexity:
             "time_deviation": (where, deviation[one]),
             "p_value": (("information_exponent",), [agreement(row, count) for row in deviation]),
             "step_size": (where, rate),
-            "first_seed": (where, self._grid(self._first_seed).astype(np.int64)),
+            "first_seed": (where, self._grid(lambda key: self._seeds(key).start).astype(np.int64)),
             "blown_up_share": (where, blown.mean(axis=-1)),
             "censored_share": (where, np.where(np.isnan(blown[..., 0]), np.nan, lost)[one]),
             "exponent": (("information_exponent",), exponent),
             "exponent_error": (("information_exponent",), exponent_error),
         }
-        return study_dataset(
-            list(self.cells.values())[-1].problem,
-            values,
-            title="Steps to escape against the dimension",
-            coords={
-                "information_exponent": np.array(self.settings["information_exponents"]),
-                "dimension": np.array(self.settings["dimensions"]),
-                "run": np.arange(count),
-                "source": np.array(SOURCES),
-            },
-            settings={"answer": "sample-complexity", **self.settings},
-            attributes={"answer": "sample-complexity", "stop_reason": reason, "wall_seconds": seconds},
-        )
 
     def _exponents(self, log_steps: Any, error: Any, finite: Any, flow: Any) -> tuple[Any, Any]:
         """Return the slopes of log n against log d per link and source, and their standard errors."""
@@ -259,7 +241,7 @@ def sample_complexity(
         "seed": checked_integer(seed, "seed", minimum=0),
     }
     cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
-    return SampleComplexity(settings, cells, progress)
+    return SampleComplexity(settings, progress, cells)
 
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:

@@ -1,33 +1,30 @@
 r"""Study of the step size that is tuned to the last wanted direction, η = c a_p̄ d^(−k/2): loss against samples.
 
 T_p̄ ∝ 1/a_p̄, so n = T/η ∝ a_p̄^(−2) d^(k−1), and asymptotically L ∝ n^((1−2β)/(2β)) for a_p ∝ p^(−β).  Theory gives
-the curve at a large size, SGD at a small one.  Responsible for both families and their fits.
+the curve at a large size, SGD at a small one.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.runs import study_dataset
+from dynamics.problem import MOST_RUNS, Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.theory import (
     asymptotic_exponents,
     fit_slope,
     inverse_fit,
     learning_rate_limit,
     predict,
-    target_losses,
     tuned_rates,
 )
 from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
 from sgd_check.studies.thresholds import first_below
-from sgd_check.studies.tuned import theory_curve
-from sgd_check.studies.work import Meter, announcement, seconds_of
+from sgd_check.studies.tuned import Curve, theory_curve
+from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,30 +48,31 @@ RECORDS = 160
 SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at large size", "asymptotic")
 
 
-@dataclass(frozen=True)
-class Discretisation:
-    """The study, prepared: theory is computed for both sizes, no step is taken yet."""
+class Measured(NamedTuple):
+    """What the runs gave, by target and run: losses (…, samples), times (…, P), and 1 where a run blew up."""
 
-    settings: dict[str, Any]
-    problem: Problem
-    targets: NDArray[np.int64]
-    needed: Array
-    without_noise: Array
-    delayed: Array
-    large: Problem
-    large_targets: NDArray[np.int64]
-    large_needed: Array
-    progress: bool | None
+    loss: Array
+    emerged: Array
+    blown: Array
+
+
+@dataclass(frozen=True)
+class Discretisation(PreparedStudy):
+    """The study, prepared: theory of the size of SGD, and of the large size."""
+
+    small: Curve
+    large: Curve
 
     @property
     def rates(self) -> Array:
         """Step size of each target."""
-        return tuned_rates(self.problem, self.targets, self.settings["rate"])
+        return tuned_rates(self.small.problem, self.small.targets, self.settings["rate"])
 
     @property
     def ends(self) -> NDArray[np.int64]:
         """Steps of the runs of each target."""
-        return np.ceil(HORIZON * np.where(np.isnan(self.needed), self.without_noise, self.needed)).astype(np.int64)
+        needed = np.where(np.isnan(self.small.needed), self.small.without_noise, self.small.needed)
+        return np.ceil(HORIZON * needed).astype(np.int64)
 
     @property
     def steps(self) -> float:
@@ -83,123 +81,84 @@ class Discretisation:
 
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
-        return seconds_of(self.problem, self.settings["seeds"], self.steps)
-
-    def work(self) -> str:
-        """Return how long the runs should take, in words."""
-        return announcement(self.expected_seconds(), self.steps)
+        return seconds_of(self.small.problem, self.settings["seeds"], self.steps)
 
     def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
-        ends, rates = self.ends, self.rates
+        problem, ends, rates = self.small.problem, self.ends, self.rates
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
-        shape = (self.targets.size, self.settings["seeds"])
-        loss = np.full((*shape, samples.size), np.nan)
-        emerged = np.full((*shape, self.problem.num_directions), np.nan)
-        blown = np.full(shape, np.nan)
-        reason = "reached_end"
-        meter = Meter(self.steps, self.progress)
-        with meter, warnings.catch_warnings():
-            # That the strongest directions may be above the limit is what the study is about.
-            warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
-            try:
-                for at in range(self.targets.size):
-                    runs = self._simulated(at, samples[samples <= ends[at]], int(ends[at]))
-                    if runs.attrs["stop_reason"] == "interrupted":
-                        reason = "interrupted"
-                        break
-                    loss[at, :, : runs.sizes["time"]] = runs["loss"].values
-                    blown[at] = runs["blown_up"].values
-                    emerged[at] = runs["emergence_time"].values
-                    meter.add(int(ends[at]) * shape[1])
-            except KeyboardInterrupt:
-                reason = "interrupted"
-        return self._labelled(samples, loss, emerged, blown, rates, reason, meter.seconds)
-
-    def _simulated(self, at: int, samples: NDArray[np.int64], steps: int) -> xr.Dataset:
-        import sgd_check
-
-        rate, first = float(self.rates[at]), self._first_seed(at)
-        return sgd_check.simulate(
-            self.problem,
-            learning_rate=rate,
-            steps=steps,
-            seeds=range(first, first + self.settings["seeds"]),
-            save_at=SaveAt.at(samples * rate),
-            progress=False,
+        shape = (ends.size, self.settings["seeds"])
+        found = Measured(
+            *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, problem.num_directions), shape))
+        )
+        with under_way(self.steps, self.progress) as meter:
+            for at, end in enumerate(ends.tolist()):
+                runs = simulated(
+                    problem,
+                    learning_rate=float(rates[at]),
+                    steps=end,
+                    seeds=self.seeds_of(at),
+                    records=samples[samples <= end],
+                )
+                found.loss[at, :, : runs.sizes["time"]] = runs["loss"].values
+                found.blown[at], found.emerged[at] = runs["blown_up"].values, runs["emergence_time"].values
+                meter.add(end * shape[1])
+        return self.dataset(
+            "unstable-discretisation",
+            problem,
+            {**self._measured_values(samples, found), **self._theory_values()},
+            meter,
+            title="Loss against samples at a step size tuned to the last wanted direction",
+            coords={
+                "target": self.small.targets,
+                "samples": samples,
+                "run": np.arange(shape[1]),
+                "large_target": self.large.targets,
+                "source": np.array(SOURCES),
+            },
+            learning_rate_limit=float(learning_rate_limit(problem)),
+            beta=self.settings["beta"],
         )
 
-    def _first_seed(self, at: int) -> int:
-        """Return the first seed of a target: no two runs of the study share their samples."""
-        return int(self.settings["seed"] + at * self.settings["seeds"])
-
-    def _labelled(
-        self,
-        samples: NDArray[np.int64],
-        loss: Array,
-        emerged: Array,
-        blown: Array,
-        rates: Array,
-        reason: str,
-        seconds: float,
-    ) -> xr.Dataset:
-        losses = target_losses(self.problem, self.targets)
+    def _measured_values(self, samples: NDArray[np.int64], found: Measured) -> Values:
+        losses, (loss, emerged, blown) = self.small.losses, found
         reached = np.array([first_below(samples, *pair) for pair in zip(loss, losses, strict=True)])
         exponent, error = self._exponents(losses, reached)
-        prediction = predict(self.problem)
         never = np.isnan(emerged).mean(axis=1)
-        values: Values = {
-            "step_size": (("target",), rates),
-            "target_loss": (("target",), losses),
+        return {
             "samples_needed": (("target", "run"), reached),
-            "predicted_samples_needed": (("target",), self.needed),
             "sample_loss": (("target", "run"), loss),
             "emergence_time": (("target", "run"), emerged),
-            "predicted_emergence_time": ((), prediction.predicted_emergence_time),
-            "predicted_learned_time": ((), prediction.predicted_learned_time),
-            "delayed_time": (("target",), self.delayed),
             "blown_up_share": (("target",), blown.mean(axis=1)),
             "censored_share": (("target",), np.where(np.isnan(blown[:, :1]), np.nan, never)),
-            "first_seed": (("target",), [self._first_seed(at) for at in range(self.targets.size)]),
-            "large_samples_needed": ((), self.large_needed),
-            "large_target_loss": ((), target_losses(self.large, self.large_targets)),
+            "first_seed": (("target",), [self.seeds_of(at).start for at in range(losses.size)]),
             "exponent": ((), exponent),
             "exponent_error": ((), error),
         }
-        limit = float(learning_rate_limit(self.problem))
-        return study_dataset(
-            self.problem,
-            values,
-            title="Loss against samples at a step size tuned to the last wanted direction",
-            coords={
-                "target": self.targets,
-                "samples": samples,
-                "run": np.arange(self.settings["seeds"]),
-                "large_target": self.large_targets,
-                "source": np.array(SOURCES),
-            },
-            settings={"answer": "unstable-discretisation", **self.settings},
-            attributes={
-                "answer": "unstable-discretisation",
-                "stop_reason": reason,
-                "wall_seconds": seconds,
-                "learning_rate_limit": limit,
-                "beta": self.settings["beta"],
-            },
-        )
+
+    def _theory_values(self) -> Values:
+        prediction = predict(self.small.problem)
+        return {
+            "step_size": (("target",), self.rates),
+            "target_loss": (("target",), self.small.losses),
+            "predicted_samples_needed": (("target",), self.small.needed),
+            "predicted_emergence_time": ((), prediction.predicted_emergence_time),
+            "predicted_learned_time": ((), prediction.predicted_learned_time),
+            "delayed_time": (("target",), self.small.delayed),
+            "large_samples_needed": ((), self.large.needed),
+            "large_target_loss": ((), self.large.losses),
+        }
 
     def _exponents(self, losses: Array, reached: Array) -> tuple[Array, Array]:
         """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
         logs = np.log(reached)
         sgd = fit_slope(losses, logs.mean(axis=1), logs.std(axis=1, ddof=1) / np.sqrt(logs.shape[1]))
         used = np.isfinite(logs).all(axis=1)
-        same = fit_slope(losses, np.where(used, np.log(self.needed), np.nan))
-        large = inverse_fit(target_losses(self.large, self.large_targets), self.large_needed)
-        ideal = inverse_fit(
-            target_losses(self.large, self.large_targets),
-            self.large.teacher.coefficients[self.large_targets - 1] ** -2.0,
-        )
-        law = asymptotic_exponents(self.problem.information_exponent, self.settings["beta"]).loss_samples
+        same = fit_slope(losses, np.where(used, np.log(self.small.needed), np.nan))
+        large = inverse_fit(self.large.losses, self.large.needed)
+        wanted = self.large.problem.teacher.coefficients[self.large.targets - 1]
+        ideal = inverse_fit(self.large.losses, wanted**-2.0)
+        law = asymptotic_exponents(self.small.problem.information_exponent, self.settings["beta"]).loss_samples
         values = [1.0 / sgd.exponent, 1.0 / same.exponent, large[0], ideal[0], law]
         errors = [sgd.standard_error / sgd.exponent**2, 0.0, large[1], ideal[1], 0.0]
         return np.array(values), np.array(errors)
@@ -302,10 +261,8 @@ def unstable_discretisation(
         "seed": seed,
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
-    large_needed = theory_curve(large, large_wanted, rate)[0]
-    return Discretisation(
-        settings, problem, wanted, *theory_curve(problem, wanted, rate), large, large_wanted, large_needed, progress
-    )
+    curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
+    return Discretisation(settings, progress, *curves)
 
 
 def _checked_targets(targets: Sequence[int] | None, count: int) -> NDArray[np.int64]:

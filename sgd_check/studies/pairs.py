@@ -21,29 +21,10 @@ def prepared_pairs(
     start: float = DEFAULT_START,
     initial_norm: float = DEFAULT_NORM,
 ) -> Problem:
-    """Return the problem of as many neurons as directions, each neuron at C² = s/d from its direction.
+    """Return the problem of as many neurons as directions, each neuron of length σ0 at C² = s/d from its direction.
 
-    Parameters
-    ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    dimension : int
-        d ≥ 2 P.
-    teacher : Teacher, optional
-        Orthonormal; one direction of weight 1 by default.
-    start : float
-        s, with s/d < ½.
-    initial_norm : float
-        σ0 = |w_i|.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
+    The link is h_k, k ≥ 3; d ≥ 2 P; the teacher is orthonormal, by default one direction of weight 1; s/d < ½, and
+    σ0 > 0 is `initial_norm`.
     """
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     d = checked_integer(dimension, "dimension", minimum=1)

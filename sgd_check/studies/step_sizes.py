@@ -1,25 +1,23 @@
 r"""Study of the step size for one problem: when directions emerge, and whether runs survive, from tiny to huge steps.
 
 In flow time η·n the emergence does not depend on a small η; noise delays it as η grows, and beyond the limit of
-stability the converged student blows up.  Responsible for the family of runs and the two numbers read off it.
+stability the converged student blows up.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, SaveAt, check_problem, checked_integer, checked_number, float_array
-from dynamics.runs import study_dataset
+from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
 from dynamics.theory import learning_rate_limit, predict
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
-from sgd_check.studies.work import Meter, announcement, seconds_of
+from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,16 +38,14 @@ RESAMPLES = 400
 
 
 @dataclass(frozen=True)
-class StepSizes:
+class StepSizes(PreparedStudy):
     """The study, prepared: the flow is computed, no step is taken yet."""
 
-    settings: dict[str, Any]
     problem: Problem
     rates: Array
     limit: float | None
     flow: Array
     horizon: float
-    progress: bool | None
 
     @property
     def steps(self) -> float:
@@ -60,86 +56,56 @@ class StepSizes:
         """Return about how many seconds the runs take on this machine."""
         return seconds_of(self.problem, self.settings["seeds"], self.steps)
 
-    def work(self) -> str:
-        """Return how long the runs should take, in words."""
-        return announcement(self.expected_seconds(), self.steps)
-
     def run(self) -> xr.Dataset:
-        """Take the steps; what an interruption leaves undone is NaN."""
+        """Take the steps, the large and cheap ones first; what an interruption leaves undone is NaN."""
         count, P = self.settings["seeds"], self.problem.num_directions
         time = np.full((self.rates.size, count, P), np.nan)
         blown = np.full((self.rates.size, count), np.nan)
-        reason = "reached_end"
-        meter = Meter(self.steps, self.progress)
-        with meter, warnings.catch_warnings():
-            # That rates above the limit may blow up is what the study is about.
-            warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
-            try:
-                # Large steps are the cheap ones.
-                for at in range(self.rates.size - 1, -1, -1):
-                    runs = self._simulated(at)
-                    if runs.attrs["stop_reason"] == "interrupted":
-                        reason = "interrupted"
-                        break
-                    time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
-                    meter.add(runs.attrs["steps"] * count)
-            except KeyboardInterrupt:
-                reason = "interrupted"
-        return self._labelled(time, blown, reason, meter.seconds)
-
-    def _simulated(self, at: int) -> xr.Dataset:
-        import sgd_check
-
-        rate, first = float(self.rates[at]), self._first_seed(at)
-        steps = int(np.ceil(self.horizon / rate))
-        return sgd_check.simulate(
+        with under_way(self.steps, self.progress) as meter:
+            for at in range(self.rates.size - 1, -1, -1):
+                rate = float(self.rates[at])
+                steps = int(np.ceil(self.horizon / rate))
+                runs = simulated(
+                    self.problem, learning_rate=rate, steps=steps, seeds=self.seeds_of(at), records=[steps]
+                )
+                time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
+                meter.add(steps * count)
+        finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
+        return self.dataset(
+            "step-size",
             self.problem,
-            learning_rate=rate,
-            steps=steps,
-            seeds=range(first, first + self.settings["seeds"]),
-            save_at=SaveAt.at([steps * rate]),
-            progress=False,
+            self._values(time, blown, finite),
+            meter,
+            title="Emergence and blow-up against the step size",
+            coords={"learning_rate": self.rates, "run": np.arange(count)},
+            **self._attributes(time, blown, finite),
         )
 
-    def _first_seed(self, at: int) -> int:
-        """Return the first seed of a step size: no two runs of the study share their samples."""
-        return int(self.settings["seed"] + at * self.settings["seeds"])
-
-    def _labelled(self, time: Array, blown: Array, reason: str, seconds: float) -> xr.Dataset:
-        finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
+    def _values(self, time: Array, blown: Array, finite: Array) -> Values:
         lost = np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
-        shown = shown_direction(self.flow)
-        unbiased = reach(self.rates, median_ratio(time[..., shown], blown, self.flow[shown]))
-        half = half_blown(self.rates, blown)
-        values: Values = {
+        return {
             "emergence_time": (("learning_rate", "run"), time),
             "blown_up_share": (("learning_rate",), blown.mean(axis=1)),
             "censored_share": (("learning_rate",), lost),
             "finite_step_time": (("learning_rate",), finite),
             "predicted_emergence_time": ((), np.where(np.isfinite(self.flow), self.flow, np.nan)),
-            "first_seed": (("learning_rate",), [self._first_seed(at) for at in range(self.rates.size)]),
+            "first_seed": (("learning_rate",), [self.seeds_of(at).start for at in range(self.rates.size)]),
         }
-        return study_dataset(
-            self.problem,
-            values,
-            title="Emergence and blow-up against the step size",
-            coords={"learning_rate": self.rates, "run": np.arange(self.settings["seeds"])},
-            settings={"answer": "step-size", **self.settings},
-            attributes={
-                "answer": "step-size",
-                "stop_reason": reason,
-                "wall_seconds": seconds,
-                "horizon": self.horizon,
-                "learning_rate_limit": self.limit,
-                "shown_direction": shown + 1,
-                "tolerance": TOLERANCE,
-                "largest_faithful_rate": unbiased,
-                "largest_faithful_rate_error": self._spread(time[..., shown], blown, self.flow[shown]),
-                "largest_faithful_rate_of_equation": reach(self.rates, finite[:, shown] / self.flow[shown]),
-                "half_blown_up_rate": half,
-                "half_blown_up_rate_error": self._spread(time[..., shown], blown, None),
-            },
-        )
+
+    def _attributes(self, time: Array, blown: Array, finite: Array) -> dict[str, Any]:
+        shown = shown_direction(self.flow)
+        seen, flow = time[..., shown], self.flow[shown]
+        return {
+            "horizon": self.horizon,
+            "learning_rate_limit": self.limit,
+            "shown_direction": shown + 1,
+            "tolerance": TOLERANCE,
+            "largest_faithful_rate": reach(self.rates, median_ratio(seen, blown, flow)),
+            "largest_faithful_rate_error": self._spread(seen, blown, flow),
+            "largest_faithful_rate_of_equation": reach(self.rates, finite[:, shown] / flow),
+            "half_blown_up_rate": half_blown(self.rates, blown),
+            "half_blown_up_rate_error": self._spread(seen, blown, None),
+        }
 
     def _spread(self, time: Array, blown: Array, flow: float | None) -> float:
         """Return the standard error of a rate read off the runs, from resampling the runs of every step size."""
@@ -232,7 +198,7 @@ def step_size_phases(
         rates = _checked_rates(learning_rates)
     settings["learning_rates"] = rates.tolist()
     horizon = HORIZON * float(learned[np.isfinite(learned)].max())
-    return StepSizes(settings, asked, rates, limit, flow, horizon, progress)
+    return StepSizes(settings, progress, asked, rates, limit, flow, horizon)
 
 
 def _limit(problem: Problem) -> float | None:

@@ -1,7 +1,4 @@
-"""Emergence times by the equation of finite steps, where a study asks for them many times.
-
-Knows `dynamics.solve_overlaps`; nothing of SGD runs.
-"""
+"""Emergence times by the finite-step equation, for studies that ask for them many times."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import SaveAt
+from dynamics.solve import solve_overlaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,11 +21,9 @@ def finite_step_times(problem: Problem, learning_rate: float, last: float) -> ND
 
     Above the limit of stability the overlaps may blow up; what emerged before counts.
     """
-    import dynamics
-
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = dynamics.solve_overlaps(
+        found = solve_overlaps(
             problem,
             learning_rate=learning_rate,
             step_theory="finite-d",

@@ -1,7 +1,4 @@
-"""Numbers read off families of runs: when a loss is reached, and up to which step size something holds.
-
-Knows arrays; nothing of where they come from.
-"""
+"""Numbers read off many runs: when a loss is reached, and up to which step size something holds."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
 r"""Study of the step size's transfer between widths under online SGD: loss after so many samples over steps and widths.
 
 The sibling of `dynamics.laws.transfer`, whose runs see no noise: there the best step is the stability edge, here it is
-where noise and speed balance.  Responsible for the family of runs; what is read off them is `dynamics.theory.transfer`.
+where noise and speed balance. This is the family of runs; what is read off them is `dynamics.theory.best_rates`.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
-from dynamics.problem import MOST_RUNS, Problem, SaveAt, checked_integer
-from dynamics.runs import study_dataset
+from dynamics.problem import MOST_RUNS, Problem, checked_integer
 from dynamics.theory import learning_rate_limit
-from sgd_check.studies.work import Meter, announcement, seconds_of
+from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,14 +33,12 @@ SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 @dataclass(frozen=True)
-class TransferStudy:
+class TransferStudy(PreparedStudy):
     """The study, prepared: settings are checked, no step is taken yet."""
 
-    settings: dict[str, Any]
     problem: Problem
     widths: list[int]
     limit: float
-    progress: bool | None
 
     @property
     def rates(self) -> Array:
@@ -54,64 +50,47 @@ class TransferStudy:
         """Number of runs of each width and step size."""
         return int(self.settings["starts"] * self.settings["seeds"])
 
-    def work(self) -> str:
-        """Return how long the runs should take, in words."""
-        steps = float(self.settings["samples"] * self.runs * len(SHARES))
-        seconds = sum(seconds_of(replace(self.problem, width=m), self.settings["seeds"], steps) for m in self.widths)
-        return announcement(seconds, steps * len(self.widths))
+    @property
+    def steps(self) -> float:
+        """Number of steps of all runs together, if none blows up."""
+        return float(len(self.widths) * len(SHARES) * self.runs * self.settings["samples"])
+
+    def expected_seconds(self) -> float:
+        """Return about how many seconds the runs take on this machine."""
+        steps, seeds = self.steps / len(self.widths), self.settings["seeds"]
+        return sum(seconds_of(replace(self.problem, width=m), seeds, steps) for m in self.widths)
 
     def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
-        reason = "reached_end"
-        meter = Meter(float(loss.size * self.settings["samples"]), self.progress)
-        with meter, warnings.catch_warnings():
-            # That some steps are beyond the limit is what the study is about.
-            warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
-            try:
-                for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):
-                    found = self._final_losses(*at)
-                    if found is None:
-                        reason = "interrupted"
-                        break
-                    loss[at[0], at[1], at[2] * found.size : (at[2] + 1) * found.size] = found
-                    meter.add(found.size * self.settings["samples"])
-            except KeyboardInterrupt:
-                reason = "interrupted"
-        return study_dataset(
+        with under_way(self.steps, self.progress) as meter:
+            for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):
+                found = self._final_losses(*at)
+                loss[at[0], at[1], at[2] * found.size : (at[2] + 1) * found.size] = found
+                meter.add(found.size * self.settings["samples"])
+        return self.dataset(
+            "transfer",
             self.problem,
             transfer_values(self.problem, self.widths, self.rates, loss),
+            meter,
             title="Loss after so many samples of online SGD over step sizes and widths",
             coords={"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(self.runs)},
-            settings={"answer": "transfer", **self.settings},
-            attributes={
-                "answer": "transfer",
-                "stop_reason": reason,
-                "wall_seconds": meter.seconds,
-                "learning_rate_limit": self.limit,
-                "method": "online SGD, projected engine",
-                **self.settings,
-                **transfer_attributes(self.problem, self.widths, self.rates, loss),
-            },
+            learning_rate_limit=self.limit,
+            method="online SGD, projected engine",
+            **self.settings,
+            **transfer_attributes(self.problem, self.widths, self.rates, loss),
         )
 
-    def _final_losses(self, width: int, rate: int, start: int) -> Array | None:
-        """Return the loss of the runs of one start, inf after a blow-up; None if they were interrupted."""
-        import sgd_check
-
-        eta, count = float(self.rates[rate]), self.settings["seeds"]
-        # No two runs of one width share samples.
-        first = self.settings["seed"] + (rate * self.settings["starts"] + start) * count
-        runs = sgd_check.simulate(
+    def _final_losses(self, width: int, rate: int, start: int) -> Array:
+        """Return the loss of the runs of one start, inf after a blow-up; no two runs of one width share samples."""
+        steps = self.settings["samples"]
+        runs = simulated(
             replace(self.problem, width=self.widths[width], seed=self.settings["seed"] + start),
-            learning_rate=eta,
-            steps=self.settings["samples"],
-            seeds=range(first, first + count),
-            save_at=SaveAt.at([eta * self.settings["samples"]]),
-            progress=False,
+            learning_rate=float(self.rates[rate]),
+            steps=steps,
+            seeds=self.seeds_of(rate * self.settings["starts"] + start),
+            records=[steps],
         )
-        if runs.attrs["stop_reason"] == "interrupted":
-            return None
         ends = runs["loss"].values[:, -1]
         return np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
 
@@ -177,4 +156,4 @@ def sgd_transfer(
         "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
         "seed": problem.seed,
     }
-    return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)), progress)
+    return TransferStudy(settings, progress, problem, chosen, float(learning_rate_limit(problem)))

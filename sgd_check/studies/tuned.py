@@ -1,12 +1,12 @@
 r"""Theory of a step size that is tuned to the last wanted direction, from times that need no integration.
 
 With η = c a_p̄ d^(−k/2) the noise of a step lets directions of weight a_p̄ and above escape and delays or traps weaker
-ones.  Responsible for the times of all directions at such a step, and the samples to a given loss; knows no SGD run.
+ones: the times of all directions at such a step, and the samples to a given loss.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,25 @@ if TYPE_CHECKING:
 GRID, REACH = 800, 4.0
 
 
+class Curve(NamedTuple):
+    """Theory of one size: problem, targets p̄, and of each target what `theory_curve` returns."""
+
+    problem: Problem
+    targets: NDArray[np.int64]
+    needed: Array
+    without_noise: Array
+    delayed: Array
+
+    @property
+    def losses(self) -> Array:
+        """Losses of the targets."""
+        return target_losses(self.problem, self.targets)
+
+
 def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
     """Return the learned times (P,) of the matched pairs, with the delay that noise adds; inf: trapped or unmatched.
 
-    The delay is that of the mean trajectory (`dynamics.theory.prediction.escape_bias`); the lag of the norm stays the
+    The delay is that of the mean trajectory (`dynamics.theory.step_size.escape_bias`); the lag of the norm stays the
     flow's.
     """
     delay = escape_bias(problem, learning_rate, prediction).drift_bias
@@ -54,18 +69,8 @@ def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array)
 def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: float, level: float) -> float:
     """Return n = t/η at the first t at which the loss of the delayed pairs is at most `level`; NaN if it never is.
 
-    Parameters
-    ----------
-    times : ndarray, shape (T,)
-        Increasing flow times.
-    losses : ndarray, shape (T, P)
-        Of `pair_losses`.
-    delays : ndarray, shape (P,)
-        What is added to the times of each pair; inf: it never moves.
-    learning_rate : float
-        η.
-    level : float
-        Loss to reach.
+    `losses` (T, P) at increasing flow times (T,) are those of `pair_losses`; `delays` (P,) are added to the times of
+    each pair, inf: it never moves.
     """
     total = np.zeros_like(times)
     for delay, loss in zip(delays.tolist(), losses.T, strict=True):
@@ -79,22 +84,10 @@ def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: fl
 
 
 def theory_curve(problem: Problem, targets: NDArray[np.int64], rate: float) -> tuple[Array, Array, Array]:
-    """Return what pairs alone say of each target.
+    """Return what pairs alone say of each target p̄ at the rates of c: two numbers of samples, and learned times.
 
-    Parameters
-    ----------
-    problem : Problem
-    targets : ndarray of int
-        p̄.
-    rate : float
-        c.
-
-    Returns
-    -------
-    needed, without_noise : ndarray, shape (targets,)
-        Samples until the loss of the target is reached, with the delays by noise and without; NaN if never.
-    learned : ndarray, shape (targets, P)
-        Learned times of all pairs, with the delays; inf if trapped.
+    The samples until the loss of the target is reached are (targets,), with the delays by noise and without, NaN if
+    never; the learned times of all pairs, with the delays, are (targets, P), inf if trapped.
     """
     prediction = predict(problem)
     rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)

@@ -1,22 +1,29 @@
-"""How much work a study is: the seconds it should take, and a bar that shows how far it is.
-
-Knows engines and the clock; nothing of what is studied.
-"""
+"""What all studies share: how long the steps should take, the bar and Ctrl-C while they are taken, and the dataset."""
 
 from __future__ import annotations
 
 import sys
 import time as clock
-from typing import TYPE_CHECKING, Any, Self
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import duration
-from sgd_check.engines.registry import DEFAULT_ENGINE, EngineOptions, make_engine
+from dynamics.problem import SaveAt
+from dynamics.runs import study_dataset
+from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.defaults import measured_seconds_per_step
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterator
+
+    import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from dynamics.runs import Values
 
 BURSTS = 3
 LONG_RUN_SECONDS = 660
@@ -38,44 +45,97 @@ def announcement(seconds: float, steps: float) -> str:
 
 
 class Meter:
-    """A bar on stderr that counts steps, and a clock.
+    """The bar of a study that is under way; in the end its seconds and why it ended."""
 
-    Parameters
-    ----------
-    total : float
-        Expected number of steps of all runs.
-    shown : bool or None
-        Whether to show the bar; None if stderr is a terminal.
-    """
-
-    def __init__(self, total: float, shown: bool | None) -> None:
-        self._total = total
-        self._hidden = None if shown is None else not shown
-        self._bar: Any = None
-        self._started = self._ended = clock.perf_counter()
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+        self.seconds, self.reason = 0.0, "reached_end"
 
     def add(self, steps: int) -> None:
-        """Count steps."""
+        """Count steps of all runs together."""
         self._bar.update(steps)
 
+
+@contextmanager
+def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
+    """Return the context in which a study takes about so many steps; Ctrl-C ends it and is written down.
+
+    That a learning rate may be above the limit of stability is what studies are about, and no reason to warn.
+    """
+    from tqdm import tqdm
+
+    started, hidden = clock.perf_counter(), None if shown is None else not shown
+    bar = tqdm(total=round(steps), file=sys.stderr, disable=hidden, leave=False, unit="step", unit_scale=True)
+    meter = Meter(bar)
+    with bar, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
+        try:
+            yield meter
+        except KeyboardInterrupt:
+            meter.reason = "interrupted"
+    meter.seconds = clock.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point."""
+
+    settings: dict[str, Any]
+    progress: bool | None
+
     @property
-    def seconds(self) -> float:
-        """Seconds between begin and end."""
-        return self._ended - self._started
+    def steps(self) -> float:
+        """Expected number of steps of all runs together."""
+        raise NotImplementedError
 
-    def __enter__(self) -> Self:
-        """Show the bar."""
-        from tqdm import tqdm
+    def expected_seconds(self) -> float:
+        """Return about how many seconds the runs take on this machine."""
+        raise NotImplementedError
 
-        self._started = clock.perf_counter()
-        self._bar = tqdm(
-            total=round(self._total), file=sys.stderr, disable=self._hidden, leave=False, unit="step", unit_scale=True
+    def work(self) -> str:
+        """Return how long the runs should take, in words."""
+        return announcement(self.expected_seconds(), self.steps)
+
+    def seeds_of(self, point: int) -> range:
+        """Return the seeds of the runs of a point: no two runs of the study share their samples."""
+        first = int(self.settings["seed"] + point * self.settings["seeds"])
+        return range(first, first + self.settings["seeds"])
+
+    def dataset(
+        self,
+        answer: str,
+        problem: Problem,
+        values: Values,
+        meter: Meter,
+        *,
+        title: str,
+        coords: dict[str, Any],
+        **attributes: Any,
+    ) -> xr.Dataset:
+        """Return what was found, labelled; what an interruption has left undone is NaN."""
+        ended = {"stop_reason": meter.reason, "wall_seconds": meter.seconds}
+        return study_dataset(
+            problem,
+            values,
+            title=title,
+            coords=coords,
+            settings={"answer": answer, **self.settings},
+            attributes={"answer": answer, **ended, **attributes},
         )
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the bar away."""
-        self._bar.close()
-        self._ended = clock.perf_counter()
+
+def simulated(
+    problem: Problem, *, learning_rate: float, steps: int, seeds: range, records: NDArray[Any] | list[int]
+) -> xr.Dataset:
+    """Return the runs of one point, recorded after so many steps; raise KeyboardInterrupt if they were interrupted."""
+    runs = simulate(
+        problem,
+        learning_rate=learning_rate,
+        steps=steps,
+        seeds=seeds,
+        save_at=SaveAt.at([learning_rate * record for record in records]),
+        progress=False,
+    )
+    if runs.attrs["stop_reason"] == "interrupted":
+        raise KeyboardInterrupt
+    return runs

@@ -1,1 +1,1 @@
-"""Theory held against runs: times, losses and widths, with the rates of error of each verdict."""
+"""Theory held against runs: times, losses and widths; `check` and `compare` are the entries, `comparison` says how."""

@@ -1,7 +1,4 @@
-"""Whether prediction and simulation answer the same question, before anything is compared.
-
-Knows datasets of both kinds and what they say about themselves; nothing of statistics.
-"""
+"""Checks that prediction and simulation answer the same question, before anything is compared."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import checked_real
 from hermite.text.messages import shown
 from sgd_check.verdicts.expectation import has_step
 
@@ -25,15 +23,9 @@ RATE_TOLERANCE = 1e-9
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem that both answer, and the simulation, or refuse in one sentence.
+    """Return the problem that both answer, and the simulation, or say in one sentence why they cannot be compared.
 
-    Raises
-    ------
-    TypeError
-        If one of the two is no dataset.
-    ValueError
-        If they are no prediction and simulation, or differ in problem or start; for a prediction that has a step size
-        or seeds of its own also if they differ in learning rate, batch size or label noise, or share seeds.
+    A prediction that has a step size or seeds of its own must have them in common, or must not, with the simulation.
     """
     from dynamics.problem import Problem
 
@@ -60,13 +52,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
-    """Refuse what no runs could be held against, before any are made.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no prediction of one problem, or its times, loss or step are no numbers, or not as many as needed.
-    """
+    """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     from dynamics.problem import Problem
 
     if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
@@ -88,13 +74,22 @@ def check_prediction(prediction: xr.Dataset) -> None:
             raise ValueError(msg)
 
 
+def checked_rate(false_alarm_rate: object) -> float:
+    """Return a rate of false alarms, a probability."""
+    rate = checked_real(false_alarm_rate, "false_alarm_rate")
+    if not 0 < rate < 1:
+        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
+        raise ValueError(msg)
+    return rate
+
+
 def noise_rate(simulation: xr.Dataset) -> float:
     """Return learning rate over batch size, what sets the noise of the steps."""
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
 
 
 def check_dataset(name: str, dataset: object) -> xr.Dataset:
-    """Return a dataset, or refuse what is none."""
+    """Return a dataset, or refuse anything else."""
     import xarray as xr
 
     if not isinstance(dataset, xr.Dataset):

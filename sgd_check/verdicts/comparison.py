@@ -1,7 +1,7 @@
-"""Prediction against experiment: align the two, test every direction, say one word.
+"""`sgd_check.compare`: align prediction and simulation, test every direction and the loss, and say one word.
 
-Knows datasets of both kinds and which test belongs to which; the statistics are in `verdict`, `survival` and
-`loss_band`, the words in `judgement`. Nothing of how either dataset was computed.
+It calls `alignment` (do both answer one question?), `expectation` (the band that theory allows), `direction` and
+`survival` (tests of times), `loss_band` (tests of losses), `judgement` (the word and its reasons) and `mean_field`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import checked_real
-from hermite.text.messages import shown
-from sgd_check.verdicts.alignment import checked_problem, noise_rate
-from sgd_check.verdicts.chaos import compare_with_mean_field
+from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate
+from sgd_check.verdicts.direction import (
+    VISIBLE_ERROR,
+    assess_direction,
+    assess_samples,
+    combined_p_value,
+    shares_of_rate,
+)
 from sgd_check.verdicts.expectation import Expectation, expectation, has_step
-from sgd_check.verdicts.judgement import Finding, judgement
+from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import against_curve, against_sample
+from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.survival import (
     cut_at,
     expected_survival,
@@ -25,7 +30,6 @@ from sgd_check.verdicts.survival import (
     median_time,
     permutation_test,
 )
-from sgd_check.verdicts.verdict import VISIBLE_ERROR, assess_direction, assess_samples, combined_p_value, shares_of_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from sgd_check.verdicts.direction import DirectionTest
     from sgd_check.verdicts.loss_band import LossBand
-    from sgd_check.verdicts.verdict import DirectionTest
 
     Array = NDArray[np.float64]
 
@@ -57,7 +61,7 @@ def compare(
 
     with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
     delay that fluctuations cause, which the equation of the mean step lacks. `sgd_check.verdicts.expectation` derives
-    the band, `sgd_check.verdicts.verdict` describes the test. "Agree" is said only if every direction whose predicted
+    the band, `sgd_check.verdicts.direction` describes the test. "Agree" is said only if every direction whose predicted
     time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen; else the
     verdict is "undecided" and its reasons say on how many directions there is agreement. The loss is compared on
     plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
@@ -74,7 +78,8 @@ def compare(
 
     averaged over log time while the loss of the mean field falls from half to a tenth; 0.15 is for corrections of
     finite width. The standard error of x is from a bootstrap over the starts, and "agree" is said only where an
-    exponent of −1/2 would have been seen (`sgd_check.verdicts.chaos`). Distances of neurons stand beside the verdict.
+    exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`). Distances of neurons stand beside the
+    verdict.
 
     Parameters
     ----------
@@ -123,19 +128,17 @@ def compare(
 
     from dynamics.runs import make_dataset
 
-    if not 0 < checked_real(false_alarm_rate, "false_alarm_rate") < 1:
-        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
-        raise ValueError(msg)
+    checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulation = checked_problem(prediction, simulation)
     sampled = "seed" in prediction.dims
     if sampled:
-        finding = _against_sample(prediction, simulation, false_alarm_rate)
+        evidence = _against_sample(prediction, simulation, false_alarm_rate)
     else:
-        finding = _against_theory(problem, prediction, simulation, false_alarm_rate)
+        evidence = _against_theory(problem, prediction, simulation, false_alarm_rate)
     comparison = make_dataset(
-        {**_per_direction(simulation, finding), **_over_time(prediction, simulation, finding)},
+        {**_per_direction(simulation, evidence), **_over_time(prediction, simulation, evidence)},
         problem=problem,
         title="Online SGD against prediction",
         coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
@@ -143,7 +146,7 @@ def compare(
         attributes={
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
-            **judgement(simulation, finding, false_alarm_rate),
+            **judgement(simulation, evidence, false_alarm_rate),
             "prediction_blown_up_count": int(np.sum(~_sound(prediction))) if sampled else None,
         },
     )
@@ -165,7 +168,7 @@ def _ratio(simulation: xr.Dataset, time: Array) -> Array:
     return np.where(_sound(simulation)[:, None], measured, np.nan) / time
 
 
-def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test every direction that theory says emerges against its one predicted time."""
     expected = expectation(problem, prediction, noise_rate(simulation))
     measured, end = _emergence(simulation), float(simulation.attrs["end_time"])
@@ -182,7 +185,7 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
     p_values = np.array([np.nan if test is None else test.p for test in tests])
     with np.errstate(invalid="ignore"):
         awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
-    return Finding(
+    return Evidence(
         theory="finite step" if has_step(prediction) else "flow",
         expected=expected,
         ratio=_ratio(simulation, expected.time),
@@ -213,7 +216,7 @@ def _loss_against_curve(prediction: xr.Dataset, simulation: xr.Dataset, time: Ar
     )
 
 
-def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Finding:
+def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test whether two samples of runs have one law: their times of emergence, and their losses."""
     theirs, ours = _emergence(prediction), _emergence(simulation)
     ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
@@ -234,7 +237,7 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     medians = np.array([median_time(sample, ends[0]) for sample in theirs.T])
     medians = np.where(medians > 0, medians, np.nan)
     nothing = np.zeros(medians.size)
-    return Finding(
+    return Evidence(
         theory="sample",
         expected=Expectation(medians, nothing, _log_scatter(theirs), nothing, nothing, ()),
         ratio=_ratio(simulation, medians),
@@ -260,17 +263,17 @@ def _log_scatter(times: Array) -> Array:
     return np.asarray(np.std(np.log(np.maximum(times, 1e-300)), axis=0, ddof=1))
 
 
-def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+def _per_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]:
     def column(name: str) -> Array:
-        return np.array([np.nan if test is None else getattr(test, name) for test in finding.tests], dtype=np.float64)
+        return np.array([np.nan if test is None else getattr(test, name) for test in evidence.tests], dtype=np.float64)
 
     def power(side: str) -> Array:
-        sides = [getattr(test, side, None) for test in finding.tests]
+        sides = [getattr(test, side, None) for test in evidence.tests]
         return np.array([np.nan if one is None else one.power for one in sides])
 
-    sound, expected = _sound(simulation), finding.expected
+    sound, expected = _sound(simulation), evidence.expected
     return {
-        "emergence_ratio": finding.ratio,
+        "emergence_ratio": evidence.ratio,
         "emergence_time": expected.time,
         "expected_delay": expected.delay,
         "expected_scatter": expected.scatter,
@@ -284,17 +287,17 @@ def _per_direction(simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
         "early_power": power("early"),
         "late_power": power("late"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
-        "p_value": finding.p_value,
-        "loss_p_value": np.nan if finding.loss is None else finding.loss.p,
+        "p_value": evidence.p_value,
+        "loss_p_value": np.nan if evidence.loss is None else evidence.loss.p,
     }
 
 
-def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, finding: Finding) -> dict[str, Any]:
+def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]:
     """Return survival curves and losses at the times of the simulation."""
     times, end = simulation["time"].values, float(simulation.attrs["end_time"])
     curves = [kaplan_meier(sample, end, times) for sample in _emergence(simulation).T]
-    expected = finding.expected
-    if finding.theory == "sample":
+    expected = evidence.expected
+    if evidence.theory == "sample":
         its_end = float(prediction.attrs["end_time"])
         predicted = [kaplan_meier(sample, its_end, times).value for sample in _emergence(prediction).T]
     else:
@@ -306,14 +309,14 @@ def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, finding: Finding)
         "survival_high": np.array([curve.high for curve in curves]),
         "predicted_survival": np.array(predicted),
     }
-    if finding.loss is not None:
+    if evidence.loss is not None:
         values |= {
-            "mean_loss": finding.loss.mean,
-            "loss_standard_error": finding.loss.standard_error,
-            "expected_loss": finding.loss.expected,
-            "expected_loss_low": finding.loss.low,
-            "expected_loss_high": finding.loss.high,
-            "loss_compared": finding.loss.compared.astype(np.int8),
-            "loss_z": finding.loss.z,
+            "mean_loss": evidence.loss.mean,
+            "loss_standard_error": evidence.loss.standard_error,
+            "expected_loss": evidence.loss.expected,
+            "expected_loss_low": evidence.loss.low,
+            "expected_loss_high": evidence.loss.high,
+            "loss_compared": evidence.loss.compared.astype(np.int8),
+            "loss_z": evidence.loss.z,
         }
     return values

@@ -1,7 +1,4 @@
-"""Choose learning rate and horizon of a check from the prediction, and estimate how long it takes.
-
-Knows the theory of the step size and the plan of a run; nothing of command lines or files.
-"""
+"""What to simulate to check a prediction: learning rate, steps and directions, and about how long that takes."""
 
 from __future__ import annotations
 
@@ -11,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.verdicts.alignment import check_prediction
+from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 from sgd_check.verdicts.expectation import expectation
-from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines.registry import Engine
+    from sgd_check.engines import Engine, EngineOptions
 
+DEFAULT_SEEDS = 32
 LIMIT_SHARE = 0.1
 LARGEST_DELAY = 0.04
 HORIZON_FACTOR = 2.5
@@ -37,18 +36,10 @@ SMALLEST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Course:
-    """What to simulate, and why so.
+    """What to simulate, and why so: made for the `checked` first directions of those `emerging` in the prediction.
 
-    Attributes
-    ----------
-    problem : Problem
-    learning_rate : float
-        η, dimensionless.
-    steps : int
-    largest_delay : float
-        Largest expected relative delay of a checked direction at this learning rate; inf if theory gives none.
-    checked, emerging : int
-        Directions that the course is made for, the first to emerge, of those that emerge in the prediction.
+    `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
+    gives none.
     """
 
     problem: Problem
@@ -73,36 +64,16 @@ def choose_course(
     steps: int | None = None,
     *,
     batch_size: int = 1,
-    seeds: int = 32,
+    seeds: int = DEFAULT_SEEDS,
     false_alarm_rate: float = 0.01,
     directions: int | None = None,
 ) -> Course:
-    """Return the course of a check; what is not given is chosen safely.
+    """Return what to simulate to check a prediction; what is not given is chosen safely.
 
-    Parameters
-    ----------
-    prediction : Dataset
-        Answer with `emergence_time(direction)`.
-    learning_rate : float, optional
-        By default the largest rate, up to a tenth of the limit of stability, at which every direction that emerges has
-        an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds` runs.
-    steps : int, optional
-        By default up to 2.5 times the last emergence of those directions.
-    batch_size, seeds : int
-        Samples per step, and number of runs.
-    false_alarm_rate : float, default 0.01
-        Of the comparison that will follow.
-    directions : int, optional
-        Make the course for so many directions, the first to emerge; by default all.
-
-    Returns
-    -------
-    Course
-
-    Raises
-    ------
-    ValueError
-        If nothing emerges in the prediction and `steps` is not given, or theory gives no safe learning rate.
+    By default the learning rate is the largest, up to a tenth of the limit of stability, at which every direction that
+    emerges has an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds`
+    runs, and the steps last up to 2.5 times the last emergence. `directions` asks that of so many directions alone, the
+    first to emerge. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe rate.
     """
     from dynamics.problem import Problem
 
@@ -122,15 +93,10 @@ def choose_course(
 
 
 def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> Course:
-    """Return the course for as many directions as ten minutes allow, the first to emerge, and at least for one.
+    """Return what to simulate for as many directions as ten minutes allow, the first to emerge, and at least for one.
 
-    Parameters
-    ----------
-    prediction : Dataset
-    seconds_per_step : float
-        Wall-clock cost of a step of all runs.
-    **options
-        Of `choose_course`; with `steps` given, the course is for all directions.
+    A step of all runs takes `seconds_per_step`; `options` are those of `choose_course`. With `steps` given, all
+    directions count.
     """
     course = choose_course(prediction, **options)
     if options.get("steps") is not None or course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
@@ -147,6 +113,31 @@ def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options
     return best
 
 
+def engine_for(prediction: xr.Dataset, name: str, options: EngineOptions, **choice: Any) -> Engine:
+    """Return the engine of a check, or say in one sentence what cannot be run; `choice` as of `choose_course`."""
+    course = choose_course(prediction, batch_size=options.batch_size, seeds=len(options.seeds), directions=1, **choice)
+    return make_engine(name, course.problem, options)
+
+
+def choose_and_time(
+    prediction: xr.Dataset, engine: Engine, options: EngineOptions, *, directions: int | None, **choice: Any
+) -> tuple[Course, float | None]:
+    """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    Without `directions` the course is for as many as ten minutes allow. `engine` is spent; `choice` as of
+    `choose_course`.
+    """
+    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
+    if isinstance(engine, SpanEngine):
+        return choose_course(prediction, **choice, directions=directions), None
+    per_step = measured_seconds_per_step(engine)
+    if directions is None:
+        course = affordable_course(prediction, per_step, **choice)
+    else:
+        course = choose_course(prediction, **choice, directions=directions)
+    return course, per_step * course.steps
+
+
 def _safe_rate(
     problem: Problem,
     prediction: xr.Dataset,
@@ -156,7 +147,7 @@ def _safe_rate(
     false_alarm_rate: float,
 ) -> float:
     """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
-    from dynamics.theory import prediction as theory
+    from dynamics import theory
 
     try:
         limit = batch_size * float(theory.learning_rate_limit(problem))

@@ -1,7 +1,5 @@
 r"""What theory says of every direction's emergence: a time, what the step size does to it, and the band to be tested.
 
-Knows predictions and the leading-order effect of the step size; nothing of simulated runs.
-
 The band is that of E ln(T_SGD/T), T the predicted time. Three cases, δ = δ_drift + φ the relative delay of the mean of
 T_SGD, φ its part by fluctuations, and s the relative scatter, all at leading order in the learning rate:
 
@@ -51,21 +49,10 @@ class Expectation(NamedTuple):
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
     """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD.
 
-    Parameters
-    ----------
-    problem : Problem
-    prediction : Dataset
-        Answer with `emergence_time(direction)`; times that are not finite and positive are not compared. Its attribute
-        `step_theory` tells whether the mean effect of the step size is in them.
-    noise_rate : float
-        Learning rate over batch size, dimensionless: what sets the noise of the steps.
-
-    Returns
-    -------
-    Expectation
-        The delay is inf where theory gives none: lateness is then no evidence against it.
+    Times that are not finite and positive are not compared. `noise_rate` is learning rate over batch size, which sets
+    the noise of the steps. The delay is inf where theory gives none: lateness is then no evidence against it.
     """
-    from dynamics.theory import prediction as theory
+    from dynamics import theory
 
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)

@@ -1,7 +1,5 @@
 """The finite-step equation as the prediction of a check, and whether it may stand in for the one that was given.
 
-Knows the course of a check and the public solver; nothing of command lines or files.
-
 The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is the sharper
 theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter alone, and it
 has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go untested
@@ -15,14 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import expectation, has_step
-from sgd_check.verdicts.verdict import VISIBLE_ERROR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import xarray as xr
 
     from sgd_check.verdicts.defaults import Course
 
+THEORIES = ("auto", "finite-step", "flow")
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
 #: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
 LONGEST_SECONDS = 120.0
@@ -33,22 +34,12 @@ class NoFiniteStepError(ValueError):
 
 
 def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
-    """Return the solution of the finite-step equation at the learning rate of a course, at the records of its runs.
-
-    Parameters
-    ----------
-    course : Course
-    batch_size : int
-        Samples per step.
-    progress : bool, optional
-        As in `dynamics.solve_overlaps`.
-    max_runtime : float
-        Wall-clock budget in seconds.
+    """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
 
     Raises
     ------
     NoFiniteStepError
-        If the link has no exact moments, or the solution fails or takes too long.
+        If the link has no exact moments, or the solution fails or takes longer than `max_runtime`, in seconds.
     """
     import warnings
 
@@ -84,16 +75,46 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
     return solution
 
 
+def prediction_to_test(
+    prediction: xr.Dataset,
+    course: Course,
+    batch_size: int,
+    *,
+    theory: str,
+    progress: bool | None,
+    say: Callable[[str], None],
+    given: str,
+    option: str,
+) -> xr.Dataset:
+    """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
+
+    `say` takes the sentence why theory "auto" tests the given one; `given` and `option` are what it calls that, and
+    what would test the equation all the same. Raises NoFiniteStepError if `theory` asks for what there is not.
+    """
+    if theory == "flow" or has_step(prediction):
+        return prediction
+    try:
+        solution = solve_finite_step(course, batch_size, progress=progress, max_runtime=LONGEST_SECONDS)
+    except NoFiniteStepError as error:
+        if theory == "finite-step":
+            raise
+        say(f"The times in {given} are tested, without the finite-step equation: {error}")
+        return prediction
+    worst = misfit(prediction, solution) if theory == "auto" else None
+    if worst is None:
+        return solution
+    say(
+        f"The finite-step equation has another time than {given} for direction {worst + 1}, so {given} is "
+        f"tested; {option} tests the equation."
+    )
+    return prediction
+
+
 def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
     """Return the direction for which the solution is farthest from the given prediction, or None if it stands in.
 
     It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
     one of the two does not see emerge counts as due at their common end, at the earliest.
-
-    Parameters
-    ----------
-    prediction, solution : Dataset
-        The given prediction, and the one of `solve_finite_step`.
     """
     from dynamics.problem import Problem
 

@@ -1,7 +1,4 @@
-"""From tests and counts to one word and its reasons.
-
-Knows what was tested and what came out; nothing of how a test works.
-"""
+"""The verdict of a comparison: one word and its reasons, from what the tests gave."""
 
 from __future__ import annotations
 
@@ -9,36 +6,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
 from sgd_check.verdicts.loss_band import critical_score
-from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR
 
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
+    from sgd_check.verdicts.direction import DirectionTest
     from sgd_check.verdicts.expectation import Expectation
     from sgd_check.verdicts.loss_band import LossBand
-    from sgd_check.verdicts.verdict import DirectionTest
 
 
-class Finding(NamedTuple):
-    """What a comparison found.
+class Evidence(NamedTuple):
+    """What the tests of a comparison with the theory "flow", "finite step" or "sample" gave.
 
-    Attributes
-    ----------
-    theory : str
-        "flow", "finite step" or "sample".
-    expected : Expectation
-    ratio : ndarray, shape (seeds, P)
-        Measured over predicted times.
-    tests : list
-        Per direction; None where not tested.
-    awaited : ndarray of bool, shape (P,)
-        Directions without whose full test nothing agrees: predicted so early that 30 % later is still within the runs.
-    p_value : float
-        Global, of all that enters the verdict.
-    loss : LossBand or None
-        None where the prediction has no loss, or no run is usable. It enters the verdict if its p is a number.
+    `ratio` (seeds, P) is measured over predicted times; `tests` are None for directions that were not tested. Without
+    the full test of the `awaited` directions (P,), predicted so early that 30 % later is still within the runs, nothing
+    agrees. `p_value` is that of all that enters the verdict. `loss` is None where the prediction has no loss, or no run
+    is usable; it enters the verdict if its p is a number.
     """
 
     theory: str
@@ -50,35 +36,14 @@ class Finding(NamedTuple):
     loss: LossBand | None
 
 
-def judgement(simulation: xr.Dataset, finding: Finding, rate: float) -> dict[str, Any]:
+def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[str, Any]:
     """Return the verdict, its reasons and the counts as attributes."""
-    tests = finding.tests
     blown_up = int(np.sum(simulation["blown_up"].values != 0))
     usable = int(simulation.sizes["seed"]) - blown_up
-    time, stop_reason = finding.expected.time, simulation.attrs["stop_reason"]
-    tested = [p for p, test in enumerate(tests) if test is not None]
-    beyond = [p for p, test in enumerate(tests) if test is None and not time[p] <= float(simulation.attrs["end_time"])]
-    open_ = [p for p, test in enumerate(tests) if test is None or not test.resolved]
-    cut_off = [p for p in open_ if np.isfinite(time[p]) and not (finding.awaited[p] and p in tested)]
-    gaps = _gaps(finding)
-    if tested and finding.p_value < rate:
-        verdict, reason = "disagree", _disagreement(simulation, finding, rate)
-    elif usable < FEWEST_RUNS:
-        verdict, reason = "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
-    elif cut_off and stop_reason != "reached_end":
-        verdict = "undecided"
-        reason = f"The runs stopped early ({stop_reason}), before direction {_named(cut_off)} could be tested."
-    elif not finding.awaited.any():
-        verdict, reason = (
-            "undecided",
-            "No direction could be tested: none is predicted to emerge well before the end of the runs.",
-        )
-    elif gaps:
-        verdict, reason = "undecided", _partial_agreement(finding, gaps)
-    else:
-        verdict = "agree"
-        reason = _agreement(finding, [p for p in open_ if p not in beyond])
-    reasons = [reason, *finding.expected.notes]
+    tested = [p for p, test in enumerate(evidence.tests) if test is not None]
+    beyond = _beyond(simulation, evidence)
+    verdict, reason = _verdict(simulation, evidence, rate, usable)
+    reasons = [reason, *evidence.expected.notes]
     if beyond and tested:
         reasons.append(f"Not tested, since predicted never or beyond the horizon: direction {_named(beyond)}.")
     if blown_up:
@@ -87,19 +52,48 @@ def judgement(simulation: xr.Dataset, finding: Finding, rate: float) -> dict[str
         "verdict": verdict,
         "false_alarm_rate": rate,
         "reasons": " ".join(reasons),
-        "theory": finding.theory,
+        "theory": evidence.theory,
         "usable_runs": usable,
         "blown_up_count": blown_up,
         "tested_directions": len(tested),
-        **_of_loss(finding.loss, rate),
+        **_of_loss(evidence.loss, rate),
     }
 
 
-def _gaps(finding: Finding) -> dict[str, list[int]]:
+def _verdict(simulation: xr.Dataset, evidence: Evidence, rate: float, usable: int) -> tuple[str, str]:
+    """Return the one word and its reason."""
+    time, stop_reason = evidence.expected.time, simulation.attrs["stop_reason"]
+    tested = [p for p, test in enumerate(evidence.tests) if test is not None]
+    if tested and evidence.p_value < rate:
+        return "disagree", _disagreement(simulation, evidence, rate)
+    if usable < FEWEST_RUNS:
+        return "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
+    unresolved = [p for p, test in enumerate(evidence.tests) if test is None or not test.resolved]
+    cut_off = [p for p in unresolved if np.isfinite(time[p]) and not (evidence.awaited[p] and p in tested)]
+    if cut_off and stop_reason != "reached_end":
+        early = f"The runs stopped early ({stop_reason})"
+        return "undecided", f"{early}, before direction {_named(cut_off)} could be tested."
+    if not evidence.awaited.any():
+        why = "none is predicted to emerge well before the end of the runs"
+        return "undecided", f"No direction could be tested: {why}."
+    gaps = _gaps(evidence)
+    if gaps:
+        return "undecided", _partial_agreement(evidence, gaps)
+    beyond = _beyond(simulation, evidence)
+    return "agree", _agreement(evidence, [p for p in unresolved if p not in beyond])
+
+
+def _beyond(simulation: xr.Dataset, evidence: Evidence) -> list[int]:
+    """Return the directions that are not tested because they are predicted never, or after the end of the runs."""
+    time, end = evidence.expected.time, float(simulation.attrs["end_time"])
+    return [p for p, test in enumerate(evidence.tests) if test is None and not time[p] <= end]
+
+
+def _gaps(evidence: Evidence) -> dict[str, list[int]]:
     """Return the awaited directions that are not known to agree, by what is to be said of them."""
     found: dict[str, list[int]] = {}
-    for p in np.flatnonzero(finding.awaited).tolist():
-        test = finding.tests[p]
+    for p in np.flatnonzero(evidence.awaited).tolist():
+        test = evidence.tests[p]
         if test is None:
             words = "Not tested, since too few runs emerged: direction {}."
         elif test.early is None:
@@ -115,19 +109,19 @@ def _gaps(finding: Finding) -> dict[str, list[int]]:
     return found
 
 
-def _agreement(finding: Finding, near: list[int]) -> str:
+def _agreement(evidence: Evidence, near: list[int]) -> str:
     """Return what was tested, save for directions that the runs reach, but not 30 % later."""
-    what = "No tested direction leaves its band" if finding.theory != "sample" else "No difference of the laws shows"
-    seen = f"{what} (global p = {finding.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen"
+    what = "No tested direction leaves its band" if evidence.theory != "sample" else "No difference of the laws shows"
+    seen = f"{what} (global p = {evidence.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen"
     return seen + (f", save in direction {_named(near)}, predicted near the end of the runs." if near else ".")
 
 
-def _partial_agreement(finding: Finding, gaps: dict[str, list[int]]) -> str:
+def _partial_agreement(evidence: Evidence, gaps: dict[str, list[int]]) -> str:
     """Return on how many of the awaited directions there is agreement, and what the others lack."""
-    awaited = int(finding.awaited.sum())
+    awaited = int(evidence.awaited.sum())
     agreed = awaited - sum(map(len, gaps.values()))
-    who = "The two samples" if finding.theory == "sample" else "Theory and SGD"
-    first = f"{who} agree on {agreed} of {awaited} directions (global p = {finding.p_value:.2g})."
+    who = "The two samples" if evidence.theory == "sample" else "Theory and SGD"
+    first = f"{who} agree on {agreed} of {awaited} directions (global p = {evidence.p_value:.2g})."
     return " ".join([first] * (agreed > 0) + [words.format(_named(which)) for words, which in gaps.items()])
 
 
@@ -154,12 +148,12 @@ def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:
     }
 
 
-def _disagreement(simulation: xr.Dataset, finding: Finding, rate: float) -> str:
-    end = f"(global p = {finding.p_value:.2g} < {rate:g})."
-    p_values = np.array([np.nan if test is None else test.p for test in finding.tests])
+def _disagreement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> str:
+    end = f"(global p = {evidence.p_value:.2g} < {rate:g})."
+    p_values = np.array([np.nan if test is None else test.p for test in evidence.tests])
     worst = int(np.nanargmin(p_values))
-    z = finding.tests[worst].z  # type: ignore[union-attr]
-    loss = finding.loss
+    z = evidence.tests[worst].z  # type: ignore[union-attr]
+    loss = evidence.loss
     if loss is not None and loss.p < p_values[worst]:
         at = int(np.nanargmax(np.abs(loss.z)))
         time, score = float(simulation["time"].values[at]), loss.z[at]

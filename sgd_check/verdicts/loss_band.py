@@ -1,7 +1,5 @@
 r"""The loss of the runs against a predicted loss: at which times the mean may be compared, and how far it is off.
 
-Knows arrays of losses and times; nothing of datasets or verdicts.
-
 While a direction emerges, runs that are early and runs that are late differ by the whole drop of the loss, and their
 mean follows neither of them nor the prediction. So the mean is held against *one* predicted curve L only where L hardly
 depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a run, 1 included, its loss is
@@ -24,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import special
 
+from sgd_check.verdicts.direction import FEWEST_RUNS, normal_score
 from sgd_check.verdicts.survival import permutation_test
-from sgd_check.verdicts.verdict import FEWEST_RUNS, normal_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,20 +89,9 @@ def against_curve(
 ) -> LossBand:
     """Hold the mean loss of runs against one predicted curve.
 
-    Parameters
-    ----------
-    times : ndarray, shape (times,)
-    losses : ndarray, shape (runs, times)
-        Of the runs that did not blow up; NaN where there is no record.
-    predicted_times, predicted_loss : ndarray, shape (predicted times,)
-    fastest, slowest : ndarray, shape (runs,)
-        Smallest and largest measured ratio of times of each run, around 1; inf if it misses a direction.
-    first_emergence : float
-        Earliest predicted emergence; inf if there is none.
-
-    Returns
-    -------
-    LossBand
+    `losses` (runs, times) are those of the runs that did not blow up, NaN where there is no record; `fastest` and
+    `slowest` (runs,) the smallest and largest measured ratio of times of each run, around 1, inf if it misses a
+    direction; `first_emergence` the earliest predicted one, inf if there is none.
     """
     mean, error = _mean_and_error(losses)
     expected = interpolated(predicted_times, predicted_loss, times)
@@ -139,22 +126,10 @@ def _allowed(
 def against_sample(
     times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
 ) -> LossBand:
-    """Hold the loss of runs against the loss of predicted runs.
+    """Hold the loss of runs against the loss of predicted runs; z is the rank sum of the former as a normal score.
 
-    Parameters
-    ----------
-    times : ndarray, shape (times,)
-    losses : ndarray, shape (runs, times)
-    predicted_times : ndarray, shape (predicted times,)
-    predicted_losses : ndarray, shape (predicted runs, predicted times)
-        Both of runs that did not blow up.
-    first_emergence : float
-        Earliest emergence of any run; inf if there is none.
-
-    Returns
-    -------
-    LossBand
-        With z = the rank sum of the simulated runs as a normal score, by the variance of permutations.
+    Losses (runs, times) are those of runs that did not blow up; `first_emergence` is the earliest of any run, inf if
+    there is none. The variance of z is that of permutations.
     """
     mean, error = _mean_and_error(losses)
     predicted = interpolated(predicted_times, predicted_losses, times)

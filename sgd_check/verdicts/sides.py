@@ -1,6 +1,6 @@
-r"""Whether a sample that may be censored lies beyond an edge, on one side: a p-value and the power of that very test.
+r"""One-sided tests whether a sample, some of it censored, lies beyond an edge: p-value and power, for `direction`.
 
-Knows numbers alone. The values are logarithms of times over their prediction; of a run without emergence it is known
+The values are logarithms of times over their prediction; of a run without emergence it is known
 that its value lies beyond the horizon h, and no more. The null hypothesis is a law symmetric about the edge e, or about
 a place on its allowed side.
 
@@ -60,23 +60,11 @@ class Side(NamedTuple):
 
 
 def early_side(values: Array, horizon: float, low: float, truth: float, level: float) -> Side | None:
-    """Test whether values lie below an edge; None where no outcome could show it.
+    """Test whether values (runs,), NaN beyond the horizon, lie below an edge; None where no outcome could show it.
 
-    Parameters
-    ----------
-    values : ndarray, shape (runs,)
-        NaN: beyond the horizon.
-    horizon : float
-    low : float
-        The edge.
-    truth : float
-        Middle of the values if the error that is to be seen is there; not finite: no power can be stated.
-    level : float
-        Of the two-sided test of which this is one side.
-
-    Notes
-    -----
-    If half of the runs or more are censored the middle of their law is not observed, so nothing shows it to be early.
+    `truth` is the middle of the values if the error that is to be seen is there; where it is not finite no power can be
+    stated. `level` is that of the two-sided test of which this is one side. If half of the runs or more are censored
+    the middle of their law is not observed, so nothing shows it to be early.
     """
     missing = np.isnan(values)
     if 2 * np.count_nonzero(missing) >= values.size or (missing.any() and not _enough_signs(values.size, level)):

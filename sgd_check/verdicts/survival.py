@@ -1,6 +1,6 @@
 r"""Emergence times with censoring: Kaplan–Meier curves, the curve that theory expects, and the two-sample test.
 
-Knows times of runs that ended without emergence (NaN: censored at the horizon); nothing of datasets or verdicts.
+Times are NaN where a run ended at the horizon without emergence: it is censored.
 
 The test of two samples is the log-rank test. Its score of a run is 1{emerged} − Λ(T), Λ the Nelson–Aalen hazard of both
 samples together, and the sum of a sample's scores is observed minus expected emergences. All runs of both samples are
@@ -46,21 +46,10 @@ class PermutationTest(NamedTuple):
 
 
 def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurve:
-    r"""Return the Kaplan–Meier estimate of P(T > t), with 95 % intervals.
+    r"""Return the Kaplan–Meier estimate of P(T > t) from times of emergence (runs,), with 95 % intervals.
 
-    Parameters
-    ----------
-    emergence : ndarray, shape (runs,)
-        Times of emergence; NaN where the run ended at the horizon without.
-    horizon : float
-        Time at which the runs ended.
-    times : ndarray, shape (times,)
-        Where to evaluate; NaN beyond the horizon.
-
-    Returns
-    -------
-    SurvivalCurve
-        Intervals by Greenwood's formula for ln(−ln S); where S is 1 or 0, the exact interval of as many runs all alike.
+    It is NaN beyond the horizon. Intervals are by Greenwood's formula for ln(−ln S); where S is 1 or 0, the exact
+    interval of as many runs all alike.
 
     Examples
     --------
@@ -99,19 +88,7 @@ def median_time(emergence: Array, horizon: float) -> float:
 
 
 def expected_survival(time: float, delay: float, scatter: float, times: Array) -> Array:
-    r"""Return P(T > t) of the log-normal law with mean `time` (1 + δ) and standard deviation s of ln T.
-
-    Parameters
-    ----------
-    time, delay, scatter : float
-        Predicted time, and relative delay δ and scatter s that are expected around it.
-    times : ndarray, shape (times,)
-
-    Returns
-    -------
-    ndarray
-        NaN if anything of the law is unknown.
-    """
+    """Return P(T > t) of the log-normal law of mean `time` (1 + delay), `scatter` of ln T; NaN if one is unknown."""
     if not (np.isfinite(time) and np.isfinite(delay) and np.isfinite(scatter)):
         return np.full(times.shape, np.nan)
     with np.errstate(divide="ignore"):
@@ -123,15 +100,7 @@ def expected_survival(time: float, delay: float, scatter: float, times: Array) -
 
 
 def log_rank(first: Array, second: Array, horizon: float) -> float:
-    """Return the log-rank statistic, a normal score: positive if the second sample emerges later than the first.
-
-    Parameters
-    ----------
-    first, second : ndarray, shape (runs,)
-        Times of emergence; NaN where there was none by the horizon.
-    horizon : float
-        Where both are cut.
-    """
+    """Return the log-rank statistic, a normal score: positive if the second sample emerges later than the first."""
     from scipy import stats
 
     if not (np.isfinite(first).any() or np.isfinite(second).any()):
@@ -141,14 +110,7 @@ def log_rank(first: Array, second: Array, horizon: float) -> float:
 
 
 def log_rank_scores(emergence: Array, horizon: float) -> Array:
-    """Return the log-rank scores 1{emerged} − Λ(T) of all runs together, of sum 0.
-
-    Parameters
-    ----------
-    emergence : ndarray, shape (runs,)
-        Times of emergence of both samples; NaN where there was none by the horizon.
-    horizon : float
-    """
+    """Return the log-rank scores 1{emerged} − Λ(T) of the runs of both samples together, of sum 0."""
     emerged = np.isfinite(emergence)
     times = np.where(emerged, emergence, np.inf)
     at, counts = np.unique(times[emerged], return_counts=True)
@@ -158,19 +120,11 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
 
 
 def permutation_test(scores: Array, second: NDArray[np.bool_]) -> PermutationTest:
-    r"""Test whether two samples of runs have one law, from scores that sum to 0 in every column.
+    """Test whether two samples of runs have one law, from scores (runs, columns) that sum to 0 in every column.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (runs, columns)
-    second : ndarray of bool, shape (runs,)
-        Which runs belong to the second sample.
-
-    Returns
-    -------
-    PermutationTest
-        (1 + number of permutations at least as far) / (1 + permutations), which has at most the stated rate of false
-        alarms; two-sided. A column without variation has p = 1.
+    `second` marks the runs of the second sample. The p-values are (1 + number of permutations at least as far) /
+    (1 + permutations), which has at most the stated rate of false alarms; two-sided. A column without variation has
+    p = 1.
     """
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from overlap_equations import overlap_rates
 
 import dynamics
 from dynamics.compiler.compilation import Piece, load
@@ -76,26 +77,10 @@ def kernels(request):
     return Kernels(dynamics.Problem(activation=link, teacher=teacher, width=5, dimension=12, initial_norm=0.5))
 
 
-def written_equation(problem, y):
-    """The flow as its docstring writes it, for a real or a complex state."""
-    m, P = problem.width, problem.num_directions
-    a, T = problem.teacher.coefficients, problem.teacher.gram()
-    kernel = np.polynomial.Polynomial(problem.activation.coefficients**2)
-    slope = kernel.deriv()
-    C, G, n = y[: m * P].reshape(m, P), y[m * P : m * P + m * m].reshape(m, m), np.exp(y[m * P + m * m :])
-    A, B = a * slope(C), slope(G) * n
-    X = A @ C.T - B @ G
-    r = np.diag(X)
-    dC = A @ T - B @ C - r[:, None] * C
-    dG = X + X.T - r[:, None] * G - G * r
-    dl = 4 * (kernel(C) @ a - kernel(G) @ n)
-    return np.concatenate([dC.ravel(), dG.ravel(), dl])
-
-
-def test_right_hand_side_is_the_written_equation(kernels):
+def test_right_hand_side_is_the_overlap_rates(kernels):
     problem = kernels.system.problem
     np.testing.assert_allclose(
-        kernels.rhs(kernels.state), written_equation(problem, kernels.state), rtol=1e-13, atol=1e-15
+        kernels.rhs(kernels.state), overlap_rates(problem, kernels.state), rtol=1e-13, atol=1e-15
     )
 
 
@@ -109,11 +94,11 @@ def symmetric_direction(kernels, rng):
     return v
 
 
-def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation(kernels, rng):
+def test_jacobian_product_is_the_complex_step_derivative_of_the_overlap_rates(kernels, rng):
     """Im f(y + i h v)/h has no cancellation: with h = 1e-30 it is the derivative to rounding (measured 2e-15)."""
     for _ in range(5):
         v = symmetric_direction(kernels, rng)
-        exact = written_equation(kernels.system.problem, kernels.state + 1e-30j * v).imag / 1e-30
+        exact = overlap_rates(kernels.system.problem, kernels.state + 1e-30j * v).imag / 1e-30
         np.testing.assert_allclose(kernels.product(kernels.state, v), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 

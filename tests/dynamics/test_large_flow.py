@@ -152,14 +152,6 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
 
 
 @pytest.mark.kernels
-def test_rates_against_the_overlap_equations():
-    asked = problem({4: 0.8, 6: 0.6}, m=4, P=3, d=5)
-    other = tight_explicit(asked)
-    # Measured 2e-15.
-    np.testing.assert_allclose(new_stepper(asked).derivative(0.0), other.derivative(0.0), atol=2e-14)
-
-
-@pytest.mark.kernels
 @pytest.mark.parametrize("seed", range(6))
 def test_partial_field_of_every_division_against_the_formula(seed):
     rng = np.random.default_rng(seed)

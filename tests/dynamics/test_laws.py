@@ -62,8 +62,7 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
 def test_the_coupled_flow_has_the_same_laws():
     found = scaling.scaling_study.prepare(directions=16, starts=1, coupled=True)
     assert "coupled flows" in found.work()
-    ((asked, save_at),) = found.starts
-    answers = families.answer_all([partial(families.coupled_flow, asked, save_at=save_at)], progress=False)
+    answers = families.solve_family(found.starts, coupled=True, progress=False)
     (flow,) = answers.datasets
     assert answers.stop_reason == "reached_end"
     assert flow.attrs["method"] == "stiff"
@@ -157,11 +156,8 @@ def test_processes_change_no_bit_of_a_study():
     one, two = (transfer.transfer_study(workers=workers, **small) for workers in (1, 2))
     assert one["final_loss"].identical(two["final_loss"])
     asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
-    tasks = [
-        partial(families.coupled_flow, replace(asked, seed=seed), save_at=dynamics.SaveAt.geometric(1.0, 500.0, 9))
-        for seed in range(3)
-    ]
-    here, there = (families.answer_all(tasks, progress=False, workers=workers) for workers in (1, 2))
+    family = [(replace(asked, seed=seed), dynamics.SaveAt.geometric(1.0, 500.0, 9)) for seed in range(3)]
+    here, there = (families.solve_family(family, coupled=True, progress=False, workers=workers) for workers in (1, 2))
     assert all(a["loss"].identical(b["loss"]) for a, b in zip(here.datasets, there.datasets, strict=True))
     assert len(there.seconds) == 3
 
@@ -186,9 +182,9 @@ def interrupted_after(monkeypatch, module, name, count):
 @pytest.mark.parametrize(
     ("module", "name", "count", "arguments"),
     [
-        (finite_size, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
-        (scaling, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
-        (frontier, "coupled_flow", 1, [*FRONTIER, "--coupled"]),
+        (families, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
+        (families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
+        (families, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],
 )  # fmt: skip
@@ -204,18 +200,17 @@ def test_an_interrupted_study_keeps_draws_and_prints_what_it_has(
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments"),
-    [(scaling, ["scaling", "--directions", "64", "--starts", "2"]), (frontier, FRONTIER)],
+    "arguments", [["scaling", "--directions", "64", "--starts", "2"], FRONTIER], ids=["scaling", "frontier"]
 )
-def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, module, arguments):
-    interrupted_after(monkeypatch, module, "solve_decoupled", 0)
+def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, arguments):
+    interrupted_after(monkeypatch, families, "solve_decoupled", 0)
     assert main([*arguments, "--output", str(tmp_path / "none.nc")]) == 130
     assert "interrupted before anything was computed" in capsys.readouterr().err
     assert not (tmp_path / "none.nc").exists()
 
 
 def test_dry_runs_solve_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(finite_size, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
+    monkeypatch.setattr(families, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
     assert main(["finite-size", "--dry-run", "--output", str(tmp_path / "none.nc")]) == 0
     assert "without time stepping: about" in capsys.readouterr().err
 

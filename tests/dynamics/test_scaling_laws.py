@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.laws.scaling_families import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.laws.scaling_laws import (
+from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
+from dynamics.laws.laws_of_a_problem import (
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
@@ -16,10 +16,10 @@ from dynamics.laws.scaling_laws import (
 )
 from dynamics.problem import Problem, Teacher
 from dynamics.runs.study_dataset import study_dataset
-from dynamics.theory.exponents import asymptotic_exponents
-from dynamics.theory.fits import first_below, fit_power_law, fit_runs
+from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.best_rates import read_transfer
+from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs
 from dynamics.theory.ideal_sums import IDEAL_LAWS, ideal_curve, ideal_exponent
-from dynamics.theory.transfer import read_transfer
 from dynamics.theory.tuned_steps import target_losses
 
 
@@ -67,12 +67,12 @@ def test_points_unknown_in_one_run_are_left_out_and_few_make_no_law():
         fit_runs(x, x)
 
 
-def test_first_below_interpolates_power_laws_exactly():
+def test_first_crossing_interpolates_power_laws_exactly():
     x = np.geomspace(1.0, 1e4, 9)
-    assert first_below(x, x**-1.5, 1e-3) == pytest.approx(100.0, rel=1e-12)
-    assert np.isnan(first_below(x, x**-1.5, 1e-9))
-    assert np.isnan(first_below(x, x**-1.5, 2.0))
-    assert first_below([1.0, 2.0], [1.0, 0.0], 0.5) == 2.0
+    assert first_crossing(x, x**-1.5, 1e-3) == pytest.approx(100.0, rel=1e-12)
+    assert np.isnan(first_crossing(x, x**-1.5, 1e-9))
+    assert np.isnan(first_crossing(x, x**-1.5, 2.0))
+    assert first_crossing([1.0, 2.0], [1.0, 0.0], 0.5) == 2.0
 
 
 # --- the idealised sums -----------------------------------------------------------------------------------------------

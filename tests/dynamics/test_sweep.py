@@ -27,7 +27,7 @@ from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
 from dynamics.study.merge import CHUNK_BYTES, _chunks
 from dynamics.study.points import PointDirectory
-from dynamics.study.pool import ProcessCrew
+from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
@@ -209,21 +209,21 @@ def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
 
 
 def test_workers_that_cannot_start_are_said(monkeypatch):
-    crew = ProcessCrew(1, "dynamics.solve.overlaps:solve_overlaps")
+    pool = WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
 
     def start():
-        crew._starts = [Future()]
-        crew._starts[0].set_exception(BrokenExecutor())
+        pool._starts = [Future()]
+        pool._starts[0].set_exception(BrokenExecutor())
 
-    monkeypatch.setattr(crew, "_start", start)
-    monkeypatch.setattr(crew, "_stop", lambda *, at_once: None)
-    crew._start()
-    crew.restart()
+    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(pool, "_stop", lambda *, at_once: None)
+    pool._start()
+    pool.restart()
     with pytest.raises(RuntimeError, match="Worker processes must be able to start, but end at once"):
-        crew.restart()
+        pool.restart()
     monkeypatch.setattr(sweep_pool.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match=r"A script must call `dynamics\.sweep` below"):
-        ProcessCrew(1, "dynamics.solve.overlaps:solve_overlaps")
+        WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
 
 
 def test_a_worker_ends_with_its_parent(monkeypatch):

@@ -16,7 +16,7 @@ from dynamics.compiler.cores import THREAD_VARIABLES
 from dynamics.study import __main__ as study
 from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
-from dynamics.study.pool import ProcessCrew
+from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
@@ -121,8 +121,8 @@ def drawn(problem):
 
 
 def test_workers_do_not_share_the_numbers_that_a_study_draws():
-    with ProcessCrew(2, drawn) as first, ProcessCrew(2, drawn) as second:
-        numbers = [float(crew.submit(drawn, None).result()["number"]) for crew in (first, second)]
+    with WorkerPool(2, drawn) as first, WorkerPool(2, drawn) as second:
+        numbers = [float(pool.submit(drawn, None).result()["number"]) for pool in (first, second)]
     assert numbers[0] != numbers[1]
 
 

@@ -11,19 +11,17 @@ from types import SimpleNamespace
 import leaning_cluster
 import numpy as np
 import pytest
+from overlap_equations import overlap_rates
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.integrators import Status
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import step as torch_step
 from dynamics.integrators.large_flow.device import stepper as torch_stepper
 from dynamics.integrators.large_flow.device.device import Replay, load_torch
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.passes import compile_passes
 
 torch = pytest.importorskip("torch")
 
@@ -55,20 +53,11 @@ def reached(flow, *targets):
     return flow
 
 
-def rates_of_overlaps(question, C, G, n):
-    """Return C', G' and (ln n)' by the equations of the overlaps."""
-    a, g, slope = question.teacher.coefficients, question.activation.kernel, question.activation.kernel_derivative
-    A, B = a * slope(C), n * slope(G)
-    X = A @ C.T - B @ G
-    r = np.diag(X)[:, None]
-    return A - B @ C - r * C, X + X.T - r * G - r.T * G, 4 * (g(C) @ a - g(G) @ n)
-
-
 # --- equations --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("link", ["he4", "he3", MIXED, GAPS, {4: 0.8, 6: 0.6}, {3: 0.6, 8: 0.8}])
-def test_rates_are_those_of_the_compiled_field(link, rng):
+def test_rates_are_those_of_the_equations(link, rng):
     """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
     question = problem(link, P=5, m=9, d=40)
     step = stepper(question)._step
@@ -81,9 +70,9 @@ def test_rates_are_those_of_the_compiled_field(link, rng):
     Y[:, :D], Y[:, D] = torch.from_numpy(U), torch.from_numpy(np.log(n))
     rates = torch.full_like(Y, np.nan)
     step.field.rates(Y, rates)
-    kernels = compile_passes(question).namespace
-    F, growth = np.empty((m, D)), np.empty(m)
-    UnitField(kernels, Workers(m, D, 1), np.array(a), np.empty((0, D)), m).write(U, n, F, growth)
+    g, slope, others = question.activation.kernel, question.activation.kernel_derivative, 1.0 - np.eye(m)
+    F = (a * slope(U[:, :5])) @ np.eye(5, D) - (n * slope(U @ U.T) * others) @ U
+    growth = g(U[:, :5]) @ a - (g(U @ U.T) * others) @ n - n * g(1.0)
     velocity = F - (np.sum(F * U, axis=1) / np.sum(U * U, axis=1))[:, None] * U
     scale = np.abs(F).max()
     np.testing.assert_allclose(rates[:, :D].numpy(), velocity, rtol=1e-13, atol=1e-13 * scale)
@@ -96,11 +85,8 @@ def test_derivative_obeys_the_equations_of_the_overlaps(link):
     question = problem(link, P=3, m=5, d=32)
     flow = reached(stepper(question), 20.0)
     t = 0.5 * (flow.time + flow._time_last)
-    system = OverlapSystem(question)
-    C, G, n = system.unpack(flow.interpolate(t))
-    expected = rates_of_overlaps(question, C, G, n)
-    found = flow.derivative(t)
-    np.testing.assert_allclose(found, np.concatenate([part.ravel() for part in expected]), rtol=1e-12, atol=1e-14)
+    expected = overlap_rates(question, flow.interpolate(t))
+    np.testing.assert_allclose(flow.derivative(t), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_summary_is_that_of_the_overlaps():
@@ -214,7 +200,7 @@ def referee(question, times):
     a, g = question.teacher.coefficients, question.activation.kernel
 
     def rhs(_, y):
-        return np.concatenate([part.ravel() for part in rates_of_overlaps(question, *system.unpack(y))])
+        return overlap_rates(question, y)
 
     def emerges(p, y):
         return np.max(np.maximum(system.unpack(y)[0][:, p], 0.0) ** 2) - 0.5

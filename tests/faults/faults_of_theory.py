@@ -23,13 +23,6 @@ HERMITE = (
     ),
     Fault(
         "hermite/polynomials.py",
-        "math.factorial(r) * math.comb(i, r) * math.comb(j, r)",
-        "math.comb(i, r) * math.comb(j, r)",
-        "missing r! in a product",
-        tests_of("hermite/test_polynomials"),
-    ),
-    Fault(
-        "hermite/polynomials.py",
         "weights = c[n:] ** 2",
         "weights = c[n:]",
         "power of c_j in the kernel",
@@ -102,7 +95,7 @@ PREDICTION = (
         tests_of("dynamics/test_prediction", "test_search_noise_equals_tensor_quadrature"),
     ),
     Fault(
-        "dynamics/theory/exponents.py",
+        "dynamics/theory/asymptotics.py",
         "loss_compute=(1 - 2 * b) / (1 + b)",
         "loss_compute=(1 - 2 * b) / (2 + b)",
         "exponent of the compute frontier",
@@ -167,7 +160,7 @@ ANALYSIS = (
         "(px[at] / px[at - 1]) ** share)",
         "(px[at] / px[at - 1]) ** (1.0 - share))",
         "crossing seen from the wrong end",
-        tests_of("dynamics/test_scaling_laws", "test_first_below_interpolates_power_laws_exactly"),
+        tests_of("dynamics/test_scaling_laws", "test_first_crossing_interpolates_power_laws_exactly"),
     ),
 )
 

@@ -15,7 +15,7 @@ import dynamics
 import sgd_check
 from dynamics.runs import checkpoint
 from dynamics.runs import loop as run
-from sgd_check.runs import loop as course_of_runs
+from sgd_check.runs import loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ def go_on(kind: str, path: str, every: float) -> None:
     """
     checkpoint.LARGEST_SHARE = np.inf
     run.FIRST_CHUNK_STEPS = run.LARGEST_CHUNK_STEPS = 24
-    course_of_runs.TICK_STEPS, course_of_runs.TICK_SECONDS = 20, 0.0
+    loop.TICK_STEPS, loop.TICK_SECONDS = 20, 0.0
     there = Path(path).exists()
     if kind.startswith("sweep"):
         # Killed after it has merged the points, before it has removed them, a sweep is called again with `overwrite`.

@@ -11,7 +11,7 @@ import scipy.special
 import sympy
 
 import hermite
-from hermite.exponents import information_exponent, parity, zero_tolerance
+from hermite.zero_coefficients import information_exponent, parity, zero_tolerance
 
 _SLOPE = hermite.expand(np.tanh, order=1).coefficients[1]
 LINKS = ["he4", {4: 0.8, 6: 0.6}, {0: 0.3, 1: -0.5, 3: 2.0}, "erf", "gelu", "tanh(z)", "x^2 exp(-x^2)"]

@@ -1,4 +1,4 @@
-"""Recurrences, products and kernels against exact arithmetic and quadrature."""
+"""Recurrences and kernels against exact arithmetic and quadrature."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hermite import polynomials
 
@@ -73,27 +71,6 @@ def test_series_derivative_matches_the_derivative_of_explicit_polynomials():
     z = np.linspace(-3.0, 3.0, 11)
     np.testing.assert_allclose(polynomials.series_derivative([1.0, 2.0, 0.0, math.sqrt(6.0)], z), 2 + 3 * z**2 - 3)
     assert polynomials.series_derivative([4.0], z).tolist() == [0.0] * 11
-
-
-@given(st.integers(0, 12), st.integers(0, 12), st.floats(-4, 4))
-def test_linearised_product_is_the_product(i, j, z):
-    table = polynomials.evaluate(24, z)
-    product = polynomials.series_value(polynomials.linearise(i, j), z)
-    assert product == pytest.approx(table[i] * table[j], abs=1e-9)
-
-
-def test_linearised_product_of_high_degrees_matches_its_moments():
-    # Coefficient l of h_i h_j is E[h_i h_j h_l].
-    nodes, weights = _trapezoid()
-    table = polynomials.evaluate(70, nodes)
-    moments = (table * weights) @ (table[40] * table[30])
-    np.testing.assert_allclose(polynomials.linearise(40, 30), moments, rtol=1e-10, atol=1e-12 * np.max(moments))
-
-
-def test_product_of_series_is_the_product_of_values():
-    a, b, z = np.array([1.0, -2.0, 0.5]), np.array([0.0, 3.0, 0.0, 1.5]), np.linspace(-3, 3, 9)
-    product = polynomials.series_value(polynomials.multiply(a, b), z)
-    np.testing.assert_allclose(product, polynomials.series_value(a, z) * polynomials.series_value(b, z), atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 301])

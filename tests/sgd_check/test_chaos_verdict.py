@@ -14,7 +14,7 @@ from dynamics.equations.spherical.coupling import make_particle_system
 from dynamics.laws.chaos import coupled_tracers, function_gap
 from dynamics.runs.storage import load, save
 from sgd_check.run.__main__ import main
-from sgd_check.verdicts import chaos
+from sgd_check.verdicts import mean_field
 
 TIMES = (0.0, 0.6, 1.2, 2.4, 6.0)
 WIDTHS = (6, 12, 24)
@@ -143,11 +143,11 @@ def judged(gap, rate):
     widths = np.array([16, 32, 64])
     runs = SimpleNamespace(widths=widths, starts=np.arange(gap.shape[1]), times=np.array([1.0]))
     levels = xr.Dataset({"loss_level_time": ("loss_level", [np.nan, np.nan])})
-    return chaos._tested(runs, levels, gap, rate)
+    return mean_field._tested(runs, levels, gap, rate)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("edge", [-1.0 - chaos.WIDTH_CORRECTION, -1.0 + chaos.WIDTH_CORRECTION])
+@pytest.mark.parametrize("edge", [-1.0 - mean_field.WIDTH_CORRECTION, -1.0 + mean_field.WIDTH_CORRECTION])
 def test_false_alarms_at_the_edge_of_the_band_are_as_rare_as_stated(edge, rng):
     """120 families at a rate of 10 %, half of it on the side that is tested here: more than 15 alarms have p < 1e-3."""
     alarms = sum(judged(made_up(edge, rng), 0.1).p < 0.1 for _ in range(120))
@@ -177,7 +177,7 @@ def test_the_window_is_where_the_loss_is_between_its_levels():
     runs = SimpleNamespace(times=np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
 
     def window(first, last):
-        return chaos._window(runs, xr.Dataset({"loss_level_time": ("loss_level", [first, last])}))
+        return mean_field._window(runs, xr.Dataset({"loss_level_time": ("loss_level", [first, last])}))
 
     assert window(0.5, 2.5) == slice(1, 4)
     assert window(2.0, 9.0) == slice(2, 5)
@@ -209,8 +209,8 @@ def test_a_mean_field_in_another_clock_disagrees(asked, law, family):
 
 def test_runs_that_end_before_the_levels_of_the_loss_do_not_agree(law, family, monkeypatch):
     """A test that passes, on records before the loss of the mean field has fallen, says nothing of what was awaited."""
-    passed = chaos.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, resolved=True)
-    monkeypatch.setattr(chaos, "_tested", lambda *_: passed)
+    passed = mean_field.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, resolved=True)
+    monkeypatch.setattr(mean_field, "_tested", lambda *_: passed)
     first, last = law["loss_level_time"].values[[0, -1]]
     assert 0.6 < first < 1.2 < last or np.isnan(last)
     assert sgd_check.compare(law, family)["comparison"].attrs["verdict"] == "agree"

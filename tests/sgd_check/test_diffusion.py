@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from engine_state import weights_of
 from scipy import stats
 
 import sgd_check
@@ -103,9 +104,9 @@ def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypa
     problem = given(C, 0.9, (0.8, 0.6), dimension, {1: 0.6, 2: 0.5})
     rate, count = 1e-6, 6000
     diffused = engine(problem, range(count), batch)
-    start = diffused.weights()[0]
+    start = weights_of(diffused)[0]
     diffused.advance(np.array([rate]))
-    end = diffused.weights()
+    end = weights_of(diffused)
     upper = np.triu_indices(2)
     change = np.concatenate(
         [(end - start)[:, :, :2].reshape(count, -1), (end @ end.transpose(0, 2, 1) - start @ start.T)[:, *upper]],
@@ -239,7 +240,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
         with ours.running():
             for steps in (1, 10, 10**7):
                 assert ours.advance_span(steps, 1e-8, float("inf"))
-        return ours.weights()
+        return weights_of(ours)
 
     together = final((3, 1, 4, 15, 9), 1, 64)
     assert len({w.tobytes() for w in together}) == 5
@@ -252,7 +253,7 @@ def test_tabulated_rates_are_taken_as_one_rate_where_they_are_equal():
     tabulated, constant = engine(problem), engine(problem)
     tabulated.advance(np.full(20_000, 1e-6))
     constant.advance_span(20_000, 1e-6, float("inf"))
-    np.testing.assert_allclose(tabulated.weights(), constant.weights(), rtol=1e-8)
+    np.testing.assert_allclose(weights_of(tabulated), weights_of(constant), rtol=1e-8)
 
 
 def test_the_mean_follows_a_schedule_to_where_the_flow_ends():
@@ -262,7 +263,7 @@ def test_the_mean_follows_a_schedule_to_where_the_flow_ends():
     for rates in (np.full(10**6, 1e-6), np.repeat([1e-7, 1e-6, 2e-6, 0.9e-6], 250_000)):
         ours = engine(problem, (0,))
         ours.advance(rates)
-        ends.append(ours.weights()[0, 0, 0])
+        ends.append(weights_of(ours)[0, 0, 0])
         assert ours.measure(student=True).teacher_overlap[0, 0, 0] > 0.6
     assert ends[0] == pytest.approx(ends[1], rel=0.02)
 
@@ -303,12 +304,12 @@ def test_a_run_that_blows_up_is_nan_and_the_others_are_not_touched():
     for one in (free, wild):
         with one.running():
             one.advance(np.full(20, 1e-4))
-    assert np.isnan(wild.weights()[1]).all()
-    np.testing.assert_array_equal(wild.weights()[[0, 2]], free.weights()[[0, 2]])
-    before = free.weights()
+    assert np.isnan(weights_of(wild)[1]).all()
+    np.testing.assert_array_equal(weights_of(wild)[[0, 2]], weights_of(free)[[0, 2]])
+    before = weights_of(free)
     free.freeze(np.array([True, False, False]))
     assert np.isnan(free.measure(student=True).squared_norm[0]).all()
-    np.testing.assert_array_equal(free.weights()[1:], before[1:])
+    np.testing.assert_array_equal(weights_of(free)[1:], before[1:])
 
 
 # --- what it says -------------------------------------------------------------------------------------------------

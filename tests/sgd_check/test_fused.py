@@ -55,6 +55,7 @@ def fused_and_plain(problem, *, every_way):
     from sgd_check.engines.torch.blocks import BlockStepper, Setting
     from sgd_check.engines.torch.links import make_link
     from sgd_check.engines.torch.recursion import aligned
+    from sgd_check.engines.torch.samples import TorchTeacher
     from sgd_check.engines.torch.streams import CounterStreams
 
     seeds = RUNS if every_way else RUNS[1:]
@@ -62,11 +63,11 @@ def fused_and_plain(problem, *, every_way):
     start = torch.zeros(len(seeds), problem.width, aligned(d), dtype=torch.float64)
     reduced = torch.tensor(problem.reduced_weights())
     start[:, :, : reduced.shape[1]] = reduced
-    teacher, free = torch.tensor(problem.teacher.coefficients), problem.student == "committee"
+    teacher, free = TorchTeacher.of(problem, torch.float64, device), problem.student == "committee"
 
     def fused(cut=0, given=None):
         link = kernel_link(problem.activation)
-        stepper = FusedStepper(start.clone(), teacher, d, seeds, link=link, noise=noise, free=free)
+        stepper = FusedStepper(start.clone(), teacher.coefficients, d, seeds, link=link, noise=noise, free=free)
         with stepper.running():
             if cut:
                 stepper.advance(rates()[:cut])
@@ -76,11 +77,8 @@ def fused_and_plain(problem, *, every_way):
     setting = Setting(
         link=make_link(problem.activation, torch.float64, device)[0],
         teacher=teacher,
-        directions=None,
-        span=2,
         dimension=d,
         batch=1,
-        noise=noise,
         free=free,
     )
     plain = BlockStepper(setting, start.clone(), CounterStreams(seeds, device))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from engine_state import samples_of, weights_of
 
 import dynamics
 import sgd_check
@@ -69,10 +70,10 @@ def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, 
     run = engine(problem, batch_size=batch_size)
     sigma = torch_sigma(link)
     with run.running():
-        before = run.weights()
-        x, labels = run.draw()
+        before = weights_of(run)
+        x, labels = samples_of(run)
         run.advance(np.array([1e-2]))
-        after = run.weights()
+        after = weights_of(run)
     for s in range(3):
         expected = autograd_step(problem, before[s], x[0, s], labels[0, s], 1e-2, sigma)
         np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
@@ -89,10 +90,10 @@ def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
         problem.activation.coefficients / np.sqrt([float(np.prod(np.arange(1, j + 1))) for j in range(13)])
     )
     with run.running():
-        before = run.weights()
-        x, labels = run.draw()
+        before = weights_of(run)
+        x, labels = samples_of(run)
         run.advance(np.array([1e-3]))
-        after = run.weights()
+        after = weights_of(run)
     w, sample = before[0, 0], x[0, 0, 0]
     rho = np.linalg.norm(w)
     z = w @ sample / rho
@@ -108,7 +109,7 @@ def test_labels_are_the_teacher_plus_noise_of_the_stated_size(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=4, activation="he3", label_noise=0.25)
     run = engine(problem, seeds=range(20))
     with run.running():
-        x, labels = run.draw()
+        x, labels = samples_of(run)
     clean = sum(a * torch_sigma("he3")(x[..., 0, p]) for p, a in enumerate((0.8, 0.6)))
     noise = (labels[..., 0] - clean).ravel()
     # Standard error of a standard deviation; five of them are a false-alarm rate of 6e-7.
@@ -126,9 +127,9 @@ def test_mean_step_is_the_flow(tools, directions):
     seeds, rate = 100, 1e-9
     run = engine(problem, seeds=range(seeds), batch_size=512)
     with run.running():
-        before = run.weights()
+        before = weights_of(run)
         run.advance(np.full(21, rate))
-        velocity = (run.weights() - before) / (21 * rate)
+        velocity = (weights_of(run) - before) / (21 * rate)
     start = problem.start()
     C, G, n = start
     slope, _, log_rate = tools.flow_derivative(problem, C, G, np.log(n))
@@ -154,7 +155,7 @@ def test_a_seed_gives_the_same_bits_alone_or_beside_others(tools, width, dimensi
         run = engine(problem, seeds, dtype=dtype, batch_size=batch_size)
         with run.running():
             run.advance(rates)
-        return run.weights()
+        return weights_of(run)
 
     together = final((3, 1, 4, 15, 9))
     assert np.isfinite(together).all()
@@ -172,7 +173,7 @@ def test_bits_do_not_depend_on_how_the_run_is_cut(tools):
             for piece in np.split(rates, pieces):
                 run.advance(piece)
                 run.measure(student=True)
-        return run.weights()
+        return weights_of(run)
 
     np.testing.assert_array_equal(final([]), final([1, 2, 63, 64, 65, 149]))
 
@@ -195,7 +196,7 @@ def test_a_frozen_seed_leaves_the_others_untouched(tools):
         with run.running():
             run.freeze(np.array(stopped))
             run.advance(np.full(30, 1e-4))
-        return run.weights()
+        return weights_of(run)
 
     free, frozen = final([False] * 3), final([False, True, False])
     assert np.isnan(frozen[1]).all()
@@ -264,10 +265,10 @@ def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
     run = engine(problem, batch_size=batch_size)
     sigma = torch_sigma(link)
     with run.running():
-        expected = run.weights()
-        x, labels = run.draw()
+        expected = weights_of(run)
+        x, labels = samples_of(run)
         run.advance(np.array([1e-2, 2e-2, 1e-2]))
-        after = run.weights()
+        after = weights_of(run)
     for step, rate in enumerate((1e-2, 2e-2, 1e-2)):
         for s in range(3):
             w = torch.tensor(expected[s], requires_grad=True)
@@ -351,10 +352,10 @@ def test_delayed_updates_are_the_updates_one_by_one(student, link):
     )
     run, rate = engine(problem), 3e-3
     with run.running():
-        w = run.weights()
-        x, labels = run.draw()
+        w = weights_of(run)
+        x, labels = samples_of(run)
         run.advance(np.full(70, rate))
-        after = run.weights()
+        after = weights_of(run)
     link = problem.activation
     for step in range(70):
         for s in range(3):
@@ -383,7 +384,7 @@ def test_threads_change_no_bit(tools, monkeypatch):
             run.advance(np.full(70, 1e-5))
             run.advance(np.full(30, 1e-5))
             assert run.attributes["threads"] == threads
-            return run.weights()
+            return weights_of(run)
 
     np.testing.assert_array_equal(final(2), final(1))
 

@@ -6,9 +6,9 @@ import xarray as xr
 
 import dynamics
 import sgd_check
+from sgd_check.verdicts.direction import assess_direction
 from sgd_check.verdicts.expectation import Expectation
-from sgd_check.verdicts.judgement import Finding, judgement
-from sgd_check.verdicts.verdict import assess_direction
+from sgd_check.verdicts.judgement import Evidence, judgement
 
 NAN = np.nan
 
@@ -51,7 +51,7 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     ]
     tests = [None if test.early is None is test.late else test for test in tests]
     nothing = np.zeros(count)
-    finding = Finding(
+    evidence = Evidence(
         theory="flow",
         expected=Expectation(time, nothing, nothing, nothing, nothing, ()),
         ratio=np.exp(logs),
@@ -61,7 +61,7 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
         loss=None,
     )
     simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
-    return judgement(simulation, finding, 0.01)
+    return judgement(simulation, evidence, 0.01)
 
 
 @pytest.fixture

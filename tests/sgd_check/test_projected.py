@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from engine_state import weights_of
 from scipy import stats
 
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines.generator_words import set_words
+from sgd_check.engines.generators import set_words
 from sgd_check.engines.projected import engine as projected
 from sgd_check.engines.registry import EngineOptions, make_engine
 
@@ -78,7 +79,7 @@ def drawn_samples(run, problem, rate, batch):
 
 def weights_of_samples(run, problem, known, noise, rate):
     """H_bi = η/B e_b |w_i| σ'_ib, of B samples given in the axes of the moment."""
-    w = run.weights()[0]
+    w = weights_of(run)[0]
     length = np.linalg.norm(w, axis=1)
     z = known @ (w / length[:, None]).T
     link, rows = problem.activation, np.eye(2) if problem.teacher.directions is None else problem.teacher.directions
@@ -98,15 +99,15 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(dimension, batch, 
     rows = np.eye(2) if directions is None else np.array(directions)
     run = engine(problem, (7,), batch)
     for _ in range(3):
-        before = run.weights()
+        before = weights_of(run)
         x, noise = drawn_samples(run, problem, 0.03, batch)
         run.advance(np.array([0.03]))
         wide = np.zeros((1, 3, x.shape[1]))
         wide[:, :, :5] = before
         expected = sgd_step(wide, x[None], noise[None], 0.03, rows)
-        np.testing.assert_allclose(products(run.weights(), rows), products(expected, rows), rtol=0, atol=1e-13)
+        np.testing.assert_allclose(products(weights_of(run), rows), products(expected, rows), rtol=0, atol=1e-13)
         assert np.abs(products(expected, rows) - products(before, rows)).max() > 1e-3
-        assert (np.triu(run.weights()[0, :, 2:], 1) == 0).all()
+        assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
 
 
 @pytest.mark.kernels
@@ -126,10 +127,10 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
         runs.append(engine(problem, (7,)))
     assert runs[0]._directions.size == 0
     assert runs[1]._directions.size == 1
-    before = runs[0].weights()
+    before = weights_of(runs[0])
     for run in runs:
         run.advance(np.full(40, 0.03))
-    lone, general = (run.weights() for run in runs)
+    lone, general = (weights_of(run) for run in runs)
     np.testing.assert_allclose(lone, general, rtol=0, atol=1e-13)
     assert np.abs(lone - before).max() > 0.1
 
@@ -141,7 +142,7 @@ def repeated_steps(problem, rate, batch, repeats, seed):
     for _ in range(repeats):
         run._weights[:] = start
         run.advance(np.array([rate]))
-        found.append(run.weights()[0])
+        found.append(weights_of(run)[0])
     return np.array(found)
 
 
@@ -197,7 +198,7 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     )
     rate, repeats = batch / dimension, 20_000
     change = products(repeated_steps(problem, rate, batch, repeats, 4), np.eye(2)) - products(
-        engine(problem, (4,)).weights(), np.eye(2)
+        weights_of(engine(problem, (4,))), np.eye(2)
     )
     exact = one_step_moments(problem, batch_size=batch)
     upper = np.triu_indices(3)
@@ -241,7 +242,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
         run = engine(problem, seeds, batch)
         with run.running():
             run.advance(rates)
-        return run.weights()
+        return weights_of(run)
 
     together = final((3, 1, 4, 15, 9), 1)
     assert np.isfinite(together).all()
@@ -264,7 +265,7 @@ def test_bits_do_not_depend_on_how_the_run_is_cut_nor_on_a_pause(batch):
             with run.running():
                 run.advance(piece)
                 run.measure(student=True)
-        return run.weights()
+        return weights_of(run)
 
     whole = final([])
     assert np.isfinite(whole).all()
@@ -295,7 +296,7 @@ def test_a_frozen_seed_leaves_the_others_untouched():
         with run.running():
             run.freeze(np.array(stopped))
             run.advance(np.full(30, 1e-3))
-        return run.weights()
+        return weights_of(run)
 
     free, frozen = final([False] * 3), final([False, True, False])
     assert np.isnan(frozen[1]).all()
@@ -308,7 +309,7 @@ def test_a_run_that_overflows_is_nan_and_stepped_no_more(batch):
     run = engine(uneven(12), batch_size=batch)
     with run.running(), np.errstate(all="ignore"):
         run.advance(np.full(40, 1e200))
-        assert np.isnan(run.weights()).all()
+        assert np.isnan(weights_of(run)).all()
         assert not run.state()["running"].any()
         before = run.state()["generators"]
         run.advance(np.full(5, 1e-3))

@@ -88,10 +88,10 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
     from sgd_check.engines.torch import engine as online
-    from sgd_check.runs import loop as course_of_runs
+    from sgd_check.runs import loop
 
-    monkeypatch.setattr(course_of_runs, "TICK_STEPS", 7)
-    monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "TICK_STEPS", 7)
+    monkeypatch.setattr(loop, "TICK_SECONDS", 0.0)
     asked = problem_of(label_noise=0.1)
     given = GIVEN | {"steps": 2500, "engine": "torch", "device": "cpu"} | changes
     whole, path = sgd_check.simulate(asked, **given), tmp_path / "runs.nc"
@@ -117,11 +117,11 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
 
 
 def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
-    from sgd_check.runs import loop as course_of_runs
+    from sgd_check.runs import loop
 
     monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
-    monkeypatch.setattr(course_of_runs, "TICK_STEPS", 20)
-    monkeypatch.setattr(course_of_runs, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "TICK_STEPS", 20)
+    monkeypatch.setattr(loop, "TICK_SECONDS", 0.0)
     kept, versions = storage.netcdf_writer, []
 
     def writer(result, **options):

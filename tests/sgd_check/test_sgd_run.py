@@ -346,7 +346,7 @@ def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch
 
 
 def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction):
-    from dynamics.theory.prediction import learning_rate_limit
+    from dynamics.theory import learning_rate_limit
 
     flow = load(prediction)
     course = choose_course(flow)

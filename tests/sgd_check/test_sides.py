@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sgd_check.verdicts.direction import assess_direction
 from sgd_check.verdicts.sides import LARGEST_DISTANCE, SUM_POINTS, early_side, late_side, middle, scatter
-from sgd_check.verdicts.verdict import assess_direction
 
 NAN = np.nan
 LEVEL = 0.05

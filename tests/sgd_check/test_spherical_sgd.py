@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from engine_state import samples_of, weights_of
 
 import dynamics
 import sgd_check
@@ -61,12 +62,12 @@ def test_one_step_is_autograds_tangential_step_and_back(link, directions, batch_
     problem = question(text, directions=directions, teacher_activation="he3", label_noise=0.3)
     run = engine(problem, batch_size=batch_size)
     with run.running():
-        before = run.weights()
-        x, labels = run.draw()
+        before = weights_of(run)
+        x, labels = samples_of(run)
     again = engine(problem, batch_size=batch_size)
     with again.running():
         again.advance(np.array([0.05]))
-        after = again.weights()
+        after = weights_of(again)
     np.testing.assert_allclose(np.linalg.norm(after, axis=2), 1.0, atol=1e-14)
     for s in range(3):
         expected = autograd_step(before[s], x[s], labels[s], 0.05, sigma)
@@ -80,7 +81,7 @@ def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
         run = engine(problem, batch_size=10)
         with run.running():
             run.advance(np.full(3, 0.1))
-        return run.weights()
+        return weights_of(run)
 
     whole = stepped()
     monkeypatch.setattr("sgd_check.engines.torch.spherical.PASS_NUMBERS", 20)
@@ -92,7 +93,7 @@ def test_labels_are_the_teachers_link_plus_noise_of_the_stated_size():
     problem = question("he4", teacher_activation="he3", directions=CROOKED, label_noise=0.25)
     run = engine(problem, batch_size=4000)
     with run.running():
-        x, labels = run.draw()
+        x, labels = samples_of(run)
     teacher = sum(a * he(3, torch.tensor(x[..., :2] @ row)) for a, row in zip((0.6, 0.4), CROOKED, strict=True))
     noise = (labels - teacher.numpy()).ravel()
     # Five standard errors of a mean and of a standard deviation: a false-alarm rate of 1e-6.
@@ -117,9 +118,9 @@ def test_the_mean_step_is_the_velocity_of_the_flow(training_samples):
     seeds, rate = 200, 1e-9
     run = engine(problem, seeds=range(seeds), batch_size=512, training_samples=training_samples)
     with run.running():
-        before = run.weights()
+        before = weights_of(run)
         run.advance(np.full(8, rate))
-        velocity = (run.weights() - before) / (8 * rate)
+        velocity = (weights_of(run) - before) / (8 * rate)
     error = velocity.std(axis=0, ddof=1) / np.sqrt(seeds)
     z = (velocity.mean(axis=0) - flow_velocity(problem, before[0])) / error
     assert np.abs(z).max() < 5
@@ -162,7 +163,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads
         with run.running():
             for part in np.array_split(rates, pieces):
                 run.advance(part)
-        return run.weights()
+        return weights_of(run)
 
     together = final((3, 1, 4, 15, 9), 1, threaded=True)
     np.testing.assert_array_equal(final((3, 1, 4, 15, 9), 6, threaded=False), together)
@@ -174,18 +175,18 @@ def test_a_full_batch_is_gradient_descent_on_one_sample():
     problem = question(MIXED, label_noise=0.2)
     run = engine(problem, seeds=(5,), batch_size=30, training_samples=30)
     with run.running():
-        x, labels = run.draw()
-        expected = run.weights()[0]
+        x, labels = samples_of(run)
+        expected = weights_of(run)[0]
         run.advance(np.full(4, 0.1))
     for _ in range(4):
         expected = autograd_step(expected, x[0], labels[0], 0.1, LINKS["mixed"][1])
-    np.testing.assert_allclose(run.weights()[0], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights_of(run)[0], expected, rtol=0, atol=1e-12)
 
 
 def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own():
     run = engine(question(label_noise=0.2), seeds=(5, 6), batch_size=4, training_samples=12)
     with run.running():
-        epochs = [[run.draw() for _ in range(3)] for _ in range(3)]
+        epochs = [[samples_of(run) for _ in range(3)] for _ in range(3)]
     first = [np.concatenate([x[:, :, 0] for x, _ in epoch], axis=1) for epoch in epochs]
     labels = [np.concatenate([y for _, y in epoch], axis=1) for epoch in epochs]
     for s in range(2):
@@ -206,8 +207,8 @@ def test_a_frozen_run_is_nan_and_the_others_do_not_notice():
         run.freeze(np.array([False, True, False]))
         run.advance(rates)
         free.advance(np.full(10, 0.05))
-    assert np.isnan(run.weights()[1]).all()
-    np.testing.assert_array_equal(run.weights()[[0, 2]], free.weights()[[0, 2]])
+    assert np.isnan(weights_of(run)[1]).all()
+    np.testing.assert_array_equal(weights_of(run)[[0, 2]], weights_of(free)[[0, 2]])
     assert np.isnan(run.measure(student=True).squared_norm[1]).all()
 
 

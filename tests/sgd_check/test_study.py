@@ -133,8 +133,8 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
     small = discretisation.unstable_discretisation.prepare(
         large_directions=64, large_dimension=4096, directions=4, dimension=16
     )
-    values = small.large.teacher.coefficients[small.large_targets - 1] ** -2.0
-    off = inverse_fit(tuned_steps.target_losses(small.large, small.large_targets), values)[0]
+    values = small.large.problem.teacher.coefficients[small.large.targets - 1] ** -2.0
+    off = inverse_fit(tuned_steps.target_losses(small.large.problem, small.large.targets), values)[0]
     teacher = Teacher.power_law(4096, 1.0)
     large = Problem(activation="he4", teacher=teacher, width=1, dimension=4096)
     targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
@@ -350,7 +350,7 @@ def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch,
             raise KeyboardInterrupt
         return once(*given, **options)
 
-    monkeypatch.setattr(sgd_check, "simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.work.simulate", interrupted)
     target = tmp_path / "part.nc"
     assert main([name, *arguments, "--seeds", "2", "--output", str(target), "--json"]) == 130
     shown = capsys.readouterr()

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import sgd_check.verdicts.survival
+from sgd_check.verdicts.direction import POWER, assess_samples, log_rank_powers
 from sgd_check.verdicts.loss_band import against_curve, against_sample, critical_score, interpolated
 from sgd_check.verdicts.survival import (
     cut_at,
@@ -18,7 +19,6 @@ from sgd_check.verdicts.survival import (
     permutation_quantile,
     permutation_test,
 )
-from sgd_check.verdicts.verdict import POWER, assess_samples, log_rank_powers
 
 NAN = np.nan
 

@@ -1,6 +1,5 @@
 """Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
 
-Responsible for the choice between them: the kernels, the numbers these take, and the means E σ(λ_a) σ(λ_b) in numpy.
 The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance.
 """
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
 
     Array = NDArray[np.float64]
-
-__all__ = ["CommitteeLink", "committee_link"]
 
 _HERE = "dynamics.equations.committee"
 #: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.

@@ -14,8 +14,6 @@ so that with F = N C + diag(k) C, and in time t = η · step,
 
 The last term is left out in the flow η → 0; as d → ∞ with η d fixed |x|² is d (Saad & Solla 1995, their η is η d and
 their α is step/d, for weights scaled by √d). Means are closed forms for erf(z/√2), finite sums for polynomials.
-
-Knows the problem and its kernels; not the integrators, nor datasets.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["STEP_THEORIES", "CommitteeSystem"]
 
 _HERE = "dynamics.equations.committee"
 STEP_THEORIES = ("infinite-d", "finite-d")

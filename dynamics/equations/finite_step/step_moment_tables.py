@@ -1,8 +1,7 @@
 """Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
 
-Responsible for which diagrams occur, with which weights, and where their rows lie. The mathematics is in
-`dynamics.equations.finite_step.step_moments`, the general part of it in `hermite.moments`; names of rows are those of
-`dynamics.equations.finite_step.step_moments_kernels`.
+The mathematics is in `dynamics.equations.finite_step.step_moments`, the general part of it in `hermite.moments`; names
+of rows are those of `dynamics.equations.finite_step.step_moments_kernels`.
 
 `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its two
 weights. `layout`: the header below | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r, s) | per
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
-
-__all__ = ["MomentTables", "moment_tables"]
 
 #: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
 MOST_DIAGRAMS = 260_000
@@ -152,13 +149,9 @@ def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int
 def _link(coefficients: tuple[float, ...], slope_only: bool) -> _Link:
     """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
     hat = mean_derivatives(coefficients or (0.0,))
-    size = hat.size + 1
+    k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
-    k = np.arange(float(size))
     below, here, above, next_above = (padded[shift : shift + size] for shift in range(4))
-    derivative = above
-    alpha = (2.0 - k) * here - next_above
-    beta = (1.0 - k) * above + k * (3.0 - k) * below
     euler = k * here + next_above
     count = count_diagrams(hat, euler)
     if count > MOST_DIAGRAMS:
@@ -168,11 +161,13 @@ def _link(coefficients: tuple[float, ...], slope_only: bool) -> _Link:
             f"more than {MOST_DIAGRAMS}."
         )
         raise ValueError(msg)
-    slope = contracted_pair(derivative, derivative, size)
+    slope = contracted_pair(above, above, size)
     base = np.zeros_like(slope)
     if not slope_only:
+        alpha = (2.0 - k) * here - next_above
+        beta = (1.0 - k) * above + k * (3.0 - k) * below
         base[:, :, 1:] = contracted_pair(alpha, alpha, size)[:, :, :-1]
-        base += contracted_pair(beta, derivative, size) + contracted_pair(derivative, beta, size)
+        base += contracted_pair(beta, above, size) + contracted_pair(above, beta, size)
     has_slope: NDArray[np.bool_] = np.any(slope, axis=2)
     table = diagrams(hat, euler, np.logical_or(has_slope, np.any(base, axis=2)))
     legs = table.edges[:, 1:3] + table.edges[:, 3:5]

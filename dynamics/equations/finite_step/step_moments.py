@@ -36,8 +36,6 @@ with the degree K about as E h_K⁴ does, like 9^K.
 
 *Parts.* second = base + d · slope, slope_ij = ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]; the equation of the limit d → ∞ at
 η = c/d has slope alone, which needs a quarter of the diagrams.
-
-Knows Hermite coefficients and compiled kernels; not the problem, nor what uses the moments.
 """
 
 from __future__ import annotations
@@ -58,8 +56,6 @@ if TYPE_CHECKING:
     from dynamics.compiler.compilation import Piece
 
     Array = NDArray[np.float64]
-
-__all__ = ["MomentParts", "StepMoments"]
 
 _HERE = "dynamics.equations.finite_step"
 KERNELS = f"{_HERE}.step_moments_kernels"

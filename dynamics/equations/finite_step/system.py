@@ -25,8 +25,6 @@ changes means by O(η) too, a part 1/d of the terms with d.  Dimensionless throu
 
 Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a
 counts as infinite, and the run ends there.
-
-Knows the flow and the moments; not the integrators, nor datasets.
 """
 
 from __future__ import annotations
@@ -41,8 +39,6 @@ from dynamics.equations.overlaps.system import OverlapSystem
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
-
-__all__ = ["FiniteStepSystem"]
 
 KERNELS = "dynamics.equations.finite_step.finite_step_kernels"
 

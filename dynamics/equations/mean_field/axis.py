@@ -5,8 +5,6 @@ With γ the zonal coefficients of Σ_j c_j² s^j, and τ those of Σ_j c_j c*_j 
 .. math:: K(\alpha, \alpha') = \sum_l \gamma_l C_l(\alpha) C_l(\alpha'), \qquad
    \mu^*_l = \frac{\tau_l}{\gamma_l} \sum_p a_p C_l(\pm 1), \qquad
    \alpha' = -(1 - \alpha^2) \sum_l \gamma_l (\mu_l - \mu^*_l)\, C_l'(\alpha).
-
-Knows the problem and its kernels.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["AxisSystem"]
 
 #: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
 #: plane, less in more dimensions, and so does the rounding. Beyond, they run the recurrence of the zonal polynomials.

@@ -1,7 +1,4 @@
-"""What arguments of the mean field must be, one sentence each.
-
-Knows problems; neither particles nor how they move.
-"""
+"""Checks of the arguments of the mean field."""
 
 from __future__ import annotations
 
@@ -20,15 +17,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = [
-    "DEFAULT_PARTICLES",
-    "check_axes",
-    "checked_particles",
-    "checked_quadrature",
-    "checked_tracers",
-    "warn_of_mixture",
-]
 
 DEFAULT_PARTICLES = 4096
 MOST_AXES = 8

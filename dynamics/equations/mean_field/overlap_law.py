@@ -1,7 +1,4 @@
-"""What is recorded of particles: the system's own quantities, and the law of their overlaps with each direction.
-
-Serves the mean field; knows a system's observables, neither how they move nor datasets.
-"""
+"""What is recorded of particles: the system's own quantities, and the law of their overlaps with each direction."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ if TYPE_CHECKING:
     from dynamics.equations.mean_field.system import MeanFieldSystem
 
     Array = NDArray[np.float64]
-
-__all__ = ["OVERLAP_BINS", "SHARES", "make_observer", "overlap_edges"]
 
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

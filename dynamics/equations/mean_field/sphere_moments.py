@@ -10,8 +10,6 @@ and for r = 1 is diagonal in the zonal polynomials C_l of R^d (Gegenbauer, C_l(1
 over the rotations that keep the axis, is
 
 .. math:: E_z\, C_l(\alpha\alpha' + s s' z) = C_l(\alpha)\, C_l(\alpha').
-
-Responsible for these numbers, as floats from recurrences of positive terms; knows numpy alone.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = ["coordinate_moments", "zonal_coefficients", "zonal_polynomials", "zonal_powers"]
 
 
 def coordinate_moments(axes: int, count: int) -> Array:

@@ -1,7 +1,7 @@
-r"""The particles that stand for the isotropic law of neurons, in their projections on the teacher's axes.
+r"""Particles that stand for the isotropic law of neurons at t = 0: projections on the teacher's axes, and weights.
 
-Responsible for positions and weights at t = 0. One projection α of a uniform w on the sphere in R^d has
-α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its density is ∝ cos^(d−2) φ.
+One projection α of a uniform w on the sphere in R^d has α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its density
+is ∝ cos^(d−2) φ.
 
 "graded" is the trapezoidal rule in x, φ = Φ sinh(x)/sinh(x_max): its error falls exponentially in N as soon as the map
 from α(0) to α(t) is resolved. That map has a front, at the neurons that are just escaping, which moves to the equator
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["QUADRATURES", "halves_are_alike", "start_particles"]
 
 QUADRATURES = ("auto", "graded", "quantiles", "random", "neurons")
 #: The rule "graded" ends where the density has fallen to exp(−LAST_SPREAD²/2) of that at the equator.

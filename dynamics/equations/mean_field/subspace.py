@@ -4,7 +4,7 @@ r"""Particles of the mean field in r axes, in monomials.
    a^\kappa u^q\; a'^\kappa u'^q, \qquad j = |\kappa| + 2q, \quad u = 1 - |a|^2,
 
 with z one coordinate of the uniform law on the sphere of the other d − r axes: (r + J choose J) monomials for a link of
-degree J. Knows the problem and its kernels.
+degree J.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["SubspaceSystem"]
 
 #: Largest number of monomials a^κ: beyond, a step of 10^4 particles takes a second.
 LARGEST_MONOMIALS = 4000

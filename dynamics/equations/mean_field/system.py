@@ -25,7 +25,7 @@ rounding.
 The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
 measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
 
-Knows the problem and its kernels; not the integrators, nor datasets. Dimensionless throughout.
+Dimensionless throughout.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["MeanFieldSystem", "link_powers"]
 
 _HERE = "dynamics.equations.mean_field"
 KERNELS = ("mean_field_layout_kernels", "mean_field_kernels")

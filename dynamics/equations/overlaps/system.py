@@ -8,8 +8,6 @@ r"""The exact coupled overlap flow of the 2-homogeneous student, for any Hermite
 with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ. It is the gradient flow of ½ E(f − f*)² on Gaussian
 data, exact for every d ≥ P; d enters through the start alone. ln n is integrated, not n: with an absolute tolerance n
 could cross zero, after which the loss is unbounded below.
-
-Knows the problem and its kernels; not the integrators, nor datasets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The full field of unit vectors: the two compiled passes of `equations.pairs.field_kernels`, shared among threads.
-
-Responsible for the storage between the passes.  Must not know who integrates the vectors.
-"""
+"""The full field of unit vectors: the two compiled passes of `equations.pairs.field_kernels`, shared among threads."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ if TYPE_CHECKING:
     from dynamics.compiler.workers import Workers
 
     Array = NDArray[np.float64]
-
-__all__ = ["UnitField"]
 
 #: Rows of a block, as in the kernels.
 BLOCK = 128

@@ -1,7 +1,6 @@
-"""Unit vectors as coordinates of the coupled flow: half the state of the overlaps, and always realisable.
+"""Unit vectors u_i in R^D, D = min(d, r + m), and ln n_i as coordinates of the coupled flow.
 
-Responsible for the passage from a problem to rows u_i in R^D with ln n_i, D = min(d, r + m), and back to the state
-[C | G | ln n] of `dynamics.equations.overlaps.system`.  Must not know who integrates them.
+They are half as many as the overlaps [C | G | ln n], and overlaps of vectors always exist.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["overlap_state", "teacher_rows", "unit_vectors"]
 
 
 def unit_vectors(problem: Problem) -> tuple[Array, Array]:

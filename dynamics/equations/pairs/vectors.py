@@ -11,8 +11,6 @@ vectors have: the rates of G are differences of terms of order 1, so that roundi
 unit of time, and where C and G contradict each other learned directions exert a force that should cancel. With a
 horizon of 1e10 that decides where a slow neuron goes. The rates of vectors are right relative to the components that
 move.
-
-Knows the problem and its kernels; not the integrators, nor datasets.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["VectorSystem"]
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.vectors_kernels")
 

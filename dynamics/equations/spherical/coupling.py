@@ -14,7 +14,7 @@ eigenvalue of any D_i on the tangent space,
 .. math:: \frac{d}{dt}\|\Delta\| \le \lambda \|\Delta\| + \|\varepsilon\|, \qquad
    \|\Delta\|^2 = \mathrm{mean}_i |\Delta_i|^2.
 
-Knows the problem and the mean field's features; not who integrates. Dimensionless throughout.
+Dimensionless throughout.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["LinearisedCoupling", "followers_in_space", "make_particle_system"]
 
 
 def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSystem:

@@ -8,8 +8,6 @@ The tangential gradient flow of ½ E(f − f*)², with velocities scaled by the 
 g(s) = Σ_j c_j² s^j, g*(s) = Σ_j c_j c*_j s^j, in the D = min(d, r + m) coordinates that no gradient leaves. The
 overlaps (C, G) close too, with the algebra of `equations.overlaps.system` at n_i = 1/m, but carry m² numbers at 2 m³
 operations where these are m D at 4 m² D: wide networks in few dimensions, the case of interest here, want the vectors.
-
-Knows the problem and its kernels; not the integrators, nor datasets.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["SphericalSystem", "mean_of_pairs", "squared_error", "teacher_square"]
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.spherical.spherical_kernels")
 #: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.

@@ -1,8 +1,5 @@
 r"""Every matched pair of neuron and direction alone: the exact solution, without time stepping.
 
-Responsible for histories and loss of isolated pairs.  Knows the problem, a prediction (who is matched with whom) and
-the universal transit; must not know how the matching was found.
-
 The loss of a pair is a² ℓ, with v = a / n and g the signal,
 
     a² g(1) − 2 n a g + n² g(1) = a² [g(1) (1 − 1/v)² + 2 (g(1) − g) / v],
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["DecoupledSolution", "solve_pairs"]
 
 LARGEST_LOGIT = 36.0
 """ξ of the largest C below 1 that float64 tells from 1."""
@@ -126,37 +121,24 @@ def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> Dec
     if k < 3:
         msg = f"Argument `problem` must have information exponent at least 3 to decouple, but it is {k}."
         raise ValueError(msg)
-    a = problem.teacher.coefficients
+    c, a = problem.activation.coefficients, problem.teacher.coefficients
     notes = [NOTE_LEFTOVER] if problem.width > np.count_nonzero(prediction.matched_neuron >= 0) else []
-    keep = a.size <= LARGEST_HISTORY
-    overlap = np.full((t.size, a.size), np.nan) if keep else None
-    squared_norm = np.full((t.size, a.size), np.nan) if keep else None
-    norm = float(np.sum(problem.activation.coefficients[1:] ** 2))
+    histories = np.full((2, t.size, a.size), np.nan) if a.size <= LARGEST_HISTORY else None
     unmatched = ~(np.abs(prediction.matched_overlap) > 0.0)
-    loss = np.full(t.size, norm * float(np.sum(a[unmatched] ** 2)))
+    loss = np.full(t.size, float(np.sum(c[1:] ** 2)) * float(np.sum(a[unmatched] ** 2)))
     for sign in (1, -1):
         pairs = np.flatnonzero(np.sign(prediction.matched_overlap) == sign)
-        if pairs.size == 0:
-            continue
-        # |C| = 1 is at infinity; the largest C below it moves as little.
-        xi = np.minimum(logit_of_square(prediction.matched_overlap[pairs]), LARGEST_LOGIT)
-        table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        ratio = a[pairs] / prediction.matched_squared_norm[pairs]
-        beyond = xi >= table.barrier
-        if beyond.any():
-            notes.append(NOTE_BEYOND)
-            loss[:] = np.nan
-            pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
-        if overlap is None or squared_norm is None:
-            loss += _summed_loss(table, t, a[pairs], xi, ratio)
-        else:
-            loss += _histories(table, t, a, pairs, xi, ratio, sign, overlap, squared_norm)
-    if problem.activation.coefficients[0] != 0.0:
+        if pairs.size > 0:
+            part, beyond = _branch_loss(problem, prediction, t, pairs, sign, histories)
+            loss += part
+            notes += [NOTE_BEYOND] if beyond else []
+    overlap, squared_norm = (None, None) if histories is None else histories
+    if c[0] != 0.0:
         notes.append(NOTE_CONSTANT)
-        loss[:] = np.nan
         squared_norm = None if squared_norm is None else np.full_like(squared_norm, np.nan)
     if not problem.teacher.is_orthonormal:
         notes.append(NOTE_DIRECTIONS)
+    if {NOTE_BEYOND, NOTE_CONSTANT, NOTE_DIRECTIONS}.intersection(notes):
         loss[:] = np.nan
     return DecoupledSolution(
         times=t,
@@ -167,6 +149,22 @@ def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> Dec
         learned_time=_never_as_nan(prediction.predicted_learned_time),
         notes=tuple(notes),
     )
+
+
+def _branch_loss(
+    problem: Problem, prediction: Matching, times: Array, pairs: NDArray[np.int64], sign: int, histories: Array | None
+) -> tuple[Array, bool]:
+    """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
+    a, C = problem.teacher.coefficients, prediction.matched_overlap[pairs]
+    # |C| = 1 is at infinity; the largest C below it moves as little.
+    xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
+    table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
+    ratio = a[pairs] / prediction.matched_squared_norm[pairs]
+    beyond = xi >= table.barrier
+    pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
+    if histories is None:
+        return _summed_loss(table, times, a[pairs], xi, ratio), bool(beyond.any())
+    return _histories(table, times, a, pairs, xi, ratio, sign, *histories), bool(beyond.any())
 
 
 def _histories(

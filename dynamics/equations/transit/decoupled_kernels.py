@@ -1,7 +1,6 @@
 """Compiled sum of the losses of many isolated pairs, all read from one table of the universal trajectory.
 
-Responsible for the loop over pairs and times and for the layout of the table's cells.  Must not know what is tabulated
-beyond its place: g(1) − g, e^(−4Γ) and X as functions of R, the time to wait, negative once it has passed.
+Its cells hold g(1) − g, e^(−4Γ) and X as functions of R, the time to wait, negative once it has passed.
 """
 
 import numpy as np

@@ -1,8 +1,4 @@
-"""The three functions of ξ that hold every solution of an isolated pair, as piecewise polynomials.
-
-Responsible for building R, Γ and X (see `dynamics.equations.transit.transit`) to rounding, and for evaluating pieces.
-Must not know what they are used for.
-"""
+"""R, Γ and X of `dynamics.equations.transit.transit` to rounding, as piecewise polynomials of ξ."""
 
 from __future__ import annotations
 
@@ -15,8 +11,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = ["LAST_LOGIT", "TransitPieces", "expit", "exponent", "horner", "horner_slope", "make_pieces", "polynomial"]
 
 LAST_LOGIT = 40.0
 """Beyond this ξ the overlap is 1 in float64 and the remaining relaxation is exponential."""

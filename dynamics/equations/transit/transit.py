@@ -1,8 +1,4 @@
-r"""The universal trajectory of one neuron escaping towards one direction.
-
-Responsible for the passage of an isolated pair, in the clock τ = a t that all pairs share: the time it takes, the
-growth of the norm along it, and their inverses.  Knows the Hermite coefficients of the link and numpy; knows neither
-problems nor teachers nor matchings.
+r"""The universal trajectory of one neuron escaping towards one direction, in the clock τ = a t that all pairs share.
 
 With C the overlap, u = C² and g(s) = Σ_j c_j² s^j, an isolated pair obeys
 
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = ["TransitTable", "logit_of_square", "transit_table", "transit_time"]
 
 _LOWEST_STEP = 16.0
 

@@ -1,7 +1,6 @@
 """Stiff stepper: backward differentiation of order 1 to 5 with variable step, without matrices.
 
-Responsible for: one step, whether it is accepted, and the polynomial inside it.  Must not know the system, which it
-reaches through `system_calls`.  Executed after `newton_kernels`.
+Executed after `newton_kernels`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,6 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Responsible for: one linear solve.  Must not know the step it serves.  Executed after `system_calls` and before
-`nordsieck_kernels`.
+Executed after `system_calls` and before `nordsieck_kernels`.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
 analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,

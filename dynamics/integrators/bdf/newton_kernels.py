@@ -1,7 +1,6 @@
 """The nonlinear equation of one step of the stiff stepper.
 
-Responsible for: inexact Newton iteration, and telling convergence from rounding.  Must not know the system, nor how
-steps are chosen.  Executed after `nordsieck_kernels` and before `bdf_kernels`.
+Executed after `nordsieck_kernels` and before `bdf_kernels`.
 
 References
 ----------

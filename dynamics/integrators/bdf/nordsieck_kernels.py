@@ -1,7 +1,6 @@
 """History of the stiff stepper: coefficients of backward differentiation with variable step and order.
 
-Responsible for: the Nordsieck array z_j = h^j y^(j)/j!, its change of step and order, and the choice of both.  Must
-not know the system, nor how the equation of a step is solved.  Executed after `krylov_kernels`.
+It is kept as z_j = h^j y^(j)/j!. Executed after `krylov_kernels`.
 
 The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
 of step needs no interpolation.

@@ -1,8 +1,4 @@
-"""A stepper that carries unit vectors, seen from outside as one of the overlaps.
-
-Responsible for the passage from the state [U | ln n] of `VectorSystem` to [C | G | ln n] of `OverlapSystem`.  Must not
-know which method takes the steps, nor how a run is made of them.
-"""
+"""A stepper of unit vectors [U | ln n], seen from outside as one of the overlaps [C | G | ln n]."""
 
 from __future__ import annotations
 
@@ -18,8 +14,6 @@ if TYPE_CHECKING:
     from dynamics.integrators import Status, Stepper
 
     Array = NDArray[np.float64]
-
-__all__ = ["VectorStepper"]
 
 
 class VectorStepper:

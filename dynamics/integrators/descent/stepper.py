@@ -6,8 +6,6 @@ r"""Population gradient descent with a fixed step: the discrete dynamics of whic
 with u_i = w_i/|w_i|, F and growth of `dynamics.equations.pairs.field_kernels`.  The weights themselves are carried, as
 unit vectors and squared norms in the D = min(d, r + m) coordinates that a gradient never leaves: the overlaps W Θᵀ and
 W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every step, because they are at hand.
-
-Responsible for the stepper; knows the overlap state, must not know datasets.
 """
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["DescentStepper"]
 
 KERNELS = (
     "dynamics.equations.pairs.array_kernels",

@@ -1,6 +1,6 @@
 """Coefficients of the explicit Runge-Kutta pair of order 8(5,3) by Dormand and Prince.
 
-Responsible for: numbers only.  Executed before the kernels of the explicit stepper.
+Executed before the kernels of the explicit stepper.
 
 Stage i is k_i = f(t + c_i h, y + h Σ_j w_ij k_j), c = DOP853_C and w = DOP853_WEIGHTS.  Rows 1 to 11 give the stages,
 row 12 the step, y_new = y + h Σ_j w_12,j k_j, whose derivative is stage 12; rows 13 to 15 give the additional stages

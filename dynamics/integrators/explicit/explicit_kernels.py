@@ -1,8 +1,6 @@
 """Explicit stepper: Dormand-Prince of order 8(5,3).
 
-Responsible for: one adaptive step; the polynomial inside it is in `explicit_stepper`.  Must not know the system, which
-it reaches through `system_calls`.  Executed after that, `shared_kernels`, `dop853_tableau`
-and `stage_sum_kernels`.
+Executed after that, `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
 
 References
 ----------

@@ -1,6 +1,6 @@
 """Compiled sums of the stages of the pair of order 8(5,3), and the norm of its errors.
 
-Responsible for: what every stepper of that pair does with whole vectors.  Executed after `dop853_tableau`.
+Executed after `dop853_tableau`.
 """
 
 from typing import TYPE_CHECKING

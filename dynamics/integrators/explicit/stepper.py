@@ -1,7 +1,7 @@
-"""Dense output of the explicit stepper.
+"""Dense output of the explicit stepper: the polynomial of order 7 inside the last step.
 
-Responsible for: the polynomial of order 7 inside the last step. It is asked for at save times and events only, so it is
-array arithmetic in Python: compiling it would take longer than every use of it in a run.
+It is asked for at save times and events only, so it is array arithmetic in Python: compiling it would take longer than
+every use of it in a run.
 
 References
 ----------
@@ -20,8 +20,6 @@ from dynamics.integrators.stepper import NORMALISE, RHS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["ExplicitStepper"]
 
 # Rows of `vectors` as in `explicit_kernels`: state, start of the step, trial state, 16 stages, 7 dense coefficients.
 _STATE, _START, _TRIAL = 0, 1, 2

@@ -1,8 +1,7 @@
-"""The coupled overlap flow at hundreds to thousands of directions.
+"""The coupled overlap flow of links with information exponent at least 3, at hundreds to thousands of directions.
 
 An explicit method of order 8 on unit vectors, made non-stiff by treating the few stiff modes apart and cheap by
-computing at every stage only what changes fast.  Responsible for one system of equations, the overlap flow of links
-with information exponent at least 3; knows its physics.  What cannot be treated so is said by `reason_against`.
+computing at every stage only what changes fast. What cannot be treated so is said by `reason_against`.
 """
 
 from dynamics.integrators.large_flow.fallback import FallingBack, reason_against

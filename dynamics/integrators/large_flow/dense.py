@@ -1,7 +1,7 @@
 """Dense output of a step of the large-flow solver, and what its events need of it.
 
-Responsible for the polynomial of order 7 inside the last step.  Where its coefficients were not computed
-with the step, the rows go once more through the stages when it is asked for: at events the deciding ones alone.
+Where its coefficients were not computed with the step, the rows go once more through the stages when it is asked for:
+at events the deciding ones alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.rows import Rows, Step
 
     Array = NDArray[np.float64]
-
-__all__ = ["DenseOutput"]
 
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
 DECIDES = 0.1

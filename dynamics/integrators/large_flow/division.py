@@ -1,7 +1,4 @@
-"""Who is fast, who sits in a slowed cluster, and who is slow: the division of neurons from which a step is made.
-
-Responsible for the tests a cluster must pass and for the order in which rows are visited.  Must not know how a step is
-taken.
+"""The division of neurons for one step: fast sources, slowed clusters, and all others.
 
 Neurons with C_ip² > 0.9 form the group of direction p.  It is accepted as a slowed cluster when it has learned the
 direction: mass within 5 % of a_p, ‖Σ n σ(u·) − a σ(e·)‖² below 1e-3 a², and the mean velocity of its two stiff modes as
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
-
-__all__ = ["Divider", "Division", "State"]
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
 GROUP = 0.9

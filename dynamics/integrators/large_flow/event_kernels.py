@@ -1,6 +1,6 @@
 """Compiled events of the large-flow solver, and its state inside a step.
 
-Responsible for: one pass over memory each.  Must not know when events are wanted.  Executed after the link kernels.
+Executed after the link kernels.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""The stiff method of the overlap flow: the large-flow solver, and BDF where that is held up.
-
-Responsible for what the first cannot do, and for changing to the other in the middle of a run and saying so.
-"""
+"""The stiff method of the overlap flow: the large-flow solver, and BDF where that is held up."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["FallingBack", "reason_against"]
 
 #: Steps between two looks at whether the run is held up. Counted over the whole run, so that its answer does not depend
 #: on how many steps a caller asks for at once.

@@ -2,7 +2,7 @@
 
 Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from their
 slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place: one that has
-little mass, at rest beside learned directions, sums that up over its whole life. Must not know when a step is accepted.
+little mass, at rest beside learned directions, sums that up over its whole life.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.rows import Rows, Step
 
     Array = NDArray[np.float64]
-
-__all__ = ["settle"]
 
 #: Stage at the end of a step.
 END = 12

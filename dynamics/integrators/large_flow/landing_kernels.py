@@ -1,7 +1,6 @@
 """Compiled end of a step for slowed clusters: where their stiff means belong once the full field there is known.
 
-Responsible for: the shift of every cluster, what it would do to other rows, and moving the members.  Must not know when
-a shift matters.  Executed after the link kernels and `partial_kernels`.
+Executed after the link kernels and `partial_kernels`.
 """
 
 from typing import TYPE_CHECKING

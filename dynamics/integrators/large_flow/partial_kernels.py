@@ -1,8 +1,7 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
-Responsible for: the partial field (fast sources, active teachers, own clusters) and the lagged rest.  Must not know how
-rows are divided.  Executed after the rendered link kernels, `array_kernels`, `rounding_kernels` and a line that sets
-ROUNDS, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second less.
+Executed after the rendered link kernels, `array_kernels`, `rounding_kernels` and a line that sets ROUNDS, before its
+passes. Without ROUNDS the compiler never sees what computes in single precision: a second less.
 
 A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
 F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with

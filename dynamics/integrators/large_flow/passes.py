@@ -12,8 +12,6 @@ from dynamics.equations.pairs.link_kernels import render
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
-__all__ = ["Passes", "compile_passes", "compile_single"]
-
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
 _COMMON = (f"{_PAIRS}.array_kernels", f"{_PAIRS}.rounding_kernels")
 _STEP = (

@@ -1,6 +1,5 @@
 """Compiled passes of the large-flow solver between steps: partial field, correction, cluster tests.
 
-Responsible for: one pass over memory each.  Must not know tolerances, nor what a division into clusters is good for.
 Executed after `field_kernels` and `partial_kernels`.
 """
 

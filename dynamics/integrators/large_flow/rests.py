@@ -1,8 +1,4 @@
-"""The rest of the field: what is left when fast sources, active teachers and own clusters are taken out.
-
-Responsible for its past values and for the weights with which a step extrapolates them.  Must not know who decides
-which part is taken out.
-"""
+"""The rest of the field, without fast sources, active teachers and own clusters: its past values, extrapolated."""
 
 from __future__ import annotations
 
@@ -20,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
-
-__all__ = ["Extrapolation", "Rests"]
 
 #: Degree of the polynomial, for which weights are written out below.
 DEGREE = 2

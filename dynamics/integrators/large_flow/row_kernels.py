@@ -1,6 +1,6 @@
 """Compiled sums of the stages of one neuron in the large-flow solver, and the error of its step.
 
-Responsible for: one row at a time.  Must not know what its stages are made of.  Executed after the tableau.
+Executed after the tableau.
 """
 
 from typing import TYPE_CHECKING

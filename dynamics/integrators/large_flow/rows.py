@@ -1,8 +1,4 @@
-"""The rows of a large flow: what is known of the problem, and the compiled passes over all neurons.
-
-Responsible for arrays that depend on the division of neurons, and for sharing every pass among threads.  Must not know
-when a step is good enough.
-"""
+"""The compiled passes over all neurons of a large flow, shared among threads, and the arrays they work on."""
 
 from __future__ import annotations
 
@@ -25,8 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Integers = NDArray[np.int64]
-
-__all__ = ["Rows", "Step"]
 
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
 #: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.

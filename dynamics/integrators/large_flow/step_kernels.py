@@ -1,8 +1,6 @@
 """Compiled steps of the large-flow solver: a block of rows goes through all stages with what it needs in cache.
 
-Responsible for: one Runge-Kutta step of DOP853 with slowed clusters, its error and its dense output.  Must not know
-when a step is good enough.  Executed after `partial_kernels`, the tableau and `row_kernels`; compiled apart from the
-other passes.
+Executed after `partial_kernels`, the tableau and `row_kernels`; compiled apart from the other passes.
 """
 
 from typing import TYPE_CHECKING

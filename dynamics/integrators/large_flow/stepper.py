@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LargeFlowStepper"]
-
 #: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
 KAPPA = 4.0
 #: Step control: safety factors of the embedded error and of the lag, growth of a step. The estimate misses part of the

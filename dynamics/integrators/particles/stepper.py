@@ -9,13 +9,14 @@ each sweep settles at least one more of them; two or three sweeps are enough in 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
-from dynamics.integrators.compiled_stepper import Layout
+from dynamics.integrators.compiled_stepper import LAYOUTS
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.explicit.stepper import ExplicitStepper
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ParticleStepper", "wants_sweeps"]
-
 #: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
 AGREEMENT = 0.01
 #: Ends of steps from which the field is extrapolated.
@@ -47,14 +46,7 @@ KERNELS = (
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
 STAGES, POINTS = 12, 13
-_LAYOUT = Layout(
-    rows=28,
-    scalars=8,
-    counters=8,
-    carried=(0, 1, 16),
-    kept=(0, 1, *range(4, 17), *range(20, 27)),
-    statistics={"steps_accepted": 2, "steps_rejected": 3, "rhs_evaluations": 4, "sweeps": 6},
-)
+_STATISTICS = {"steps_accepted": 2, "steps_rejected": 3, "rhs_evaluations": 4, "sweeps": 6}
 # Slots of `scalars` and `counters`, and rows of `vectors` and `events`, as in `shared_kernels`.
 _TIME, _TIME_START, _STEP, _RTOL = 0, 1, 2, 3
 _READY, _DENSE_READY, _ACCEPTED, _REJECTED, _EVALUATIONS, _FAILURES, _SWEEPS = 0, 1, 2, 3, 4, 5, 6
@@ -91,7 +83,7 @@ class ParticleStepper(ExplicitStepper):
         bound = (compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size))
         super().__init__(
             compiled.kernels.namespace,
-            _LAYOUT,
+            replace(LAYOUTS["explicit"], statistics=_STATISTICS),
             system.initial_state,
             bound,
             tolerances=Tolerances(rtol=rtol, atol=atol),

@@ -1,6 +1,5 @@
-"""Keep what SUNDIALS prints off the standard output, which carries results.
+"""Errors and warnings of SUNDIALS, kept off the standard output, which carries results.
 
-Responsible for: the two ways in which it prints, errors through Python and warnings through C.  Must not know steppers.
 What it says is in the status of a step as well.
 """
 
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["silence", "warnings_off"]
 
 # Read by SUNDIALS when it makes a context: the file that its warnings go to.
 WARNINGS = "SUNLOGGER_WARNING_FILENAME"

@@ -1,7 +1,6 @@
 """What CVODE asks of a system and the stepper does not: Jacobian products and the diagonal preconditioner.
 
-Responsible for: the entry points that the callbacks of `sundials` call.  Must not know CVODE.  Executed after
-`system_calls`.
+Executed after `system_calls`.
 """
 
 from typing import TYPE_CHECKING

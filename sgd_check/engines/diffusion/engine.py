@@ -17,15 +17,11 @@ steps of SGD. Second, steps must be many: the noise of one has heavy tails, of e
 h_4 and 5e8 for h_6 while the student has found nothing (`excess_kurtosis`), and the sum of N steps has an N-th of it.
 Above `TAIL_SHARE` runs scatter less than the diffusion says, since rare samples hold much of the variance. The engine
 says before a run and after it where either fails.
-
-Responsible for random numbers, threads and the diffusion's attributes. Must not know about emergence times, recording
-or predictions, nor torch.
 """
 
 from __future__ import annotations
 
 import time as clock
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -33,10 +29,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler import available_cores
-from hermite.text.messages import shown
 from sgd_check.engines.diffusion.law import StepLaws, compiled_steps, excess_kurtosis
+from sgd_check.engines.generators import AXES, LENGTHS, generators
 from sgd_check.engines.projected.engine import reduced_factor
 from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.threads import RunThreads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +54,6 @@ MOST_COORDINATES = 128
 BLOCK_STEPS = 128
 # A run whose squared norms exceed this many times the weight of teacher and start is not followed any further.
 BLOW_UP_FACTOR = 1e4
-STREAMS = ("axes", "lengths")
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine:
@@ -73,7 +69,7 @@ class DiffusionEngine:
     """
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        _check_options(problem, options)
+        _check_size(problem)
         m, span, count = problem.width, problem.teacher.span, len(options.seeds)
         self._span, self._directions = span, problem.teacher.directions
         self._laws = StepLaws(problem, options.batch_size)
@@ -83,7 +79,7 @@ class DiffusionEngine:
         self._settings = self._laws.settings(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
         self._weights = np.repeat(start[None], count, axis=0)
         self._running = np.ones(count, dtype=bool)
-        self._generators = [_generators(seed) for seed in options.seeds]
+        self._generators = [generators(seed, (AXES, LENGTHS)) for seed in options.seeds]
         new_axes = min(m, self._laws.free_axes)
         # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2.
         self._shapes = 0.5 * (self._laws.free_axes - np.arange(new_axes, dtype=np.float64))
@@ -95,8 +91,7 @@ class DiffusionEngine:
         self._levels = np.full((count, 2, m), -1.0)
         self._tally = np.zeros((count, 2))
         self._steps = 0
-        self._threads = min(count, available_cores())
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads = RunThreads(min(count, available_cores()))
         self._stopped = False
         self.attributes: dict[str, str | int | float] = {
             "device": "cpu",
@@ -105,7 +100,7 @@ class DiffusionEngine:
             "link_noise_ratio": self._laws.series.noise_ratio,
             "numba_version": metadata.version("numba"),
             "random_numbers": f"SFC64 of numpy {np.__version__}",
-            "threads": self._threads,
+            "threads": self._threads.count,
             "noise_kurtosis": self._kurtosis,
         }
 
@@ -113,12 +108,11 @@ class DiffusionEngine:
     def running(self) -> Iterator[None]:
         """Return a context in which the seeds share threads; they end with it, and `attributes` is complete."""
         self._stopped = False
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="diffusion") as pool:
-            self._pool = pool if self._threads > 1 else None
+        with self._threads.running():
             try:
                 yield
             finally:
-                self._pool, self._stopped = None, True
+                self._stopped = True
                 self._write_attributes()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
@@ -151,14 +145,12 @@ class DiffusionEngine:
         active = np.flatnonzero(self._running)
         self._left[active] = steps
         if isinstance(rates, float):
-            course = (steps, rates, np.empty((2, 0)))
+            span = (steps, rates, np.empty((2, 0)))
         else:
-            course = (steps, 0.0, np.stack([_sums(rates), _sums(rates**2)]))
-        if self._pool is None:
-            ended = self._advance_seeds(active, course, deadline)
-        else:
-            shares = [active[k :: self._threads].copy() for k in range(self._threads)]
-            ended = all(list(self._pool.map(lambda share: self._advance_seeds(share, course, deadline), shares)))
+            span = (steps, 0.0, np.stack([_sums(rates), _sums(rates**2)]))
+        count = self._threads.count if self._threads.shared else 1
+        shares = [active[k::count].copy() for k in range(count)]
+        ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, deadline), shares))
         self._steps += steps
         self._running[active] &= np.isfinite(self._weights[active, 0, 0])
         return ended
@@ -176,14 +168,10 @@ class DiffusionEngine:
         self._weights[stopped] = np.nan
         self._running &= ~stopped
 
-    def weights(self) -> NDArray[np.float64]:
-        """Return the weights on the visible axes of the moment, shape (seeds, neurons, r + m); zero on all others."""
-        return self._weights.copy()
-
     # --- the steps ----------------------------------------------------------------------------------------
 
     def _advance_seeds(
-        self, seeds: NDArray[np.int64], course: tuple[int, float, NDArray[np.float64]], deadline: float
+        self, seeds: NDArray[np.int64], span: tuple[int, float, NDArray[np.float64]], deadline: float
     ) -> bool:
         laws = self._laws
         runs = (self._weights, self._left, self._used, self._levels, self._tally, self._normals, self._gammas)
@@ -194,7 +182,7 @@ class DiffusionEngine:
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)
             compiled_steps().take_diffusion_steps(
-                pending, *runs, *course, laws.teacher, laws.coefficients, laws.link, self._settings
+                pending, *runs, *span, laws.teacher, laws.coefficients, laws.link, self._settings
             )
             pending = pending[self._left[pending] > 0]
         return True
@@ -223,13 +211,8 @@ def _sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
-def _generators(seed: int) -> list[np.random.Generator]:
-    # Children differ from each other and from the start's generator, which is seeded by the plain number.
-    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
-    return [np.random.Generator(np.random.SFC64(child)) for child in children]
-
-
-def _check_options(problem: Problem, options: EngineOptions) -> None:
+def _check_size(problem: Problem) -> None:
+    """Refuse problems that the projected engine simulates faster, or that have too few dimensions."""
     m, span = problem.width, problem.teacher.span
     msg = ""
     if m > MOST_NEURONS:
@@ -247,9 +230,5 @@ def _check_options(problem: Problem, options: EngineOptions) -> None:
             f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {span + m}, "
             f"but is 'diffusion' with dimension {problem.dimension}."
         )
-    elif options.device not in ("auto", "cpu"):
-        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'diffusion', but is {shown(options.device)}."
-    elif options.dtype != "float64":
-        msg = f"Argument `dtype` must be 'float64' for engine 'diffusion', but is {shown(options.dtype)}."
     if msg:
         raise ValueError(msg)

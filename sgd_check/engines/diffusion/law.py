@@ -28,8 +28,6 @@ Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_
 recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and two otherwise, are
 exact for a link of degree K. All weights are positive, so that rounding stays small at every degree, and neurons that
 coincide are no special case but for the missing axis.
-
-Knows links, teachers and weights; nothing of seeds or schedules.
 """
 
 from __future__ import annotations
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Link = tuple[Array, Array, Array, Array, Array]
 
-__all__ = ["StepLaw", "StepLaws", "compiled_steps", "excess_kurtosis", "series_of"]
-
 LAW_KERNELS = Path(__file__).with_name("diffusion_law_kernels.py")
 KERNELS = LAW_KERNELS.with_name("diffusion_kernels.py")
 #: Links that are no polynomials are cut here at the latest: the tails of longer series are not theirs.
@@ -66,16 +62,9 @@ GRID_REACH, GRID_POINTS = 12.0, 6145
 class StepLaw(NamedTuple):
     """Mean and covariance of the mean gradient Σ_b e_b ∇_b/B of a batch, dimensionless; a step is −η times it.
 
-    Parameters
-    ----------
-    mean : ndarray, shape (m, D)
-        E[e ∇_i] on the visible axes; 0 on all others.
-    covariance : ndarray, shape (m, D, m, D)
-        Covariance on the visible axes.
-    beyond : ndarray, shape (m, m)
-        Covariance on each other axis.
-    ratio : float
-        Largest relative change of a weight vector (root mean square) or of a mean gradient in one step, per η.
+    On the visible axes the mean E[e ∇_i] is (m, D) and the covariance (m, D, m, D); on each other axis the mean is 0
+    and the covariance `beyond` (m, m). `ratio` is the largest relative change of a weight vector (root mean square) or
+    of a mean gradient in one step, per η.
     """
 
     mean: Array
@@ -87,17 +76,10 @@ class StepLaw(NamedTuple):
 class StepLaws:
     """The laws of one step of SGD for one problem and batch size, at any weights.
 
-    Parameters
-    ----------
-    problem : Problem
-        Teacher, label noise, dimension and link; of a link that is no polynomial, see `series_of`.
-    batch_size : int
-        B.
-
     Attributes
     ----------
     series : Series
-        The link that is simulated.
+        The link that is simulated, see `series_of`.
     teacher, coefficients, link
         What the kernels take: rows θ_p (P, r), a (P,), and the tables of `diffusion_law_kernels`.
     free_axes : int

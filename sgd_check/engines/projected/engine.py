@@ -6,14 +6,10 @@ factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) a
 (v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
 O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A minibatch has the Bartlett factor of a Wishart
 matrix on its new axes (see `sgd_check.engines.projected.projected_batch_kernels`).
-
-Responsible for samples, threads and weights. Must not know about schedules, emergence times or predictions, nor torch.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compiler import available_cores, load, read_piece
-from hermite.text.messages import shown
-from sgd_check.engines.generator_words import set_words, words_of
+from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
 from sgd_check.engines.projected.links import render
 from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.threads import RunThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -40,7 +37,6 @@ BATCH_KERNELS = KERNELS.with_name("projected_batch_kernels.py")
 BLOCK_NUMBERS = 2**14
 # Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
 THREADED_OPERATIONS = 2**15
-STREAMS = ("axes", "lengths", "label_noise")
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> ProjectedEngine:
@@ -57,7 +53,6 @@ class ProjectedEngine:
     """
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        _check_options(options)
         self._width, self._span, self._batch = problem.width, problem.teacher.span, options.batch_size
         self._beyond = problem.dimension - self._span - self._width
         if self._beyond < 0:
@@ -73,47 +68,36 @@ class ProjectedEngine:
         start = reduced_factor(problem.reduced_weights(), self._span)
         self._weights = np.repeat(start[None], len(options.seeds), axis=0)
         self._running = np.ones(len(options.seeds), dtype=bool)
-        self._generators = [_generators(seed) for seed in options.seeds]
+        self._generators = [generators(seed, (AXES, LENGTHS, LABEL_NOISE)) for seed in options.seeds]
         self._sizes = SampleSizes(self._width, self._span, self._beyond, self._batch)
         piece, link_name = render(problem.activation)
         steps = SINGLE_KERNELS if self._batch == 1 else BATCH_KERNELS
         namespace: Any = load([piece, read_piece(KERNELS), read_piece(steps)]).namespace
         self._take = namespace.take_single_steps if self._batch == 1 else namespace.take_batch_steps
-        self._threads = min(len(options.seeds), available_cores())
-        self._benches = [Bench(self._sizes) for _ in range(self._threads)]
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads = RunThreads(min(len(options.seeds), available_cores()))
+        self._benches = [Bench(self._sizes) for _ in range(self._threads.count)]
         self.attributes: dict[str, str | int | float] = {
             "device": "cpu",
             "dtype": "float64",
             "simulated_link": link_name,
             "numba_version": metadata.version("numba"),
             "random_numbers": f"SFC64 of numpy {np.__version__}",
-            "threads": self._threads,
+            "threads": self._threads.count,
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Return a context in which the seeds share threads; they end with it."""
-        if self._threads == 1:
-            yield
-            return
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="sgd") as pool:
-            self._pool = pool
-            try:
-                yield
-            finally:
-                self._pool = None
+        return self._threads.running()
 
     def advance(self, rates: NDArray[np.float64]) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         scaled = rates / self._batch
         active = np.flatnonzero(self._running).tolist()
-        pool = self._pool
-        if pool is None or rates.size * self._sizes.operations < THREADED_OPERATIONS:
+        if not self._threads.shared or rates.size * self._sizes.operations < THREADED_OPERATIONS:
             self._advance_seeds(active, scaled, self._benches[0])
             return
-        shares = [active[k :: self._threads] for k in range(self._threads)]
-        list(pool.map(lambda share, bench: self._advance_seeds(share, scaled, bench), shares, self._benches))
+        shares = [(active[k :: self._threads.count], bench) for k, bench in enumerate(self._benches)]
+        self._threads.each(lambda share: self._advance_seeds(share[0], scaled, share[1]), shares)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
@@ -131,19 +115,8 @@ class ProjectedEngine:
         self._weights[stopped] = np.nan
         self._running &= ~stopped
 
-    def weights(self) -> NDArray[np.float64]:
-        """Return the weights in the axes of the moment, [M | L], shape (seeds, neurons, r + m); zero in all others."""
-        return self._weights.transpose(0, 2, 1).copy()
-
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the further course depends on: weights, which runs go on, and the state of every generator.
-
-        Returns
-        -------
-        dict
-            "weights" (seeds, r + m, neurons), "running" (seeds,), and "generators" (seeds, streams, 6): of each SFC64
-            its four words, and the half of a word that it may have left over.
-        """
+        """Return "weights" (seeds, r + m, neurons), "running" (seeds,) and "generators" (seeds, streams, 6 words)."""
         return {
             "weights": self._weights.copy(),
             "running": self._running.copy(),
@@ -151,13 +124,7 @@ class ProjectedEngine:
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state that `state` returned, of an engine for the same problem and as many seeds.
-
-        Raises
-        ------
-        ValueError
-            If an array has another shape.
-        """
+        """Go on from what `state` returned; raise ValueError if an array has another shape."""
         own = self.state()
         for name, array in own.items():
             if state[name].shape != array.shape:
@@ -195,13 +162,7 @@ class ProjectedEngine:
 
 
 class SampleSizes:
-    """How many numbers a step draws, and in what blocks.
-
-    Parameters
-    ----------
-    width, span, beyond, batch : int
-        m, r, the number of axes s = d − r − m beyond those of the weights, and B.
-    """
+    """How many numbers a step draws, and in what blocks, with s = d − r − m axes beyond those of the weights."""
 
     def __init__(self, width: int, span: int, beyond: int, batch: int) -> None:
         self.width, self.span, self.batch = width, span, batch
@@ -247,18 +208,3 @@ def reduced_factor(weights: NDArray[np.float64], span: int) -> NDArray[np.float6
     factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
     found[span : span + factor.shape[0]] = factor
     return found
-
-
-def _generators(seed: int) -> list[np.random.Generator]:
-    # Children differ from each other and from the start's generator, which is seeded by the plain number.
-    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
-    return [np.random.Generator(np.random.SFC64(child)) for child in children]
-
-
-def _check_options(options: EngineOptions) -> None:
-    if options.device not in ("auto", "cpu"):
-        msg = f"Argument `device` must be 'auto' or 'cpu' for engine 'projected', but is {shown(options.device)}."
-        raise ValueError(msg)
-    if options.dtype != "float64":
-        msg = f"Argument `dtype` must be 'float64' for engine 'projected', but is {shown(options.dtype)}."
-        raise ValueError(msg)

@@ -1,8 +1,7 @@
-"""A link and its derivative as generated source with the numbers inside, for the projected engine.
+"""Links as generated source: the text of σ and σ' for the kernels of the projected engine.
 
-Responsible for the text of σ and σ'. The functions are declared here for readers and type checkers; `render` writes
-the text that defines them for one link, from numbers and an allow-list of functions alone. Knows nothing of neurons,
-samples or steps.
+The functions are declared here for readers and type checkers; `render` writes the text that defines them for one link,
+from numbers and an allow-list of functions alone.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compiler import Piece
+from sgd_check.engines.link_forms import in_powers, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,20 +37,10 @@ def sigma_and_slope(z: float) -> tuple[float, float]:
 
 
 def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
-    """Return the source of `sigma` and `sigma_and_slope`, and one phrase saying what link it is.
+    """Return the source of `sigma` and `sigma_and_slope`, and one phrase saying what link it is, see `simulated_link`.
 
-    Polynomials are evaluated as such, formulas as themselves with their derivative almost everywhere; a callable is
-    known to this program by its truncated Hermite series alone, and so is a formula with a jump, whose derivative
-    almost everywhere is not that of the loss.
-
-    Parameters
-    ----------
-    expansion : HermiteExpansion
-        Link σ.
-
-    Returns
-    -------
-    Piece, str
+    A formula has its derivative almost everywhere; with a jump, whose derivative almost everywhere is not that of the
+    loss, it counts as its Hermite series.
 
     Examples
     --------
@@ -61,20 +51,9 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
     >>> piece.text.splitlines()[-3:]
     ['def sigma_and_slope(z):', '    t0 = np.tanh(z)', '    return t0, (1.0 + (-1.0 * (t0 ** 2)))']
     """
-    if expansion.is_polynomial:
-        return _piece(_series(np.array(expansion.link_coefficients()))), f"{expansion.name} (polynomial)"
-    expression = expansion.expression
-    if expression is not None:
-        try:
-            return _piece(_formula(expression)), f"{expansion.name} (formula)"
-        except NotImplementedError:
-            pass
-    name = f"{expansion.name} (Hermite series to order {expansion.order})"
-    return _piece(_series(np.asarray(expansion.coefficients, dtype=np.float64))), name
-
-
-def _piece(body: list[str]) -> Piece:
-    return Piece("sampled link", "\n".join([*_HEADER, *body, ""]))
+    coefficients = expansion.link_coefficients() if expansion.is_polynomial else expansion.coefficients
+    body, name = simulated_link(expansion, lambda: _series(np.array(coefficients, dtype=np.float64)), _formula)
+    return Piece("sampled link", "\n".join([*_HEADER, *body, ""])), name
 
 
 # --- series -----------------------------------------------------------------------------------------------------
@@ -87,8 +66,8 @@ def _series(coefficients: NDArray[np.float64]) -> list[str]:
 
 
 def _horner(c: NDArray[np.float64], slope: NDArray[np.float64]) -> list[str]:
-    value_lines, value = _powers("v", _monomial(c))
-    slope_lines, derivative = _powers("d", _monomial(slope))
+    value_lines, value = _powers("v", in_powers(c))
+    slope_lines, derivative = _powers("d", in_powers(slope))
     return [
         "",
         *["@kernel", "def sigma(z):", "    q = z * z", *value_lines, f"    return {value}"],
@@ -110,18 +89,6 @@ def _powers(name: str, powers: NDArray[np.float64]) -> tuple[list[str], str]:
     lines = [f"    {name} = {chain[-1]!r}"]
     lines += [f"    {name} = {b!r} + {variable} * {name}" for b in reversed(chain[:-1])]
     return lines, f"{name} * z" if lowest else name
-
-
-def _monomial(c: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return coefficients in powers of z of Σ_j c_j h_j."""
-    table = np.zeros((c.size, c.size))
-    table[0, 0] = 1.0
-    for j in range(1, c.size):
-        table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
-        if j > 1:
-            table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
-    found: NDArray[np.float64] = c @ table
-    return found
 
 
 def _recurrence(c: NDArray[np.float64], slope: NDArray[np.float64]) -> list[str]:

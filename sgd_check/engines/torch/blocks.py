@@ -2,12 +2,11 @@ r"""Steps of online SGD in blocks: samples drawn ahead, weights read and written
 
 A block of K steps is three matrix products (see `sgd_check.engines.torch.recursion`) and K steps on small tensors. On
 the processor, groups of seeds are drawn and multiplied side by side in threads; on a CUDA device the whole block but
-the drawing is one CUDA graph. Responsible for samples, labels, blocks and weights; knows no overlaps.
+the drawing is one CUDA graph.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from sgd_check.engines.torch.links import teacher_values
+from sgd_check.engines.threads import RunThreads
 from sgd_check.engines.torch.recursion import Recursion, aligned
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sgd_check.engines.torch.links import TorchLink
+    from sgd_check.engines.torch.samples import TorchTeacher
     from sgd_check.engines.torch.streams import Streams
 
 #: Steps whose updates wait for one matrix product, at most. More of them read the weights less often, but multiply
@@ -42,31 +42,12 @@ THREADED_NUMBERS = 2**18
 
 @dataclass(frozen=True)
 class Setting:
-    """What is learned, in tensors.
-
-    Attributes
-    ----------
-    teacher : Tensor, shape (P,)
-        Coefficients a_p.
-    directions : Tensor, shape (P, span), or None
-        Directions θ_p; the first axes if None.
-    span : int
-        Number of axes that the teacher spans.
-    dimension, batch : int
-        d and samples per step B.
-    noise : float
-        Standard deviation τ of the labels' noise.
-    free : bool
-        Whether the student is a committee.
-    """
+    """What is learned: the student's link, the teacher, d, samples per step B, and whether it is a committee."""
 
     link: TorchLink
-    teacher: torch.Tensor
-    directions: torch.Tensor | None
-    span: int
+    teacher: TorchTeacher
     dimension: int
     batch: int
-    noise: float
     free: bool
 
 
@@ -86,17 +67,9 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
 
 
 class BlockStepper:
-    """Runs side by side, one per seed.
+    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
 
-    Parameters
-    ----------
-    setting : Setting
-    weights : Tensor, shape (lanes, m, aligned(d))
-        Start of all runs, zero from d on; becomes the stepper's own.
-    streams : Streams
-        Normal numbers, one stream per lane.
-    graph : bool
-        Whether to record blocks as a graph on a CUDA device.
+    With `graph`, blocks are recorded as a graph on a CUDA device.
     """
 
     def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams, *, graph: bool = True) -> None:
@@ -128,7 +101,7 @@ class BlockStepper:
         if self.threads > 1:
             share = -(-self._lanes // max(self.threads, len(self._groups)))
             self._groups = [range(first, min(first + share, self._lanes)) for first in range(0, self._lanes, share)]
-        self._pool: ThreadPoolExecutor | None = None
+        self._shared = RunThreads(self.threads)
         self._graph: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -143,15 +116,9 @@ class BlockStepper:
         if not self._cuda:
             torch.set_num_threads(1)
         try:
-            with torch.inference_mode():
-                if self.threads == 1:
-                    yield
-                    return
-                with ThreadPoolExecutor(self.threads, thread_name_prefix="sgd") as pool:
-                    self._pool = pool
-                    yield
+            with torch.inference_mode(), self._shared.running():
+                yield
         finally:
-            self._pool = None
             torch.set_num_threads(before)
 
     def advance(self, rates: torch.Tensor) -> None:
@@ -162,9 +129,7 @@ class BlockStepper:
             first = self._taken
             if first == 0:
                 if self._block == self._blocks - 1:
-                    self._before_draw = self._streams.state()
-                    self._each(self._draw)
-                    self._block = -1
+                    self.draw()
                 self._block += 1
             last = min(self._steps, first + count - done)
             self._recursion.rates[first:last, 0, 0] = rates[done : done + last - first]
@@ -212,30 +177,23 @@ class BlockStepper:
             self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
             self._take(0, taken)
 
-    def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw the samples of the next steps; return x (lanes, steps, B, d) and labels (lanes, steps, B)."""
+    # --- samples ------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Fill the buffers with fresh samples of the steps to come."""
         self._before_draw = self._streams.state()
         self._each(self._draw)
         self._block = -1
-        shape = (self._lanes, -1, self._setting.batch)
-        samples = self._samples.view(*shape, self._samples.shape[2])
-        return samples[..., : self._setting.dimension], -self._targets.view(shape)
-
-    # --- samples ------------------------------------------------------------------------------------------
 
     def _draw(self, lanes: range) -> None:
         """Fill the buffers of some lanes with fresh samples and minus their labels."""
-        setting, at = self._setting, slice(lanes.start, lanes.stop)
+        teacher, at = self._setting.teacher, slice(lanes.start, lanes.stop)
         samples, targets = self._samples[at], self._targets[at]
-        self._streams.fill(lanes, samples, targets if setting.noise > 0 else None)
-        samples[..., setting.dimension :] = 0.0
+        self._streams.fill(lanes, samples, targets if teacher.noise > 0 else None)
+        samples[..., self._setting.dimension :] = 0.0
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
-            axes = part[..., : setting.span]
-            labels = teacher_values(setting.link, setting.teacher, setting.directions, axes)
-            if setting.noise > 0:
-                labels.add_(target, alpha=setting.noise)
-            torch.neg(labels, out=target)
+            torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
 
     # --- blocks -------------------------------------------------------------------------------------------
 
@@ -289,16 +247,7 @@ class BlockStepper:
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""
-        if self._pool is None:
-            for lanes in self._groups:
-                work(lanes)
-            return
-
-        def in_thread(lanes: range) -> None:
-            with torch.inference_mode():
-                work(lanes)
-
-        list(self._pool.map(in_thread, self._groups))
+        self._shared.each(torch.inference_mode()(work), self._groups)
 
     def _replay(self) -> None:
         """Take a whole block as one CUDA graph, recorded the first time after a rehearsal on a stream of its own."""

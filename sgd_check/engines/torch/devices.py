@@ -1,7 +1,4 @@
-"""What the torch engines take as device and precision, and how much memory.
-
-Knows torch and one sentence for each mistake; nothing of samples or neurons.
-"""
+"""Devices and precisions of torch by their names, and the limit of memory."""
 
 from __future__ import annotations
 
@@ -9,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hermite.text.messages import shown
-
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-DEVICES = ("auto", "cpu", "cuda")
 MEMORY_LIMIT = 16 * 2**30
 
 
@@ -30,19 +24,8 @@ def check_memory(numbers: int, problem: Problem, seeds: int, dtype: torch.dtype)
         raise ValueError(msg)
 
 
-def checked_dtype(dtype: str) -> torch.dtype:
-    """Return the precision of a name."""
-    if dtype not in DTYPES:
-        msg = f"Argument `dtype` must be one of {', '.join(map(repr, DTYPES))}, but is {shown(dtype)}."
-        raise ValueError(msg)
-    return DTYPES[dtype]
-
-
 def checked_device(device: str) -> torch.device:
     """Return the device of a name; "auto" is CUDA where there is one."""
-    if device not in DEVICES:
-        msg = f"Argument `device` must be one of {', '.join(map(repr, DEVICES))}, but is {shown(device)}."
-        raise ValueError(msg)
     available = torch.cuda.is_available()
     if device == "cuda" and not available:
         msg = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."

@@ -1,6 +1,6 @@
-r"""Plain online SGD in R^d in torch, with the seeds as a batch axis, on the processor or on a CUDA device.
+r"""Online SGD in R^d in torch, with the seeds as a batch axis, on the processor or on a CUDA device.
 
-Responsible for what a run starts from and what is measured of it. One step on a batch of B fresh samples is
+One step on a batch of B fresh samples is
 
 .. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_b e_b\, \rho_i \left[(2\sigma_{ib} - z_{ib}\sigma'_{ib})\,u_i
    + \sigma'_{ib}\, x_b\right], \qquad e_b = f(x_b) - f^*(x_b) - \text{noise}_b,
@@ -9,22 +9,22 @@ with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squ
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b. Steps are taken by
 `sgd_check.engines.torch.blocks`, or on a CUDA device by one Triton kernel, `sgd_check.engines.torch.fused`, where that
 can (`attributes["step_kernel"]`). The spherical student has an engine of its own, `sgd_check.engines.torch.spherical`.
-Must not know about schedules, emergence times or predictions, and must import without numba.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.torch.blocks import BlockStepper, Setting, drawn_steps
-from sgd_check.engines.torch.devices import check_memory, checked_device, checked_dtype, device_name
+from sgd_check.engines.torch.devices import DTYPES, check_memory, checked_device, device_name
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.recursion import aligned
+from sgd_check.engines.torch.samples import TorchTeacher
 from sgd_check.engines.torch.spherical import SphericalEngine
 from sgd_check.engines.torch.streams import make_streams
 
@@ -38,33 +38,6 @@ if TYPE_CHECKING:
     from sgd_check.engines.registry import Engine
 
 
-class Stepper(Protocol):
-    """Takes the steps of all runs and keeps their weights."""
-
-    threads: int
-
-    @property
-    def kernel(self) -> str:
-        """How steps are taken: "fused", "graph" or "plain"."""
-        ...
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context in which the other methods are called."""
-        ...
-
-    def advance(self, rates: torch.Tensor) -> None:
-        """Take one step per entry, η/B."""
-        ...
-
-    def current(self) -> torch.Tensor:
-        """Return the weights of the moment, shape (seeds, m, d)."""
-        ...
-
-    def freeze(self, lane: int) -> None:
-        """Turn one run to NaN."""
-        ...
-
-
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that simulates the samples x in R^d themselves."""
     return SphericalEngine(problem, options) if problem.student == "spherical" else OnlineEngine(problem, options)
@@ -75,23 +48,12 @@ class OnlineEngine:
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._device = checked_device(options.device)
-        self._dtype = checked_dtype(options.dtype)
-        self._batch = options.batch_size
+        self._dtype, self._batch = DTYPES[options.dtype], options.batch_size
         _check_memory(problem, options, self._dtype, self._device)
-        rows = problem.teacher.directions
-        self._directions = None if rows is None else self._tensor(rows)
-        self._span = problem.teacher.span
+        self._teacher = TorchTeacher.of(problem, self._dtype, self._device)
         link, link_name = make_link(problem.activation, self._dtype, self._device)
-        setting = Setting(
-            link=link,
-            teacher=self._tensor(problem.teacher.coefficients),
-            directions=self._directions,
-            span=self._span,
-            dimension=problem.dimension,
-            batch=self._batch,
-            noise=problem.label_noise,
-            free=problem.student == "committee",
-        )
+        free = problem.student == "committee"
+        setting = Setting(link, self._teacher, problem.dimension, self._batch, free)
         self._stepper = self._make_stepper(problem, options, setting)
         self.attributes: dict[str, str | int | float] = {
             "device": device_name(self._device),
@@ -115,9 +77,9 @@ class OnlineEngine:
         weights = self._stepper.current().to(torch.float64)
         squared_norm = torch.sum(weights * weights, dim=2)
         unit = weights / torch.sqrt(squared_norm)[:, :, None]
-        overlap = unit[:, :, : self._span]
-        if self._directions is not None:
-            overlap = overlap @ self._directions.to(torch.float64).T
+        overlap, directions = unit[:, :, : self._teacher.span], self._teacher.directions
+        if directions is not None:
+            overlap = overlap @ directions.to(torch.float64).T
         gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
         return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
 
@@ -126,39 +88,14 @@ class OnlineEngine:
         for index in np.flatnonzero(stopped).tolist():
             self._stepper.freeze(index)
 
-    def weights(self) -> NDArray[np.float64]:
-        """Return the weights w_i, shape (seeds, neurons, d)."""
-        return self._stepper.current().to(torch.float64, copy=True).cpu().numpy()
-
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the further course depends on, generators included.
-
-        Raises
-        ------
-        NotImplementedError
-            If the steps are taken by the fused kernel.
-        """
+        """Return all that the further steps depend on; raise NotImplementedError for the fused kernel."""
         return self._resumable().state()
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from a state of an engine for the same problem and options, on the same device."""
         with torch.inference_mode():
             self._resumable().restore(state)
-
-    def draw(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw the samples of the next steps; return x (steps, seeds, batch, d) and labels (steps, seeds, batch).
-
-        Raises
-        ------
-        TypeError
-            If the steps are taken by the fused kernel, which shows no samples.
-        """
-        if not isinstance(self._stepper, BlockStepper):
-            msg = f"Samples must be drawn by torch to be shown, but steps are taken by {self._stepper.kernel!r}."
-            raise TypeError(msg)
-        x, labels = self._stepper.draw()
-        x, labels = (values.transpose(0, 1).to(torch.float64, copy=True).cpu() for values in (x, labels))
-        return x.numpy(), labels.numpy()
 
     def _resumable(self) -> BlockStepper:
         if not isinstance(self._stepper, BlockStepper):
@@ -168,23 +105,20 @@ class OnlineEngine:
 
     # --- building -----------------------------------------------------------------------------------------
 
-    def _tensor(self, values: NDArray[np.float64]) -> torch.Tensor:
-        return torch.tensor(np.array(values), dtype=self._dtype, device=self._device)
-
-    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> Stepper:
+    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> BlockStepper | FusedStepper:
         reduced = problem.reduced_weights()
         start = np.zeros((problem.width, aligned(problem.dimension)))
         start[:, : reduced.shape[1]] = reduced
-        weights = self._tensor(start).repeat(len(options.seeds), 1, 1)
+        weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(len(options.seeds), 1, 1)
         link = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" else None
         if link is not None:
             return FusedStepper(
                 weights,
-                setting.teacher,
+                self._teacher.coefficients,
                 setting.dimension,
                 options.seeds,
                 link=link,
-                noise=setting.noise,
+                noise=self._teacher.noise,
                 free=setting.free,
             )
         return BlockStepper(setting, weights, make_streams(options.seeds, self._dtype, self._device))

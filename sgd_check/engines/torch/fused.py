@@ -80,19 +80,8 @@ def fusible(problem: Problem, batch: int, dtype: torch.dtype) -> KernelLink | No
 class FusedStepper:
     """Runs side by side on a CUDA device, many steps per launch.
 
-    Parameters
-    ----------
-    weights : Tensor, shape (lanes, m, columns)
-        Start of all runs, zero from d on; becomes the stepper's own.
-    teacher : Tensor, shape (P,)
-        Coefficients a_p.
-    dimension : int
-    seeds : sequence of int
-    link : KernelLink
-    noise : float
-        Standard deviation τ of the labels' noise.
-    free : bool
-        Whether the student is a committee.
+    It moves the weights (lanes, m, columns) that it is given, zero from d on, for the teacher's coefficients a_p (P,),
+    the standard deviation τ of the label noise, and a student that is a committee if `free`.
     """
 
     kernel = "fused"
@@ -164,16 +153,9 @@ class FusedStepper:
 
 
 def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-    """Write the samples first, first + 1, … of every seed, in the kernels' own random numbers.
+    """Write the samples first, first + 1, … of every seed (lanes,), int64, in the kernels' own random numbers.
 
-    Parameters
-    ----------
-    seeds : Tensor of int64, shape (lanes,)
-    first : int
-        Number of the first sample.
-    samples : Tensor, shape (lanes, rows, columns), contiguous
-    noise : Tensor, shape (lanes, rows), or None
-        Filled with the normal numbers of the label noise.
+    They go to `samples` (lanes, rows, columns), contiguous, those of the label noise to `noise` (lanes, rows).
     """
     lanes, rows, columns = samples.shape
     kernels = _kernels()

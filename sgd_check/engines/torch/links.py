@@ -1,8 +1,4 @@
-"""A link and its derivative as torch operations.
-
-Responsible for evaluating σ, σ' and 2σ − zσ' on tensors, from Hermite coefficients or from a formula. Knows nothing of
-neurons, samples or learning rates; imports torch, so only the torch engine may import this module.
-"""
+"""Links on tensors: σ, σ' and 2σ − zσ' as torch operations, from Hermite coefficients or from a formula."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+
+from sgd_check.engines.link_forms import in_powers, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,35 +37,8 @@ class TorchLink(Protocol):
 
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
-    """Return the link in torch and one phrase saying what it is.
-
-    Polynomials are evaluated as such, formulas as themselves; a callable is known to this program by its truncated
-    Hermite series alone, and so is a formula with a function that torch lacks.
-    """
-    if expansion.is_polynomial:
-        return _series(expansion, dtype, device), f"{expansion.name} (polynomial)"
-    expression = expansion.expression
-    if expression is not None:
-        try:
-            return FormulaLink(expression), f"{expansion.name} (formula)"
-        except NotImplementedError:
-            pass
-    return _series(expansion, dtype, device), f"{expansion.name} (Hermite series to order {expansion.order})"
-
-
-def teacher_values(
-    link: TorchLink, coefficients: torch.Tensor, directions: torch.Tensor | None, x: torch.Tensor
-) -> torch.Tensor:
-    """Return Σ_p a_p σ(θ_p·x) of samples x (…, r) on the teacher's axes; θ_p are these axes if `directions` is None.
-
-    Elementwise in the samples, so that no sample sees its neighbours' rounding.
-    """
-    if directions is None:
-        return torch.sum(link.value(x.contiguous()) * coefficients, dim=-1)
-    total = x.new_zeros(x.shape[:-1])
-    for coefficient, direction in zip(coefficients, directions, strict=True):
-        total.addcmul_(coefficient, link.value(torch.sum(x * direction, dim=-1)))
-    return total
+    """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
+    return simulated_link(expansion, lambda: _series(expansion, dtype, device), FormulaLink)
 
 
 def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> TorchLink:
@@ -92,19 +63,6 @@ def three_rows(c: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([c, 2.0 * c - times_z, slope])
 
 
-def _monomial(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return coefficients in powers of z of rows of coefficients in h_j."""
-    size = rows.shape[1]
-    table = np.zeros((size, size))
-    table[0, 0] = 1.0
-    for j in range(1, size):
-        table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
-        if j > 1:
-            table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
-    found: NDArray[np.float64] = rows @ table
-    return found
-
-
 def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Return the polynomial with these coefficients, highest power first, in `out`; an empty one is 0."""
     if len(coefficients) < 2:
@@ -119,7 +77,7 @@ class MonomialLink:
     """Low-degree polynomial by Horner's rule, the three functions in one pass."""
 
     def __init__(self, rows: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> None:
-        powers = _monomial(rows)
+        powers = in_powers(rows)
         self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in powers.T[::-1]]
         self._sigma = [float(v) for v in powers[0, ::-1]]
         self._slope = [float(v) for v in powers[2, -2::-1]]

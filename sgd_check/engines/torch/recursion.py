@@ -8,8 +8,6 @@ With the weights V at the start of a block and its samples x_1, …, x_K as rows
 so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
 passes over m d weights. This is SGD itself, no approximation. Lengths follow from
 |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
-
-Responsible for what happens between the products. Knows neither how samples are drawn nor who keeps the weights.
 """
 
 from __future__ import annotations
@@ -45,27 +43,14 @@ def _all_lanes(lanes: int, batch: int) -> int:
 class Recursion:
     """The steps of one block, for all lanes (runs side by side) at once; lanes are the last axis but the samples.
 
-    Parameters
-    ----------
-    lanes, width, steps, batch : int
-        Runs, neurons m, steps K of a block and samples B of a step; K > 1 only with B = 1.
-    link : TorchLink
-        σ and its derivative.
-    free : bool
-        Whether neurons enter as σ(w·x) with free length, as in a committee, rather than as |w|² σ(w·x/|w|).
-    like : Tensor
-        Has the device and the type of all numbers.
+    A block has K steps of B samples, K > 1 only with B = 1. Neurons enter as |w|² σ(w·x/|w|), or if `free`, as in a
+    committee, as σ(w·x). `like` has the device and the type of all numbers.
 
     Attributes
     ----------
-    projections : Tensor, shape (K, m, lanes, B)
-        Z, to be filled before a block.
-    gram : Tensor, shape (K, K, lanes), or None for blocks of one step
-        G, to be filled before a block.
-    squared_norm : Tensor, shape (m, lanes)
-        n, to be filled before a block.
-    targets : Tensor, shape (K, lanes, B)
-        Minus the labels, to be filled before a block.
+    projections, gram, squared_norm, targets : Tensor
+        Z (K, m, lanes, B), G (K, K, lanes; None for blocks of one step), n (m, lanes) and minus the labels
+        (K, lanes, B): to be filled before a block.
     rates : Tensor, shape (K, 1, 1)
         η/B of the steps, to be filled before they are taken.
     coefficients : Tensor, shape (K, m, lanes, B)

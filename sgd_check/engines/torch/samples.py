@@ -1,7 +1,6 @@
 """Labelled samples in R^d for runs side by side: fresh ones for every step, or a sample of fixed size over and over.
 
-Knows teachers in torch and where normal numbers come from; nothing of students. A source serves some lanes (runs) and
-gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B).
+A source serves some lanes (runs) and gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B).
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
-from sgd_check.engines.torch.links import make_link, teacher_values
+from sgd_check.engines.generators import ORDER, generators
+from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Numbers drawn per run at a time, where that is more than a batch.
 DRAWN_NUMBERS = 2**16
-#: Of the order in which a fixed sample is visited; apart from the streams of samples.
-SPAWN_KEY = (1001,)
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,23 @@ class TorchTeacher:
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
-        """Return the teacher of a problem."""
-        link, _ = make_link(problem.teacher_link, dtype, device)
+        """Return the teacher of a problem, whose link is the student's own but for the spherical student."""
+        free = problem.student == "spherical"
+        link, _ = make_link(problem.teacher_link if free else problem.activation, dtype, device)
         teacher = problem.teacher
         rows = None if teacher.directions is None else torch.tensor(teacher.directions, dtype=dtype, device=device)
         coefficients = torch.tensor(teacher.coefficients, dtype=dtype, device=device)
         return cls(link, coefficients, rows, teacher.span, problem.label_noise)
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
-        """Return Σ_p a_p σ*(θ_p·x) + τξ of samples x (…, d)."""
-        labels = teacher_values(self.link, self.coefficients, self.directions, x[..., : self.span])
+        """Return Σ_p a_p σ*(θ_p·x) + τξ of samples x (…, d): elementwise, so none sees its neighbours' rounding."""
+        axes = x[..., : self.span]
+        if self.directions is None:
+            labels = torch.sum(self.link.value(axes.contiguous()) * self.coefficients, dim=-1)
+        else:
+            labels = x.new_zeros(x.shape[:-1])
+            for coefficient, direction in zip(self.coefficients, self.directions, strict=True):
+                labels.addcmul_(coefficient, self.link.value(torch.sum(axes * direction, dim=-1)))
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
 
 
@@ -68,18 +73,7 @@ def drawn_steps(dimension: int, batch: int) -> int:
 
 
 class FreshSamples:
-    """New samples for every step.
-
-    Parameters
-    ----------
-    teacher : TorchTeacher
-    streams : Streams
-        Normal numbers of all seeds.
-    lanes : range
-        The seeds that are served.
-    batch, dimension : int
-        B and d.
-    """
+    """New samples for every step, for the seeds of some lanes."""
 
     def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, dimension: int) -> None:
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
@@ -103,14 +97,8 @@ class FreshSamples:
 class FixedSamples:
     """A sample of n, drawn once per seed; every epoch visits each of them once, in an order of its own.
 
-    Parameters
-    ----------
-    teacher, streams, lanes, batch, dimension
-        As for `FreshSamples`; B divides n, and with B = n every step takes the whole sample in one order.
-    seeds : sequence of int
-        Of the served lanes; they draw the orders.
-    count : int
-        n.
+    B divides n; with B = n every step takes the whole sample in one order. The `seeds` of the served lanes draw the
+    orders.
     """
 
     def __init__(
@@ -128,8 +116,7 @@ class FixedSamples:
         self._all = tuple(part.clone() for part in every.batch())
         self._epoch = self._all
         self._size, self._count, self._next = batch, count, count
-        children = [np.random.SeedSequence(seed, spawn_key=SPAWN_KEY) for seed in seeds]
-        self._orders = [np.random.Generator(np.random.SFC64(child)) for child in children]
+        self._orders = [generator for seed in seeds for generator in generators(seed, [ORDER])]
 
     def batch(self) -> Batch:
         """Return the next samples of the epoch."""

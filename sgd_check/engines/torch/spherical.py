@@ -7,13 +7,11 @@ step on a batch of B samples is
    w_i \leftarrow \frac{w_i - \eta\,(v_i - (v_i\cdot w_i)\, w_i)}{|\cdot|},
 
 the tangential part of m times the gradient and then back to the sphere, so that Σ η is the time of `solve_spherical`
-and `solve_mean_field`. Samples are those of `sgd_check.engines.torch.samples`. Must not know about schedules, emergence
-times or predictions, and must import without numba.
+and `solve_mean_field`. Samples are those of `sgd_check.engines.torch.samples`.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,13 +19,14 @@ import numpy as np
 import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.torch.devices import check_memory, checked_device, checked_dtype, device_name
+from sgd_check.engines.threads import RunThreads
+from sgd_check.engines.torch.devices import DTYPES, check_memory, checked_device, device_name
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, drawn_steps
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -45,41 +44,26 @@ class SphericalEngine:
     """A batch of runs of the spherical network; see the module's docstring for the step."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        device, dtype = checked_device(options.device), checked_dtype(options.dtype)
-        seeds, batch, d = options.seeds, options.batch_size, problem.dimension
-        reused = options.training_samples
-        held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
-        check_memory(d * len(seeds) * (2 * problem.width + held), problem, len(seeds), dtype)
+        device, dtype = checked_device(options.device), DTYPES[options.dtype]
+        _check_memory(problem, options, dtype)
         rows = problem.teacher.directions
         self._rows = None if rows is None else torch.tensor(rows, dtype=torch.float64, device=device)
         self._span = problem.teacher.span
         link, link_name = make_link(problem.activation, dtype, device)
-        teacher = TorchTeacher.of(problem, dtype, device)
-        streams = make_streams(seeds, dtype, device)
         start = torch.tensor(_starts(problem, options), dtype=dtype, device=device)
-        # On the processor every run has tensors of its own, so that its roundings do not depend on how many there are.
-        count = 1 if device.type == "cpu" else len(seeds)
-        self._groups: list[Runs] = []
-        for first in range(0, len(seeds), count):
-            lanes = range(first, min(first + count, len(seeds)))
-            common = (teacher, streams, lanes, batch, d)
-            source: Source = (
-                FreshSamples(*common)
-                if reused is None
-                else FixedSamples(*common, seeds=seeds[lanes.start : lanes.stop], count=reused)
-            )
-            self._groups.append(Runs(link, start[lanes.start : lanes.stop].clone(), source, batch))
-        work = problem.width * batch
-        many = device.type == "cpu" and work >= THREADED_NUMBERS
-        self._threads = min(torch.get_num_threads(), len(self._groups)) if many else 1
-        self._pool: ThreadPoolExecutor | None = None
+        self._groups = [
+            Runs(link, start[lanes.start : lanes.stop].clone(), source, options.batch_size)
+            for lanes, source in _sources(problem, options, dtype, device)
+        ]
+        many = device.type == "cpu" and problem.width * options.batch_size >= THREADED_NUMBERS
+        self._threads = RunThreads(min(torch.get_num_threads(), len(self._groups)) if many else 1)
         self.attributes: dict[str, str | int | float] = {
             "device": device_name(device),
             "dtype": options.dtype,
             "simulated_link": link_name,
             "torch_version": str(torch.__version__),
             "step_kernel": "plain",
-            "threads": self._threads,
+            "threads": self._threads.count,
         }
 
     @contextmanager
@@ -88,17 +72,15 @@ class SphericalEngine:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            with torch.inference_mode(), ThreadPoolExecutor(self._threads, thread_name_prefix="sgd") as pool:
-                self._pool = pool if self._threads > 1 else None
+            with torch.inference_mode(), self._threads.running():
                 yield
         finally:
-            self._pool = None
             torch.set_num_threads(before)
 
     def advance(self, rates: NDArray[np.float64]) -> None:
         """Take one step per learning rate."""
         steps = rates.tolist()
-        self._each(lambda runs: runs.advance(steps))
+        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(steps)), self._groups)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons if asked for, in float64."""
@@ -117,43 +99,9 @@ class SphericalEngine:
             runs, lane = lanes[index]
             runs.weights[lane] = torch.nan
 
-    def weights(self) -> NDArray[np.float64]:
-        """Return the neurons w_i, shape (seeds, m, d)."""
-        return torch.cat([runs.weights for runs in self._groups]).to(torch.float64).cpu().numpy()
-
-    def draw(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Take the batch of the next step from every run; return x (seeds, B, d) and labels (seeds, B)."""
-        parts = [runs.source.batch() for runs in self._groups]
-        x, labels = (torch.cat([part[k] for part in parts]).to(torch.float64).cpu().numpy() for k in (0, 1))
-        return x, labels
-
-    def _each(self, work: Callable[[Runs], None]) -> None:
-        if self._pool is None:
-            for runs in self._groups:
-                work(runs)
-            return
-
-        def in_thread(runs: Runs) -> None:
-            with torch.inference_mode():
-                work(runs)
-
-        list(self._pool.map(in_thread, self._groups))
-
 
 class Runs:
-    """Runs side by side in one tensor.
-
-    Parameters
-    ----------
-    link : TorchLink
-        σ and its derivative.
-    weights : Tensor, shape (lanes, m, d)
-        Start, unit vectors; changed in place.
-    source : Source
-        Samples of every step.
-    batch : int
-        How many these are.
-    """
+    """Runs side by side in one tensor: weights (lanes, m, d), unit vectors that it moves, on batches of the source."""
 
     def __init__(self, link: TorchLink, weights: torch.Tensor, source: Source, batch: int) -> None:
         self.weights, self.source = weights, source
@@ -188,6 +136,32 @@ class Runs:
         self._link.fill_ends(rows[0], rows[1:])
         error = torch.mean(rows[1], dim=1).sub_(labels).mul_(factor)
         self._velocity.baddbmm_(rows[3].mul_(error[:, None]), x)
+
+
+def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype) -> None:
+    d, batch, reused = problem.dimension, options.batch_size, options.training_samples
+    held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
+    seeds = len(options.seeds)
+    check_memory(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
+
+
+def _sources(
+    problem: Problem, options: EngineOptions, dtype: torch.dtype, device: torch.device
+) -> Iterator[tuple[range, Source]]:
+    """Yield the lanes of every group of runs, and where their samples come from.
+
+    On the processor every run has tensors of its own, so that its roundings do not depend on how many there are.
+    """
+    seeds, batch, reused = options.seeds, options.batch_size, options.training_samples
+    teacher, streams = TorchTeacher.of(problem, dtype, device), make_streams(seeds, dtype, device)
+    count = 1 if device.type == "cpu" else len(seeds)
+    for first in range(0, len(seeds), count):
+        lanes = range(first, min(first + count, len(seeds)))
+        common = (teacher, streams, lanes, batch, problem.dimension)
+        if reused is None:
+            yield lanes, FreshSamples(*common)
+        else:
+            yield lanes, FixedSamples(*common, seeds=seeds[lanes.start : lanes.stop], count=reused)
 
 
 def _starts(problem: Problem, options: EngineOptions) -> NDArray[np.float64]:

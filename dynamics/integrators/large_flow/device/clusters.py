@@ -3,8 +3,6 @@
 Every direction has its place in tensors of fixed shape, whether it has a cluster or not, so that no decision has to
 wait for the host and a step is the same sequence of operations whatever the clusters are.  All other neurons are alike:
 with the whole field computed at every stage there are no fast sources.
-
-Responsible for: who sits in a cluster, mean velocities, and slowing them.  Must not know how a step is taken.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from dynamics.integrators.large_flow.division import DISTANCE, GROUP, LEAVE_DIST
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["DeviceClusters"]
 
 
 class DeviceClusters:

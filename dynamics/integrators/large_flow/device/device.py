@@ -1,8 +1,4 @@
-"""The one place where dynamics reaches for torch, when a run on a device asks for it.
-
-Responsible for: torch as a value, the check of `device`, and replaying a fixed sequence of device operations.  Must not
-know any equation.
-"""
+"""The one place where dynamics reaches for torch, when a run on a device asks for it."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Replay", "load_torch"]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 

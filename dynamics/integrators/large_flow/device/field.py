@@ -4,8 +4,6 @@ A state is one matrix Y (m, W): unit vectors in the first D columns, ln n in col
 up to a multiple of eight, so that rows are aligned and one operation moves directions and norms together.  Its rates:
 
 .. math:: u_i' = F_i - \frac{F_i \cdot u_i}{u_i \cdot u_i} u_i, \qquad (\ln n_i)' = 4\, \text{growth}_i
-
-Responsible for: rates and events of a state.  Must not know steps, nor clusters.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
-
-__all__ = ["DeviceField", "padded"]
 
 _ALIGNMENT = 8
 

@@ -1,7 +1,5 @@
 """One step of the large-flow solver on a device: its tensors, stages, error, and the polynomial inside it.
 
-Responsible for: what is computed.  Must not know when a step is good enough, nor what time it is.
-
 A step needs no value on the host, and its tensors never change place, so that it can be recorded and replayed.
 """
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["DeviceStep", "polynomial"]
 
 #: Mean distance of a slowed mode from where it belongs, in units of that at the end of the step. With x = M at its
 #: beginning and the velocity of the last step, x − M grows like s/κ + (1 − e^(−κ s)) (1/(2 κ) − 1/κ²) in the fraction s

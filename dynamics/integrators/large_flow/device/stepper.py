@@ -6,8 +6,6 @@ two products cost little more than the memory traffic of a step, so that there i
 into fast and slow neurons, and every step is the same sequence of operations.  The state stays on the device; the host
 sees one number per attempted step, and the events.
 
-Responsible for: step control, time, events, and answers about the last step.  Must not know how a step is computed.
-
 References
 ----------
 E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, II.4 to II.6.
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
     Array = NDArray[np.float64]
-
-__all__ = ["TorchFlowStepper"]
 
 
 class TorchFlowStepper:

@@ -1,13 +1,11 @@
-r"""Transfer of the step size between widths, read off losses at the end of runs: where the best step is, and its drift.
+r"""The best step size of every width, read off losses at the end of runs, and whether it transfers between widths.
 
 .. math:: \delta\ell(m) = \frac{L^*(m) - L^*(M)}{L^*(M)}, \qquad
    \delta\eta(m) = \left|\ln \frac{\eta^*(m)}{\eta^*(M)}\right|, \qquad \eta^*(m) = \arg\min_\eta L(m, \eta)
 
-against the largest width M.  A loss near its least value is quadratic in ln η, so that a step carried over from width m
-costs ∝ δη².  Transfer is fast if that is negligible beside what the width itself costs, that is, if the exponent of
+against the largest width M. A loss near its least value is quadratic in ln η, so that a step carried over from width m
+costs ∝ δη². Transfer is fast if that is negligible beside what the width itself costs, that is, if the exponent of
 the drift exceeds half that of the gap: δη² falls faster than δℓ.
-
-Knows arrays of losses; nothing of how they were computed.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Transfer", "read_transfer"]
-
 RESAMPLES = 400
 #: How many standard errors make a statement on exponents; rate at which widths without a drift seem to have one.
 CLEAR, FALSE_ALARMS = 2.0, 0.05
@@ -35,7 +31,7 @@ FEWEST_WIDTHS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transfer:
-    """Hold how the best step moves with width; W widths, errors from a bootstrap over runs.
+    """How the best step moves with width; W widths, errors from a bootstrap over runs.
 
     Parameters
     ----------
@@ -79,32 +75,12 @@ class Transfer:
 
 
 def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> Transfer:
-    """Read the best step of every width off final losses.
+    """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R).
 
-    Parameters
-    ----------
-    widths : array_like, shape (W,)
-        Increasing, at least 4.
-    rates : array_like, shape (E,)
-        Step sizes, increasing.
-    losses : array_like, shape (W, E, R)
-        Loss at the end of R runs each: inf after a blow-up, NaN where not known.
-    nothing : float
-        Loss of a student that has learned nothing, above which no loss counts: a run that blew up is as bad as that.
-
-    Returns
-    -------
-    Transfer
-
-    Raises
-    ------
-    ValueError
-        If the shapes disagree, or there are fewer than 4 widths.
-
-    Notes
-    -----
-    ln L is averaged over runs.  Runs are resampled with replacement 400 times, all step sizes of a width together: runs
-    that share a start stay together.  A step size of which a run is not known is not the best.
+    There are W ≥ 4 widths, E step sizes, both increasing, and R runs of each. A loss is inf after a blow-up and NaN
+    where it is not known; none counts above `nothing`, that of a student which has learned nothing. ln L is averaged
+    over runs. A step size of which a run is not known is not the best. Runs are resampled with replacement 400 times,
+    all step sizes of a width together: runs that share a start stay together.
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
@@ -201,6 +177,7 @@ def _cost_share(cost: Array, cost_error: Array, gap: Array, gap_error: Array) ->
 
 
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:
+    """Return "no drift", "fast", "not fast" or "undecided", see `Transfer`."""
     known = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
     clear = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / max(int(np.count_nonzero(known)), 1))
     if known.any() and (drift[:-1][known] <= clear * error[:-1][known]).all():

@@ -1,6 +1,6 @@
-r"""The statistics of emergence times: times in, z-scores, p-values and what could have been seen out.
+r"""The test of one direction's emergence time: z-score, p-value, and whether an error would have been seen.
 
-Knows arrays alone. Against one predicted time T_p per direction, the null hypothesis is that ln(T_SGD/T_p) scatters
+Against one predicted time T_p per direction, the null hypothesis is that ln(T_SGD/T_p) scatters
 symmetrically about a place in a band (`sgd_check.verdicts.expectation` says which); its place is its mean. The two
 edges are two one-sided tests (`sgd_check.verdicts.sides`): Student's t where every run emerged, the randomisation test
 of the values cut about the edge where some did not. Each has half of the level of its direction, so that the
@@ -73,23 +73,12 @@ class DirectionTest:
 def assess_direction(
     log_ratio: NDArray[np.float64], log_horizon: float, low: float, high: float, level: float
 ) -> DirectionTest | None:
-    """Test one direction against one predicted time, or return None with fewer than four runs.
+    """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, shape (runs,)
-        ln(T_SGD/T_p); NaN where the direction did not emerge within the run.
-    log_horizon : float
-        ln(H/T_p), H the length of the runs.
-    low, high : float
-        Band of the mean; `high` is inf where lateness is no evidence, and NaN lets the scatter of the runs decide.
-    level : float
-        Level of the two-sided test of this one direction.
-
-    Notes
-    -----
-    The power is that of runs which scatter and are censored as these, from the edge of the band at which the error is
-    harder to see.
+    `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
+    ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; `high` is inf where lateness is no
+    evidence, and NaN lets the scatter of the runs decide. The power is that of runs which scatter and are censored as
+    these, from the edge of the band at which the error is harder to see.
 
     Examples
     --------
@@ -129,20 +118,8 @@ def assess_samples(
 ) -> DirectionTest | None:
     """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
 
-    Parameters
-    ----------
-    predicted, simulated : ndarray, shape (runs,)
-        Times of emergence; NaN where there was none by the horizon.
-    horizon : float
-        Common end of the runs.
-    p : float
-        p-value of the direction, from `survival.permutation_test`.
-    level : float
-        Level of the two-sided test of this one direction.
-
-    Notes
-    -----
-    A direction that no run of either sample has by the horizon is not tested.
+    The times (runs,) are NaN where there was none by the common horizon; `p` is from `survival.permutation_test`. A
+    direction that no run of either sample has by the horizon is not tested.
     """
     samples = (predicted, simulated)
     if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):

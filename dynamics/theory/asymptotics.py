@@ -1,7 +1,4 @@
-"""Exponents of the scaling laws in the limit of many directions and large dimension.
-
-Responsible for the asymptotic numbers alone; knows no problem, so that nobody takes them for the prediction of one.
-"""
+"""Exponents of the scaling laws in the limit of many directions and large dimension."""
 
 from __future__ import annotations
 
@@ -9,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["AsymptoticExponents", "asymptotic_exponents"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Hold the exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
+    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
 
     Parameters
     ----------
@@ -45,29 +40,17 @@ class AsymptoticExponents:
 def asymptotic_exponents(
     information_exponent: int, beta: float | None, *, ratio: float | None = None
 ) -> AsymptoticExponents:
-    r"""Return the exponents of the scaling laws.
+    r"""Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
 
     .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
        (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
 
-    Parameters
-    ----------
-    information_exponent : int
-        k of the link.
-    beta : float or None
-        Decay β of the teacher's coefficients; None if they follow no power law.
-    ratio : float or None
-        Ratio r of neighbouring coefficients, if they decay geometrically.
-
-    Returns
-    -------
-    AsymptoticExponents
-        NaN entries, with a note, for k < 3, β ≤ ½ or no declared law.
+    Entries are NaN, with a note, for information exponents k < 3, β ≤ ½ or no declared law (neither β nor r).
 
     References
     ----------
-    Ren, Nichani, Wu, Lee, arXiv 2504.19983.  For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is
-    ∝ a_p² ∝ T_p^(−2).
+    Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is ∝ a_p² ∝
+    T_p^(−2).
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Whether simulations of several widths and a mean field answer one question, before anything is compared.
-
-Knows datasets of both kinds and what they say about themselves; nothing of statistics.
-"""
+"""Checks that simulations of several widths and a mean field answer one question, and finds the times they share."""
 
 from __future__ import annotations
 
@@ -27,25 +24,12 @@ TRACER_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Family:
+class WidthRuns:
     """Runs of several widths from starts that all widths share, at the times that they share with a mean field.
 
-    Attributes
-    ----------
-    problem : Problem
-        The mean field's.
-    widths : ndarray of int, shape (W,)
-        Increasing.
-    starts : ndarray of int, shape (S,)
-        Seeds of the starts of which every width has two runs or more that did not blow up.
-    simulations : list of Dataset
-        By width.
-    times : ndarray, shape (T,)
-        Saved times of the mean field at which every simulation has a record, within half a step.
-    saved : ndarray of int, shape (T,)
-        Where they are in the mean field.
-    records : list of ndarray of int, shape (T,)
-        Where they are in each simulation.
+    `widths` (W,) increase, `simulations` are by width. `starts` (S,) are the seeds of the starts of which every width
+    has two runs or more that did not blow up. At `times` (T,), saved in the mean field at the places `saved`, every
+    simulation has a record within half a step, at its `records`.
     """
 
     problem: Problem
@@ -56,7 +40,7 @@ class Family:
     saved: NDArray[np.intp]
     records: list[NDArray[np.intp]]
 
-    def runs(self, w: int, start: int) -> NDArray[np.intp]:
+    def of_start(self, w: int, start: int) -> NDArray[np.intp]:
         """Return the runs of one width that have a start and did not blow up."""
         return _sound_runs(self.simulations[w], start)
 
@@ -76,17 +60,8 @@ class Family:
         return paths[self.saved].reshape(self.times.size, self.starts.size, int(self.widths[-1]), -1)
 
 
-def checked_family(mean_field: xr.Dataset, simulations: object) -> Family:
-    """Return the family of runs that a mean field is held against, or refuse in one sentence.
-
-    Raises
-    ------
-    TypeError
-        If `simulations` is no sequence of datasets.
-    ValueError
-        If they are fewer than two widths, do not answer the mean field's question, do not share their starts, have
-        fewer than two runs of a start, or no time in common.
-    """
+def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
+    """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
     from dynamics.problem import Problem
 
     found = _checked_simulations(simulations)
@@ -101,7 +76,7 @@ def checked_family(mean_field: xr.Dataset, simulations: object) -> Family:
         check_question(asked, Problem.from_dataset(simulation), ("dimension", "teacher"))
     times, saved, records = _common_times(mean_field, found)
     question = replace(asked, initial_weights=None, initial_overlaps=None)
-    return Family(question, widths, _common_starts(found), found, times, saved, records)
+    return WidthRuns(question, widths, _common_starts(found), found, times, saved, records)
 
 
 def check_mean_field(mean_field: xr.Dataset) -> None:

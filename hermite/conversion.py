@@ -1,7 +1,7 @@
-"""The entrance `expand`: from a name, dict, formula or callable to a `HermiteExpansion`.
+"""Whatever describes a link (name, coefficients by degree, formula, callable) made into a `HermiteExpansion`.
 
-Responsible for telling the kinds of argument apart and for choosing exact coefficients or quadrature. Light
-to import: sympy is loaded only where a formula needs it.
+`expand` tells the kinds of argument apart and takes exact coefficients where there are any, quadrature otherwise.
+sympy is loaded only where a formula needs it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from hermite.activations import FORMULAS, canonical_name, hermite_degree
 from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import HermiteExpansion
-from hermite.exponents import zero_tolerance
 from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.expressions import MAX_LENGTH, Expression
 from hermite.text.messages import shown
 from hermite.text.series_text import format_series, read_series, series_as_text
+from hermite.zero_coefficients import zero_tolerance
 
 DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
@@ -39,8 +39,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     ----------
     x : str, mapping, sympy expression, callable or HermiteExpansion
         * A name: ``he<k>`` (the orthonormal h_k, k <= 300), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
-          ``sin``,
-          ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
+          ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
           ``gaussian`` (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain
           functions.
         * A dict {degree: coefficient} in the orthonormal basis.
@@ -48,7 +47,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error
           function.
         * A vectorised callable: array in, real array of the same shape out. Its coefficients come from quadrature,
-          and those that the rule of `hermite.exponents` counts as zero are exactly 0.
+          and those that the rule of `hermite.zero_coefficients` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
         Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.

@@ -1,6 +1,6 @@
-r"""Scaling laws read off families of answers: over widths, over dimensions, and the compute frontier of many widths.
+"""Scaling laws read off answers to many problems: over widths, over dimensions, and the compute frontier.
 
-Responsible for which points of a family make a law; fits and windows are those of `scaling_laws`.
+Fits and windows are those of `laws_of_a_problem`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
+from dynamics.laws.laws_of_a_problem import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER
@@ -23,23 +23,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["frontier_laws", "loss_against_width", "times_against_dimension"]
-
 FRONTIER_POINTS = 200
 
 
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit L ∝ m^s at the last time of the record, by one dataset per width and start.
+    """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers to problems that differ in width and seed alone.
-
-    Returns
-    -------
-    ScalingLaw
-        "loss-width", over widths from P^0.25 to P^0.75.
+    The datasets answer problems that differ in width and seed alone, one per width and start.
     """
     widths, seeds = _axes(datasets, "width")
     loss = _table(datasets, "width", widths, seeds, lambda one: float(one["loss"][-1]))
@@ -47,23 +37,15 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
-    law = stored_exponents(datasets[0]).loss_width
-    return fitted_law("loss-width", widths, loss, predicted, window, law, ranks=ranks)
+    limit = stored_exponents(datasets[0]).loss_width
+    return fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks)
 
 
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit T ∝ d^s by one dataset per dimension and start.
+    """Fit T ∝ d^s ("time-dimension") over all dimensions.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers to problems that differ in dimension and seed alone.
-
-    Returns
-    -------
-    ScalingLaw
-        "time-dimension", over all dimensions; y is the geometric mean of T_p over those directions up to P^0.75 that
-        emerge in every dataset.
+    The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
+    directions up to P^0.75 that emerge in every dataset.
     """
     dimensions, seeds = _axes(datasets, "dimension")
     names = ("emergence_time", "predicted_emergence_time")
@@ -75,33 +57,18 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
         return lambda one: float(np.exp(np.log(one[name].values[kept]).mean())) if kept.any() else float("nan")
 
     measured, predicted = (_table(datasets, "dimension", dimensions, seeds, mean_time(name)) for name in names)
-    law = stored_exponents(datasets[0]).emergence_time_dimension
-    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), law)
+    limit = stored_exponents(datasets[0]).emergence_time_dimension
+    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit)
 
 
 def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
-    r"""Fit the compute frontier over widths: the least loss at given compute m · steps, and the width that has it.
+    r"""Fit the compute frontier: the least loss at given compute m · steps, and the width that has it.
 
     .. math:: L^*(c) = \min_m L_m(\eta c / m)
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers with `loss(time)` to problems that differ in width and seed alone; at least three widths.
-    learning_rate : float
-        η > 0 of a step.
-
-    Returns
-    -------
-    ScalingLaw, ScalingLaw
-        "loss-compute" and "width-compute", at 200 computes equally spaced in the logarithm.  The window, by the sum
-        formula: from where no start has the smallest width as its best any more to where one has the largest, or one
-        above P^0.75.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three widths.
+    The datasets answer problems that differ in width and seed alone, of at least three widths. The laws "loss-compute"
+    and "width-compute" are at 200 computes equally spaced in the logarithm. The window, by the sum formula: from where
+    no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     widths, seeds = _axes(datasets, "width")
@@ -124,10 +91,10 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     if at.size:
         window = (float(compute[at[0]]), float(compute[at[-1]]))
         ranks = (float(best[:, at[0]].mean()), float(best[:, at[-1]].mean()))
-    laws = stored_exponents(datasets[0])
+    limits = stored_exponents(datasets[0])
     return (
-        fitted_law("loss-compute", compute, loss, sums, window, laws.loss_compute, ranks=ranks),
-        fitted_law("width-compute", compute, width, best, window, laws.width_compute),
+        fitted_law("loss-compute", compute, loss, sums, window, limits.loss_compute, ranks=ranks),
+        fitted_law("width-compute", compute, width, best, window, limits.width_compute),
     )
 
 

@@ -1,8 +1,7 @@
-r"""Scaling laws read off answers to one problem: of the loss in time and samples, and of emergence times in direction.
+"""Scaling laws read off answers to one problem from several starts: the loss in time and samples, emergence times.
 
-Every law is fitted three times over the same points: as measured, as the sum formula has it at this size and start,
-and as the asymptotic exponent says.  Responsible for which points a law is made of and over which window it is fitted.
-Knows datasets of answers; must not know how they were computed.  Laws of families are in `scaling_families`.
+Every law is fitted three times over the same points: as measured, as the sum formula has it at this size and start, and
+as the asymptotic exponent says. Laws over widths and dimensions are in `laws_across_problems`.
 
 Windows, in words: in time, that of `dynamics.theory.fits.default_window` (from the first learned direction to the one
 of rank N^0.75); in direction and in width, from P^0.25 to P^0.75, because the first few directions are a staircase and
@@ -20,7 +19,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
-from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_below, fit_runs
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs
 from dynamics.theory.tuned_steps import target_losses, tuned_rates
 
 if TYPE_CHECKING:
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "ScalingLaw",
-    "fitted_law",
-    "loss_against_samples",
-    "loss_against_time",
-    "loss_against_tuned_samples",
-    "middle_ranks",
-    "sum_formula_of",
-    "times_against_direction",
-]
-
 #: Power of the number of directions at which windows in direction and width begin.
 FIRST_POWER = 0.25
 TUNED_TARGETS = 20
@@ -49,7 +37,7 @@ TUNED_TARGETS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScalingLaw:
-    """Hold one law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically.
+    """One law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically.
 
     Parameters
     ----------
@@ -78,22 +66,10 @@ class ScalingLaw:
 
 
 def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit L ∝ t^s, by one dataset per start, all at the same times.
+    """Fit L ∝ t^s ("loss-time") by one dataset with `loss(time)` per start, all at the same times.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers with `loss(time)`; `predicted_loss` is compared where there is one.
-
-    Returns
-    -------
-    ScalingLaw
-        "loss-time".  The window goes from the geometric mean of the starts' first ends to that of the last.
-
-    Raises
-    ------
-    ValueError
-        If the datasets have different times.
+    The window goes from the geometric mean of the starts' first ends to that of the last. `predicted_loss` is compared
+    where there is one.
 
     Examples
     --------
@@ -111,8 +87,8 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     loss = np.stack([one["loss"].values for one in datasets])[:, positive]
     predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
-    law = stored_exponents(datasets[0]).loss_time
-    return fitted_law("loss-time", time[positive], loss, predicted, window, law, ranks=ranks)
+    limit = stored_exponents(datasets[0]).loss_time
+    return fitted_law("loss-time", time[positive], loss, predicted, window, limit, ranks=ranks)
 
 
 def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
@@ -129,24 +105,14 @@ def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -
 
 
 def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
-    r"""Fit L ∝ n^s at a step size tuned to the last wanted direction p̄.
+    r"""Fit L ∝ n^s ("loss-samples-tuned") at a step size tuned to the last wanted direction p̄, by a dataset per start.
 
     .. math:: \eta_{\bar p} = c\, a_{\bar p}\, d^{-k/2}, \qquad n_{\bar p} = t_{\bar p}/\eta_{\bar p}
 
-    with t_p̄ the first time at which the loss is that of p̄ learned directions, the last by half.
-
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers with `loss(time)`, one per start.
-    rate : float
-        c > 0, small: the times are those of the flow, without the delay by noise that c brings.
-
-    Returns
-    -------
-    ScalingLaw
-        "loss-samples-tuned"; x holds the geometric mean over starts of n.  Twenty p̄ from P^0.25 to P^0.75 of a teacher
-        with falling coefficients.  ln n is fitted against ln L, which is exact, and the slope inverted.
+    with t_p̄ the first time at which the loss is that of p̄ learned directions, the last by half. The rate c is small:
+    the times are those of the flow, without the delay by noise that c brings. There are twenty p̄ from P^0.25 to P^0.75
+    of a teacher with falling coefficients, and x holds the geometric mean over starts of n. ln n is fitted against ln
+    L, which is exact, and the slope inverted.
     """
     checked_number(rate, "rate", positive=True)
     problem = Problem.from_dataset(datasets[0])
@@ -155,7 +121,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
 
     def samples(loss_of: Callable[[xr.Dataset], Array]) -> Array:
-        needed = [[first_below(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
+        needed = [[first_crossing(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
         return np.array(needed) / rates
 
     found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
@@ -173,17 +139,9 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
 
 
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit T_p ∝ p^s by one dataset per start; directions that do not emerge at every start enter no fit.
+    """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
 
-    Parameters
-    ----------
-    datasets : sequence of Dataset
-        Answers with `emergence_time` and `predicted_emergence_time`.
-
-    Returns
-    -------
-    ScalingLaw
-        "time-direction", over directions from P^0.25 to P^0.75.
+    Directions that do not emerge at every start enter no fit.
     """
     measured = np.stack([one["emergence_time"].values for one in datasets])
     predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
@@ -223,7 +181,7 @@ def fitted_law(
 
 
 def middle_ranks(count: int) -> tuple[float, float]:
-    """Return the window of ranks among so many directions."""
+    """Return the window of ranks among so many directions, from P^0.25 to P^0.75."""
     return float(np.floor(count**FIRST_POWER)), float(np.ceil(count**WINDOW_POWER))
 
 
@@ -235,6 +193,7 @@ def sum_formula_of(dataset: xr.Dataset) -> Array:
 
 
 def _common_time(datasets: Sequence[xr.Dataset]) -> Array:
+    """Return the times that all answers share."""
     time: Array = datasets[0]["time"].values
     if any(not np.array_equal(one["time"].values, time) for one in datasets):
         msg = "Argument `datasets` must hold answers at the same times, but their times differ."

@@ -1,6 +1,6 @@
-"""The state of numpy's generator SFC64 as six integers, so that it can travel in a file.
+"""The random generators of a seed, numpy's SFC64, and their state as six integers that a file can hold.
 
-Knows generators alone.
+Each stream of a seed has a key of its own, apart from the plain seed, which draws the start.
 """
 
 from __future__ import annotations
@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-__all__ = ["set_words", "words_of"]
+#: Keys of the streams: coordinates and lengths of projected samples and of diffusion steps, and projected label noise;
+#: samples in R^d; the order in which samples that are used again are visited.
+AXES, LENGTHS, LABEL_NOISE, SAMPLES, ORDER = 0, 1, 2, 1000, 1001
+
+
+def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:
+    """Return one generator of a seed for each key; generators of other seeds or keys are independent."""
+    children = [np.random.SeedSequence(seed, spawn_key=(key,)) for key in keys]
+    return [np.random.Generator(np.random.SFC64(child)) for child in children]
 
 
 def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
@@ -26,7 +36,7 @@ def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> Non
 
     Examples
     --------
-    >>> one, other = (np.random.Generator(np.random.SFC64(seed)) for seed in (1, 2))
+    >>> one, other = generators(1, [AXES, LENGTHS])
     >>> set_words(other, words_of(one))
     >>> bool(one.random() == other.random())
     True

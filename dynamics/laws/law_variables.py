@@ -1,7 +1,4 @@
-"""Scaling laws as variables of a dataset: points, exponents by source, windows.
-
-Knows `ScalingLaw`; nothing of a particular study.
-"""
+"""Scaling laws as the variables of a dataset: their points, their exponents by source, and the windows of the fits."""
 
 from __future__ import annotations
 
@@ -14,11 +11,9 @@ from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_expo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem import Problem
     from dynamics.runs.study_dataset import Values
-
-__all__ = ["CURVES", "SOURCES", "law_coordinates", "law_values"]
 
 CURVES = ("measured", "sum formula")
 SOURCES = (*CURVES, "ideal sum", "asymptotic")
@@ -27,17 +22,8 @@ SOURCES = (*CURVES, "ideal sum", "asymptotic")
 def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
     """Return the variables of the laws, padded to one number of points and of runs.
 
-    Parameters
-    ----------
-    laws : sequence of ScalingLaw
-    problem : Problem
-        Whose β and P the ideal sum takes.
-
-    Returns
-    -------
-    dict
-        `exponent`, `exponent_error` and `prefactor` (law, source), `window_low`, `window_high` (law),
-        `abscissa` (law, point) and `ordinate` (law, curve, run, point).
+    They are `exponent`, `exponent_error` and `prefactor` (law, source), `window_low`, `window_high` (law), `abscissa`
+    (law, point) and `ordinate` (law, curve, run, point). The ideal sum takes β and P of the problem.
     """
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
     shape = (len(laws), len(SOURCES))

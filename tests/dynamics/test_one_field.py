@@ -1,0 +1,231 @@
+"""The field of the overlap flow stands in several places for speed: here all of them are held against each other.
+
+Each gives the rates of [C | G | ln n] at the same random start, where they must be those of the equations in numpy and
+those of gradient descent on weights by automatic differentiation: to rounding, or to single precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import weight_space
+from overlap_equations import overlap_rates
+
+import dynamics
+from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.compiler.workers import Workers
+from dynamics.equations.finite_step.step_moments import StepMoments
+from dynamics.equations.finite_step.system import FiniteStepSystem
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.unit_field import SingleUnitField
+from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.pairs.vectors import VectorSystem
+from dynamics.equations.spherical.system import SphericalSystem
+from dynamics.integrators import load_method
+from dynamics.integrators.descent.stepper import DescentStepper
+from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+from dynamics.integrators.large_flow.passes import compile_single
+from dynamics.integrators.stepper import RHS
+
+pytestmark = pytest.mark.kernels
+
+M, D_IN = 6, 9
+TILTED = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
+TEACHERS = {
+    "orthonormal": dynamics.Teacher.power_law(3, beta=1.0),
+    "tilted": dynamics.Teacher([1.0, 0.5, 0.3], directions=TILTED),
+}
+
+PARTIAL = """
+from dynamics.compiler.compilation import entry
+
+@entry(
+    "void(i8[::1], f8[:,::1], f8[::1], f8[:,::1], f4[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1],"
+    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+)
+def call_partial(rows, u, log_n, sources, rounded, mass, overlap, F, growth, plan):
+    partial_field(rows, u, log_n, sources, rounded, mass, overlap, F, growth, plan)
+"""
+
+
+class Start:
+    """A problem with a random start, two of whose neurons are near each other."""
+
+    def __init__(self, name, rng):
+        self.teacher = TEACHERS[name]
+        weights = rng.standard_normal((M, D_IN))
+        weights[3] = weights[2] + 0.5 * weights[3]
+        weights *= np.exp(0.5 * rng.standard_normal(M))[:, None] / 3.0
+        self.weights = weights
+        self.problem = dynamics.Problem(
+            activation={3: 0.7, 4: 0.6}, teacher=self.teacher, width=M, dimension=D_IN, initial_weights=weights
+        )
+        self.U, self.log_norm = unit_vectors(self.problem)
+        self.n, self.a = np.exp(self.log_norm), np.array(self.teacher.coefficients)
+        self.rows = teacher_rows(self.problem, self.U.shape[1])
+
+    def overlaps(self):
+        return overlap_state(self.U, self.log_norm, self.rows, self.a.size)
+
+    def of_field(self, F, growth):
+        """Rates of the overlaps for a field and growth of unit vectors; any part of F along u_i is left out."""
+        return self.of_velocities(F - np.sum(F * self.U, axis=1)[:, None] * self.U, 4.0 * growth)
+
+    def of_velocities(self, velocity, rates):
+        dC = velocity @ self.rows.T if self.rows.size > 0 else velocity[:, : self.a.size]
+        product = velocity @ self.U.T
+        return np.concatenate([dC.ravel(), (product + product.T).ravel(), rates])
+
+    def empty(self):
+        return np.full_like(self.U, np.nan), np.full(M, np.nan)
+
+
+def right_hand_side(system, y=None):
+    """The compiled right-hand side of a system, as methods call it."""
+    method = load_method("scipy:RK45", system.pieces)
+    y = system.initial_state if y is None else y
+    out, work = np.full(y.size, np.nan), np.full(system.work_size, np.nan)
+    method.kernels.namespace.evaluate(RHS, 0.0, y, out, (method.functions(), system.parameters, system.sizes, work))
+    return out
+
+
+def by_automatic_differentiation(start):
+    w = torch.tensor(start.weights, requires_grad=True)
+    (gradient,) = torch.autograd.grad(0.5 * weight_space.population_loss(w, start.problem), w)
+    velocity, weights, span = -gradient.numpy(), start.weights, start.teacher.span
+    length = np.linalg.norm(weights, axis=1)
+    units = weights / length[:, None]
+    growth = 2.0 * np.sum(velocity * units, axis=1) / length
+    turn = velocity / length[:, None] - 0.5 * growth[:, None] * units
+    rows = np.eye(span) if start.teacher.directions is None else start.teacher.directions
+    product = turn @ units.T
+    return np.concatenate([(turn[:, :span] @ rows.T).ravel(), (product + product.T).ravel(), growth])
+
+
+def by_overlaps(start):
+    return right_hand_side(OverlapSystem(start.problem))
+
+
+def by_unit_vectors(start):
+    system = VectorSystem(start.problem)
+    return system.overlap_rates(system.initial_state, right_hand_side(system))
+
+
+def by_two_passes(start):
+    F, growth = start.empty()
+    DescentStepper(start.problem, 1.0)._unit_field.write(start.U, start.n, F, growth)
+    return start.of_field(F, growth)
+
+
+def by_two_passes_in_single_precision(start):
+    F, growth = start.empty()
+    passes = compile_single(start.problem).namespace
+    SingleUnitField(passes, Workers(*start.U.shape, 1), start.a, *start.U.shape).write(start.U, start.n, F, growth)
+    return start.of_field(F, growth)
+
+
+def by_gradient_descent(start):
+    """A step η = 1 goes to n |v|² and v/|v| with v = u + F − (F·u) u + 2 growth u."""
+    stepper = DescentStepper(start.problem, 1.0)
+    stepper.derivative(0.0)
+    length = np.sqrt(stepper._norms[1] / start.n)
+    step = length[:, None] * stepper._units[1] - start.U
+    return start.of_field(step, 0.5 * np.sum(step * start.U, axis=1))
+
+
+def by_the_large_flow(start):
+    return LargeFlowStepper(start.problem, rtol=1e-8, atol=1e-10).derivative(0.0)
+
+
+def by_fast_sources(start):
+    """Where every neuron is a fast source, no part of the field lags."""
+    stepper = LargeFlowStepper(start.problem, rtol=1e-8, atol=1e-10)
+    division = stepper._divider.assemble(np.full(M, True), np.full(M, -1), np.ones(M))
+    stepper.rows.fit(division)
+    F, growth = start.empty()
+    stepper.rows.partial(stepper._now, F, growth)
+    return start.of_field(F, growth)
+
+
+def by_a_cluster_and_its_rest(start):
+    """The part of clusters and the rest that is extrapolated are the field together."""
+    stepper = LargeFlowStepper(start.problem, rtol=1e-8, atol=1e-10)
+    division = stepper._divider.assemble(np.arange(M) == 1, np.where(np.arange(M) > 3, 2, -1), np.ones(M))
+    stepper.rows.fit(division)
+    rests, slot = stepper._rests, int(stepper._rests.newest_first[0])
+    rests.subtract(slot, stepper.rows.partial)
+    F, growth = start.empty()
+    stepper.rows.partial(stepper._now, F, growth)
+    return start.of_field(F + rests.rest[slot], growth + rests.rest_growth[slot])
+
+
+def by_sources_in_single_precision(start):
+    """Rows that are no sources, though these are the same vectors: each feels itself, which is taken back."""
+    pieces = ("equations.pairs.array_kernels", "equations.pairs.rounding_kernels")
+    names = [f"dynamics.{name}" for name in (*pieces, "integrators.large_flow.partial_kernels")]
+    text = (render(start.problem.activation.coefficients), Piece("rounds", "ROUNDS = True"), *kernel_pieces(*names))
+    passes = load((*text, Piece("call", PARTIAL))).namespace
+    F, growth = start.empty()
+    none, empty = np.empty(0, dtype=np.int64), np.empty(0)
+    outside = np.full(M, -1, dtype=np.int64)
+    plan = (np.arange(M), outside, outside, np.zeros(1, dtype=np.int64), none, empty, start.a, empty)
+    sources, overlap = start.U.astype(np.float32), np.empty((M, M))
+    passes.call_partial(np.arange(M), start.U, start.log_norm, start.U, sources, start.n, overlap, F, growth, plan)
+    return start.of_field(F, growth + start.n * float(start.problem.activation.kernel(1.0)))
+
+
+def by_torch(start):
+    return TorchFlowStepper(start.problem, rtol=1e-8, atol=1e-10, device="cpu").derivative(0.0)
+
+
+def by_a_vanishing_step(start):
+    return right_hand_side(FiniteStepSystem(start.problem, 1e-30, "finite-d"))
+
+
+def by_the_mean_step(start):
+    """The moments of one step to first order: R' = teacher_first, S' = student_first."""
+    P, (C, G, n) = start.a.size, OverlapSystem(start.problem).unpack(start.overlaps())
+    length = np.sqrt(n)
+    moments = StepMoments(start.problem.activation.coefficients, M, P)(
+        C * length[:, None], G * np.outer(length, length), start.a, start.teacher.gram()
+    )
+    growth = np.diag(moments.student_first) / n
+    dC = moments.teacher_first / length[:, None] - 0.5 * growth[:, None] * C
+    dG = moments.student_first / np.outer(length, length) - 0.5 * (growth[:, None] + growth) * G
+    return np.concatenate([dC.ravel(), dG.ravel(), growth])
+
+
+SINGLE = {by_two_passes_in_single_precision, by_sources_in_single_precision}
+EVERYWHERE = [by_automatic_differentiation, by_overlaps, by_unit_vectors, by_two_passes, by_gradient_descent]
+EVERYWHERE += [by_a_vanishing_step, by_the_mean_step]
+AXES_ALONE = [by_two_passes_in_single_precision, by_the_large_flow, by_fast_sources, by_a_cluster_and_its_rest]
+AXES_ALONE += [by_sources_in_single_precision, by_torch]
+CASES = [("orthonormal", field) for field in EVERYWHERE + AXES_ALONE] + [("tilted", field) for field in EVERYWHERE]
+
+
+@pytest.mark.parametrize(("teacher", "field"), CASES, ids=[f"{field.__name__}, {name}" for name, field in CASES])
+def test_every_field_is_that_of_the_equations(teacher, field, rng):
+    """Measured 2e-15 and, in single precision, 6e-8 of the largest rate."""
+    start = Start(teacher, rng)
+    expected = overlap_rates(start.problem, start.overlaps())
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(field(start), expected, rtol=0, atol=(1e-6 if field in SINGLE else 1e-12) * scale)
+
+
+@pytest.mark.parametrize("teacher", list(TEACHERS))
+def test_the_spherical_network_has_that_of_equal_norms(teacher, rng):
+    """Neurons of squared norm 1/m turn as those of the spherical network, whose norms stay."""
+    start = Start(teacher, rng)
+    system = SphericalSystem(
+        dynamics.Problem(
+            activation=start.problem.activation, teacher=start.teacher, width=M, dimension=D_IN, student="spherical",
+            initial_weights=start.weights / np.linalg.norm(start.weights, axis=1)[:, None],
+        ),
+        (),
+    )  # fmt: skip
+    expected = overlap_rates(start.problem, overlap_state(start.U, np.full(M, -np.log(M)), start.rows, start.a.size))
+    found = start.of_velocities(right_hand_side(system).reshape(start.U.shape), expected[-M:])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
