@@ -84,28 +84,7 @@ def prepare(
     last: float | None = None,
     progress: bool | None = None,
 ) -> ChaosStudy:
-    """Check what is asked, before any work.
-
-    Parameters
-    ----------
-    teacher : str
-        A key of `SPHERICAL_TEACHERS`.
-    dimension : int
-        d.
-    widths : sequence of int
-        Two or more increasing widths.
-    seeds, seed : int
-        Number of starts, at least 2, and the seed of the first.
-    last : float, optional
-        Last saved time. Default: that of `propagation_of_chaos`.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For bad arguments.
-    """
+    """Check what is asked: a teacher of `SPHERICAL_TEACHERS`, widths, at least two starts, and the last saved time."""
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
     number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
