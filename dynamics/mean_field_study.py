@@ -1,15 +1,13 @@
-"""Command line: `python -m dynamics.mean_field_study NAME`, studies of the mean field of the spherical network.
-
-Parses first, imports after.  The study itself is in `dynamics.laws.chaos_study`; nothing imports this.
-"""
+"""Command line: `python -m dynamics.mean_field_study NAME`, studies of the mean field of the spherical network."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.commands.options import Option, natural_number, plain, positive, positive_integer
-from dynamics.commands.study import Catalogue, StudyCommand, integers, run_command
+from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option
+from dynamics.commands.readers import plain, positive, positive_integer
+from dynamics.commands.study import Catalogue, StudyCommand, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,18 +26,15 @@ were finished are kept, and named, if there are two of them)
 
 STUDIES = {
     "propagation-of-chaos": StudyCommand(
-        "dynamics.laws.chaos_study",
+        "dynamics.laws.chaos_study:prepare",
         "the distance of networks of finite width from the mean field, and its exponent in the width",
         (
-            (
-                "teacher",
-                Option("teacher", plain, None, "he3, he4, misspecified, gaussian, orthogonal, ... [he4]", "NAME"),
-            ),
-            ("dimension", Option("dimension", positive_integer, None, "[16]", "D")),
-            ("widths", Option("widths", integers, None, "widths, increasing [128,256,512,1024]", "M,M,...")),
-            ("seeds", Option("seeds", positive_integer, None, "starts, at least 2, which all widths share [8]", "N")),
-            ("seed", Option("seed", natural_number, None, "seed of the first start [0]", "SEED")),
-            ("last", Option("t-max", positive, None, "last time [20 times that of one neuron alone]", "T")),
+            Option("teacher", plain, "he3, he4, misspecified, gaussian, orthogonal, ...", "NAME", "he4"),
+            DIMENSION._replace(help="", default="16"),
+            WIDTHS._replace(default="128,256,512,1024"),
+            Option("seeds", positive_integer, "starts, at least 2, which all widths share", "N", "8"),
+            START_SEED._replace(help="seed of the first start"),
+            Option("t-max", positive, "last time [20 times that of one neuron alone]", "T", argument="last"),
         ),
     ),
 }

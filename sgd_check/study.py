@@ -1,7 +1,4 @@
-"""Command line: `python -m sgd_check.study NAME`, the studies of the step size.
-
-Parses first, imports after. The library is in `sgd_check.studies`; nothing imports this.
-"""
+"""Command line: `python -m sgd_check.study NAME`, the studies of the step size."""
 
 from __future__ import annotations
 
@@ -9,11 +6,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from dynamics.commands import (
+    BETA,
+    DIMENSION,
+    DIRECTIONS,
+    EXPONENT,
+    START_SEED,
+    STARTS_OF_WIDTHS,
+    WIDTHS,
     Catalogue,
     Option,
     StudyCommand,
     integers,
-    natural_number,
     numbers,
     plain,
     positive,
@@ -37,70 +40,67 @@ exit codes: 0 done, 1 the run failed or its answer is not where it was to be (wh
 usage, 130 interrupted (what was computed is kept and named)
 """
 
-
-_SEEDS = (
-    ("seeds", Option("seeds", positive_integer, None, "runs of each point, at least 2 [12 to 32, by study]", "N")),
-    ("seed", Option("seed", natural_number, None, "first seed of the samples [0]", "SEED")),
-)
-_START = (
-    "start",
-    Option("start", positive, None, "squared overlap of a neuron at the start, times d [4]", "S"),
-)
+START = Option("start", positive, "squared overlap of a neuron at the start, times d", "S", "4")
+SEEDS = Option("seeds", positive_integer, "runs of each point, at least 2 [12 to 32, by study]", "N")
+SEED = START_SEED._replace(help="first seed of the samples")
 
 STUDIES = {
     "sample-complexity": StudyCommand(
-        "sgd_check.studies.complexity",
+        "sgd_check.studies.complexity:sample_complexity.prepare",
         "steps to escape against the dimension at a step size ~ d^(-k/2)",
         (
-            ("information_exponents", Option("k", integers, None, "information exponents, at least 3 [3,4]", "K,K")),
-            ("dimensions", Option("dimensions", integers, None, "[32,64,128,256,512,1024]", "D,D,...")),
-            ("rate", Option("rate", positive, None, "step size in units of d^(-k/2) [0.1]", "C")),
-            _START,
-            *_SEEDS,
+            Option("k", integers, "information exponents, at least 3", "K,K", "3,4", argument="information_exponents"),
+            Option("dimensions", integers, "", "D,D,...", "32,64,128,256,512,1024"),
+            Option("rate", positive, "step size in units of d^(-k/2)", "C", "0.1"),
+            START,
+            SEEDS,
+            SEED,
         ),
     ),
     "unstable-discretisation": StudyCommand(
-        "sgd_check.studies.discretisation",
+        "sgd_check.studies.discretisation:unstable_discretisation.prepare",
         "loss against samples at a step size tuned to the last wanted direction",
         (
-            ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K")),
-            ("beta", Option("beta", positive, None, "decay of the teacher's coefficients, above 1/2 [1]", "BETA")),
-            ("directions", Option("directions", positive_integer, None, "directions and neurons of SGD [16]", "P")),
-            ("dimension", Option("dimension", positive_integer, None, "dimension of SGD [48]", "D")),
-            ("targets", Option("targets", integers, None, "numbers of wanted directions [up to six to P^0.75]", "P,P")),
-            ("rate", Option("rate", positive, None, "step size in units of the last wanted a_p d^(-k/2) [0.5]", "C")),
-            _START,
-            ("initial_norm", Option("initial-norm", positive, None, "norm of the starting weights of SGD [0.1]", "S0")),
-            *_SEEDS,
-            ("large_directions", Option("large-directions", positive_integer, None, "P of theory alone [4096]", "P")),
-            ("large_dimension", Option("large-dimension", positive_integer, None, "d of theory alone [16384]", "D")),
+            EXPONENT,
+            BETA._replace(help="decay of the teacher's coefficients, above 1/2"),
+            DIRECTIONS._replace(help="directions and neurons of SGD", default="16"),
+            DIMENSION._replace(help="dimension of SGD", default="48"),
+            Option("targets", integers, "numbers of wanted directions [up to six to P^0.75]", "P,P"),
+            Option("rate", positive, "step size in units of the last wanted a_p d^(-k/2)", "C", "0.5"),
+            START,
+            Option("initial-norm", positive, "norm of the starting weights of SGD", "S0", "0.1"),
+            SEEDS,
+            SEED,
+            Option("large-directions", positive_integer, "P of theory alone", "P", "4096"),
+            Option("large-dimension", positive_integer, "d of theory alone", "D", "16384"),
         ),
     ),
     "step-size": StudyCommand(
-        "sgd_check.studies.step_sizes",
+        "sgd_check.studies.step_sizes:step_size_phases.prepare",
         "emergence and blow-up against the step size, for one problem",
         (
-            ("problem", Option("problem", plain, None, "dataset whose problem is studied, instead of --k", "FILE")),
-            ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K")),
-            ("dimension", Option("dimension", positive_integer, None, "[64]", "D")),
-            _START,
-            ("learning_rates", Option("learning-rates", numbers, None, "[13, 1/16 to 16 times the limit]", "ETA,ETA")),
-            *_SEEDS,
+            Option("problem", plain, "dataset whose problem is studied, instead of --k", "FILE"),
+            EXPONENT,
+            DIMENSION._replace(help="", default="64"),
+            START,
+            Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA"),
+            SEEDS,
+            SEED,
         ),
     ),
     "transfer": StudyCommand(
-        "sgd_check.studies.transfer",
+        "sgd_check.studies.transfer:sgd_transfer.prepare",
         "loss over step sizes and widths: does the best step transfer?",
         (
-            ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K")),
-            ("beta", Option("beta", positive, None, "decay of the teacher's coefficients [1]", "BETA")),
-            ("directions", Option("directions", positive_integer, None, "P [8]", "P")),
-            ("dimension", Option("dimension", positive_integer, None, "d [48]", "D")),
-            ("widths", Option("widths", integers, None, "widths, at least four, increasing [2,4,8,16,32]", "M,M,...")),
-            ("samples", Option("samples", positive_integer, None, "samples of every run [100000]", "N")),
-            ("starts", Option("starts", positive_integer, None, "random starts of each width [6]", "N")),
-            ("seeds", Option("seeds", positive_integer, None, "runs of each start [4]", "N")),
-            ("seed", Option("seed", natural_number, None, "first seed of starts and samples [0]", "SEED")),
+            EXPONENT,
+            BETA,
+            DIRECTIONS._replace(default="8"),
+            DIMENSION._replace(default="48"),
+            WIDTHS._replace(help="widths, at least four, increasing", default="2,4,8,16,32"),
+            Option("samples", positive_integer, "samples of every run", "N", "100000"),
+            STARTS_OF_WIDTHS._replace(default="6"),
+            SEEDS._replace(help="runs of each start", default="4"),
+            START_SEED._replace(help="first seed of starts and samples"),
         ),
     ),
 }

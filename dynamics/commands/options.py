@@ -1,246 +1,133 @@
-"""The options of a run, declared once: the command line, the TOML file and the stored parameters all read this table.
+"""The arguments of all commands, each declared once: command lines, TOML files and studies read these tables.
 
 Imports nothing heavy, so that `--help` answers at once.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermite.text.messages import cut, shown
+from dynamics.commands.readers import (
+    fraction,
+    integers,
+    natural_number,
+    non_negative,
+    numbers,
+    plain,
+    positive,
+    positive_integer,
+    save_schedule,
+    switch,
+    tolerance,
+)
+from dynamics.integrators.names import FLOW_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MODELS = ("overlaps", "decoupled", "mean-field")
 #: Models of the homogeneous student, and those that are integrated in time.
-HOMOGENEOUS = ("overlaps", "decoupled")
-FLOW = ("overlaps",)
-MEAN_FIELD = ("mean-field",)
-INTEGRATED = ("overlaps", "mean-field")
-METHODS = (
-    "auto",
-    "explicit",
-    "stiff",
-    "bdf",
-    "sundials",
-    "scipy:RK45",
-    "scipy:RK23",
-    "scipy:DOP853",
-    "scipy:Radau",
-    "scipy:BDF",
-    "scipy:LSODA",
-    "gradient-descent",
-)
+HOMOGENEOUS, INTEGRATED = ("overlaps", "decoupled"), ("overlaps", "mean-field")
+FLOW, MEAN_FIELD = ("overlaps",), ("mean-field",)
 STEP_THEORIES = ("finite-d", "infinite-d")
-ESTIMATES = ("auto", "yes", "no")
-KEEPS = ("full", "summary")
-QUADRATURES = ("auto", "graded", "quantiles", "random")
 
 
 class Option(NamedTuple):
-    """One option: how it is spelled, read, checked and explained."""
+    """One argument: how it is spelled, read, checked and explained."""
 
+    #: The flag, without its dashes.
     name: str
+    #: Text -> value; ValueError with the rest of a sentence, "must …, but is …".
     read: Callable[[str], Any]
-    default: Any
+    #: One line, which ends in brackets where the default cannot be told as text.
     help: str
-    metavar: str = ""
+    #: What stands for the value in the help; by default the name in capitals.
+    metavar: str | None = None
+    #: What a user would type for the default.
+    default: str | None = None
+    #: All good texts, if not every text that can be read is one.
     choices: tuple[str, ...] = ()
+    #: Models of `python -m dynamics.solve` that take it.
     models: tuple[str, ...] = MODELS
+    #: Its name in functions, where this is not the flag with underscores.
+    argument: str = ""
+
+    @property
+    def key(self) -> str:
+        """Name of the argument in functions, TOML files and parsed values."""
+        return self.argument or self.name.replace("-", "_")
+
+    @property
+    def explanation(self) -> str:
+        """The line of help, with default and choices."""
+        is_told = self.default is None or self.help.endswith("]")
+        default = "" if is_told else f" [{self.default}]"
+        return f"{self.help}{default}{'; one of ' if self.choices else ''}{', '.join(self.choices)}".strip()
 
 
-def positive_integer(text: str) -> int:
-    """Read an integer of at least 1."""
-    value = integer(text)
-    if value < 1:
-        msg = f"must be at least 1, but is {shown(value)}"
-        raise ValueError(msg)
-    return value
-
-
-def natural_number(text: str) -> int:
-    """Read an integer of at least 0."""
-    value = integer(text)
-    if value < 0:
-        msg = f"must be at least 0, but is {shown(value)}"
-        raise ValueError(msg)
-    return value
-
-
-def integer(text: str) -> int:
-    """Read an integer; 1e6 is one too."""
-    try:
-        return int(text)
-    except ValueError:
-        value = real(text)
-        if value != int(value):
-            msg = f"must be an integer, but is {shown(text)}"
-            raise ValueError(msg) from None
-        return int(value)
-
-
-def real(text: str) -> float:
-    """Read a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        msg = f"must be a number, but is {shown(text)}"
-        raise ValueError(msg) from None
-    if not math.isfinite(value):
-        msg = f"must be finite, but is {cut(text)}"
-        raise ValueError(msg)
-    return value
-
-
-def positive(text: str) -> float:
-    """Read a number above 0."""
-    value = real(text)
-    if value <= 0:
-        msg = f"must be positive, but is {cut(text)}"
-        raise ValueError(msg)
-    return value
-
-
-def non_negative(text: str) -> float:
-    """Read a number of at least 0."""
-    value = real(text)
-    if value < 0:
-        msg = f"must be at least 0, but is {cut(text)}"
-        raise ValueError(msg)
-    return value
-
-
-def fraction(text: str) -> float:
-    """Read a number above 0 and below 1."""
-    value = real(text)
-    if not 0 < value < 1:
-        msg = f"must be above 0 and below 1, but is {cut(text)}"
-        raise ValueError(msg)
-    return value
-
-
-def tolerance(text: str) -> float:
-    """Read a number between 1e-14 and 1, which float64 can honour."""
-    value = real(text)
-    if not 1e-14 <= value < 1:
-        msg = f"must be at least 1e-14 and below 1, but is {cut(text)}"
-        raise ValueError(msg)
-    return value
-
-
-def save_schedule(text: str) -> tuple[str, int]:
-    """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
-    kind, _, count = text.rpartition(":")
-    kind = kind or ("geometric" if count.isdigit() else count)
-    if kind not in ("geometric", "linear"):
-        msg = f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}"
-        raise ValueError(msg)
-    number = integer(count)
-    if number < 2:
-        msg = f"must ask for at least 2 times, but asks for {number}"
-        raise ValueError(msg)
-    return kind, number
-
-
-def coefficient_list(text: str) -> tuple[float, ...]:
-    """Read positive numbers separated by commas."""
-    return tuple(positive(part) for part in text.split(","))
-
-
-def plain(text: str) -> str:
-    """Read text as it is."""
-    return text
-
+# --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
 PROBLEM_OPTIONS = (
-    Option("k", positive_integer, None, "information exponent; the link is then the Hermite polynomial h_k [4]", "K"),
+    Option("k", positive_integer, "information exponent; the link is then the Hermite polynomial h_k [4]", "K"),
     Option(
-        "activation",
-        plain,
-        None,
-        "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",
-        "LINK",
+        "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
     ),
-    Option(
-        "teacher-activation",
-        plain,
-        None,
-        "link of the teacher, if it is not the student's",
-        "LINK",
-        models=MEAN_FIELD,
-    ),
-    Option("order", natural_number, None, "order of the Hermite truncation of links that are not polynomials", "N"),
+    Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK", models=MEAN_FIELD),
+    Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
     Option(
         "beta",
         non_negative,
-        None,
         "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
-        "BETA",
         models=HOMOGENEOUS,
     ),
     Option(
         "ratio",
         fraction,
-        None,
         "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law",
         "R",
         models=HOMOGENEOUS,
     ),
-    Option("directions", positive_integer, None, "number of teacher directions P [16; mean-field: 1]", "P"),
+    Option("directions", positive_integer, "number of teacher directions P [16; mean-field: 1]", "P"),
     Option(
-        "coefficients",
-        coefficient_list,
-        None,
-        "the coefficients themselves, separated by commas, instead of a power law",
-        "A,A,...",
+        "coefficients", numbers, "the coefficients themselves, separated by commas, instead of a power law", "A,A,..."
     ),
     Option(
         "width",
         positive_integer,
-        None,
         "number of neurons m; every direction is covered from about P ln P on [3 P]",
         "M",
         models=HOMOGENEOUS,
     ),
-    Option("dimension", positive_integer, None, "input dimension d [max(256, P); mean-field: 64]", "D"),
-    Option("initial-norm", positive, 1e-2, "norm of the starting weights, sigma_0", "S0", models=HOMOGENEOUS),
-    Option("seed", natural_number, 0, "seed of the random start", "SEED"),
+    Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64]", "D"),
+    Option("initial-norm", positive, "norm of the starting weights, sigma_0", "S0", "0.01", models=HOMOGENEOUS),
+    Option("seed", natural_number, "seed of the random start", default="0"),
 )
 
 SOLVER_OPTIONS = (
-    Option("model", plain, "overlaps", "equations to solve", choices=MODELS),
-    Option("method", plain, "auto", "integrator; scipy's are referees", choices=METHODS, models=INTEGRATED),
-    Option("rtol", tolerance, 1e-8, "wanted relative accuracy", "RTOL", models=INTEGRATED),
+    Option("model", plain, "equations to solve", default="overlaps", choices=MODELS),
+    Option(
+        "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED
+    ),
+    Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED),
     Option(
         "atol",
         positive,
-        1e-10,
         "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps",
-        "ATOL",
+        default="1e-10",
         models=INTEGRATED,
     ),
     Option(
         "error-estimate",
         plain,
-        "auto",
         "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
-        choices=ESTIMATES,
+        default="auto",
+        choices=("auto", "yes", "no"),
         models=FLOW,
     ),
-    Option(
-        "device",
-        plain,
-        None,
-        "cpu, cuda or cuda:NUMBER: torch carries the stiff method there",
-        "NAME",
-        models=FLOW,
-    ),
+    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=FLOW),
     Option(
         "learning-rate",
         positive,
-        None,
         "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; time is this times the "
         "step [none: the flow]",
         "ETA",
@@ -249,40 +136,60 @@ SOLVER_OPTIONS = (
     Option(
         "step-theory",
         plain,
-        None,
         "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
         choices=STEP_THEORIES,
         models=FLOW,
     ),
-    Option("batch-size", positive_integer, 1, "samples per step of SGD, for --learning-rate", "B", models=FLOW),
-    Option("particles", positive_integer, None, "number of particles [4096]", "N", models=MEAN_FIELD),
+    Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW),
+    Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD),
     Option(
         "quadrature",
         plain,
-        "auto",
         "how particles stand for the isotropic law; auto: graded for one axis, else random",
-        choices=QUADRATURES,
+        default="auto",
+        choices=("auto", "graded", "quantiles", "random"),
         models=MEAN_FIELD,
     ),
     Option(
         "t-max",
         positive,
-        None,
         "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone]",
         "T",
     ),
-    Option("t-min", positive, None, "first saved time [a tenth of the first predicted emergence]", "T"),
-    Option("save", save_schedule, ("geometric", 150), "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE"),
-    Option("keep", plain, "full", "what to keep at each time", choices=KEEPS, models=INTEGRATED),
-    Option("max-runtime", positive, None, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
+    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),
+    Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150"),
+    Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED),
+    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
     Option(
         "checkpoint-every",
         positive,
-        30.0,
         "seconds between two versions of the file that a run can be resumed from",
         "SECONDS",
+        "30.0",
         models=INTEGRATED,
     ),
 )
 
 OPTIONS = (*PROBLEM_OPTIONS, *SOLVER_OPTIONS)
+
+# --- settings that several studies share; `_replace` gives them the words and defaults of one ---------------
+
+EXPONENT = Option("k", positive_integer, "information exponent, at least 3", "K", "4", argument="information_exponent")
+BETA = Option("beta", positive, "decay of the teacher's coefficients", default="1")
+DIRECTIONS = Option("directions", positive_integer, "P", "P")
+DIMENSION = Option("dimension", positive_integer, "d", "D")
+WIDTHS = Option("widths", integers, "widths, increasing", "M,M,...")
+STARTS = Option("starts", positive_integer, "random starts of each problem", "N", "4")
+STARTS_OF_WIDTHS = STARTS._replace(help="random starts of each width")
+START_SEED = Option("seed", natural_number, "seed of the first random start", default="0")
+COUPLED = Option("coupled", switch, "integrate the exact coupled flow instead of matched pairs")
+WORKERS = Option("workers", positive_integer, "processes, each on one thread [one per core]", "N")
+
+# --- what a command writes and prints -----------------------------------------------------------------------
+
+PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE")
+NO_PLOT = Option("no-plot", switch, "write no figure")
+OVERWRITE = Option("overwrite", switch, "replace existing files")
+JSON = Option("json", switch, "print the result as one JSON object")
+QUIET = Option("quiet", switch, "print nothing but errors")
+NO_PROGRESS = Option("no-progress", switch, "show no progress bar")

@@ -1,4 +1,4 @@
-"""What every command of the program does alike: exit codes, and one sentence for a mistake in the arguments.
+"""What every command line does alike: parsing by the table of options, exit codes, one sentence for a mistake.
 
 Imports nothing heavy, so that `--help` answers at once.
 """
@@ -9,11 +9,15 @@ import argparse
 import sys
 import tomllib
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dynamics.commands.readers import switch
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from dynamics.commands.options import Option
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -29,7 +33,19 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises instead of printing its usage and exiting."""
+    """An argument parser that takes options of the table, and raises instead of printing its usage and exiting."""
+
+    def add_options(self, options: Iterable[Option]) -> None:
+        """Add a flag for each option; its text is not read yet, and None where it is not given."""
+        for option in options:
+            kind: dict[str, Any] = {"metavar": option.metavar}
+            if option.read is switch:
+                kind = {"action": "store_true"}
+            self.add_argument(f"--{option.name}", dest=option.key, help=option.explanation, **kind)
+
+    def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
+        """Return the parsed arguments by name, read-only."""
+        return MappingProxyType(vars(self.parse_args(arguments)))
 
     def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
         self, args: Any = None, namespace: Any = None
@@ -46,7 +62,35 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def read_option(option: Option, text: str) -> Any:
+def command_parser(module: str, description: str, epilog: str) -> Parser:
+    """Return the parser of `python -m MODULE`, still without arguments."""
+    return Parser(
+        prog=f"python -m {module}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
+    """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
+    try:
+        return command()
+    except UsageError as error:
+        say(f"error: {error}")
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        say(interrupted)
+        return EXIT_INTERRUPTED
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def read_option(option: Option, text: Any) -> Any:
     """Return the value of an option, or raise UsageError with what must hold."""
     try:
         value = option.read(text)
@@ -59,19 +103,17 @@ def read_option(option: Option, text: str) -> Any:
     return value
 
 
+def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
+    """Raise UsageError if two options that exclude each other are both given."""
+    if values[one.replace("-", "_")] and values[other.replace("-", "_")]:
+        msg = f"Options --{one} and --{other} must not be given together, but are."
+        raise UsageError(msg)
+
+
 def read_toml(path: str, what: str) -> dict[str, Any]:
-    """Return the tables of a TOML file.
+    """Return the tables of a TOML file, which an option or argument names.
 
-    Parameters
-    ----------
-    path : str
-        A plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
-    what : str
-        The option or argument that names it.
-
-    Raises
-    ------
-    UsageError
+    It must be a plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
     """
     try:
         if not Path(path).is_file():
@@ -100,22 +142,14 @@ def check_names_a_file(what: str, path: Path) -> None:
         raise UsageError(msg)
 
 
-def chosen_figure(plot: str | None, output: Path, *, no_plot: bool, json: bool, quiet: bool) -> Path | None:
-    """Return where the figure goes, beside the dataset if not said, or None; refuse flags that contradict each other.
-
-    Raises
-    ------
-    UsageError
-        If the suffix names no format, the figure would overwrite the dataset, or two flags exclude each other.
-    """
-    for one, other, both in (("--plot", "--no-plot", plot and no_plot), ("--json", "--quiet", json and quiet)):
-        if both:
-            msg = f"Options {one} and {other} must not be given together, but are."
-            raise UsageError(msg)
+def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
+    """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
+    refuse_both(values, "plot", "no-plot")
+    refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
-    if no_plot:
+    if values["no_plot"]:
         return None
-    figure = output.with_suffix(".png") if plot is None else Path(plot)
+    figure = output.with_suffix(".png") if values["plot"] is None else Path(values["plot"])
     if figure.suffix.lower() not in FIGURE_SUFFIXES:
         msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
         raise UsageError(msg)

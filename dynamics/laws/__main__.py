@@ -1,15 +1,25 @@
-"""Command line: `python -m dynamics.laws NAME`, the scaling laws as studies.
-
-Parses first, imports after.  The library is beside it; nothing imports this.
-"""
+"""Command line: `python -m dynamics.laws NAME`, the scaling laws as studies."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.commands.options import Option, natural_number, non_negative, positive, positive_integer
-from dynamics.commands.study import Catalogue, StudyCommand, integers, numbers, run_command, switch
+from dynamics.commands.options import (
+    BETA,
+    COUPLED,
+    DIMENSION,
+    DIRECTIONS,
+    EXPONENT,
+    START_SEED,
+    STARTS,
+    STARTS_OF_WIDTHS,
+    WIDTHS,
+    WORKERS,
+    Option,
+)
+from dynamics.commands.readers import integers, non_negative, numbers, positive, positive_integer
+from dynamics.commands.study import Catalogue, StudyCommand, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,69 +40,62 @@ exit codes: 0 done, 1 the run failed or its answer is not where it was to be (wh
 usage, 130 interrupted (what was computed is kept and named)
 """
 
-_K = ("information_exponent", Option("k", positive_integer, None, "information exponent, at least 3 [4]", "K"))
-_WORKERS = ("workers", Option("workers", positive_integer, None, "processes, each on one thread [one per core]", "N"))
-_SEED = ("seed", Option("seed", natural_number, None, "seed of the first random start [0]", "SEED"))
-
 STUDIES = {
     "scaling": StudyCommand(
-        "dynamics.laws.scaling",
+        "dynamics.laws.scaling:scaling_study.prepare",
         "all scaling laws of one teacher, fitted, by the sum formula, and asymptotic",
         (
-            _K,
-            ("beta", Option("beta", non_negative, None, "decay of the teacher's coefficients [1]", "BETA")),
-            ("directions", Option("directions", positive_integer, None, "P [1024; 32 with --coupled]", "P")),
-            ("dimension", Option("dimension", positive_integer, None, "d [4 P]", "D")),
-            ("starts", Option("starts", positive_integer, None, "random starts of each problem [4]", "N")),
-            _SEED,
-            ("coupled", Option("coupled", switch, None, "integrate the exact coupled flow instead of matched pairs")),
-            _WORKERS,
+            EXPONENT,
+            BETA._replace(read=non_negative),
+            DIRECTIONS._replace(help="P [1024; 32 with --coupled]"),
+            DIMENSION._replace(help="d [4 P]"),
+            STARTS,
+            START_SEED,
+            COUPLED,
+            WORKERS,
         ),
     ),
     "finite-size": StudyCommand(
-        "dynamics.laws.finite_size",
+        "dynamics.laws.finite_size:finite_size.prepare",
         "the exponent of the loss in time against the number of directions",
         (
-            _K,
-            ("betas", Option("betas", numbers, None, "decays of the coefficients, above 1/2 [0.8,1,1.5]", "B,B,...")),
-            ("sizes", Option("sizes", integers, None, "numbers of directions [64,256,...,1048576]", "P,P,...")),
-            ("dimension", Option("dimension", positive_integer, None, "d [16777216]", "D")),
-            ("starts", Option("starts", positive_integer, None, "random starts of each problem [4]", "N")),
-            _SEED,
+            EXPONENT,
+            Option("betas", numbers, "decays of the coefficients, above 1/2", "B,B,...", "0.8,1,1.5"),
+            Option("sizes", integers, "numbers of directions [64,256,...,1048576]", "P,P,..."),
+            DIMENSION._replace(default="16777216"),
+            STARTS,
+            START_SEED,
         ),
     ),
     "compute-frontier": StudyCommand(
-        "dynamics.laws.frontier",
+        "dynamics.laws.frontier:compute_frontier.prepare",
         "loss against compute over widths and its frontier, the experiment of arXiv:2504.19983",
         (
-            _K,
-            ("beta", Option("beta", positive, None, "decay of the teacher's coefficients [0.8]", "BETA")),
-            ("directions", Option("directions", positive_integer, None, "P [1024]", "P")),
-            ("dimension", Option("dimension", positive_integer, None, "d [2048]", "D")),
-            ("widths", Option("widths", integers, None, "widths, increasing [16,32,...,2048]", "M,M,...")),
-            ("learning_rate", Option("learning-rate", positive, None, "step of descent [0.1]", "ETA")),
-            ("starts", Option("starts", positive_integer, None, "random starts of each width [4]", "N")),
-            _SEED,
-            ("coupled", Option("coupled", switch, None, "integrate the exact coupled flow of the first start too")),
-            (
-                "largest_width",
-                Option("largest-width", positive_integer, None, "largest width of the coupled flow [256]", "M"),
-            ),
+            EXPONENT,
+            BETA._replace(default="0.8"),
+            DIRECTIONS._replace(default="1024"),
+            DIMENSION._replace(default="2048"),
+            WIDTHS._replace(help="widths, increasing [16,32,...,2048]"),
+            Option("learning-rate", positive, "step of descent", "ETA", "0.1"),
+            STARTS_OF_WIDTHS,
+            START_SEED,
+            COUPLED._replace(help="integrate the exact coupled flow of the first start too"),
+            Option("largest-width", positive_integer, "largest width of the coupled flow [256]", "M"),
         ),
     ),
     "transfer": StudyCommand(
-        "dynamics.laws.transfer",
+        "dynamics.laws.transfer:transfer_study.prepare",
         "loss of population gradient descent over step sizes and widths: does the best step transfer?",
         (
-            _K,
-            ("beta", Option("beta", positive, None, "decay of the teacher's coefficients [1]", "BETA")),
-            ("directions", Option("directions", positive_integer, None, "P [64]", "P")),
-            ("dimension", Option("dimension", positive_integer, None, "d [128]", "D")),
-            ("widths", Option("widths", integers, None, "widths, increasing [4,8,...,128]", "M,M,...")),
-            ("steps", Option("steps", positive_integer, None, "steps of every run [2000]", "N")),
-            ("starts", Option("starts", positive_integer, None, "random starts of each width [4]", "N")),
-            _SEED,
-            _WORKERS,
+            EXPONENT,
+            BETA,
+            DIRECTIONS._replace(default="64"),
+            DIMENSION._replace(default="128"),
+            WIDTHS._replace(help="widths, increasing [4,8,...,128]"),
+            Option("steps", positive_integer, "steps of every run", "N", "2000"),
+            STARTS_OF_WIDTHS,
+            START_SEED,
+            WORKERS,
         ),
     ),
 }

@@ -7,7 +7,7 @@ import time as clock
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dynamics.commands.study import duration
+from dynamics.commands.prepared import duration
 from dynamics.laws.chaos import default_chaos_schedule, propagation_of_chaos
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.named_teachers import spherical_problem
@@ -34,6 +34,7 @@ class ChaosStudy:
     widths: tuple[int, ...]
     seeds: range
     save_at: SaveAt
+    progress: bool | None
 
     def work(self) -> str:
         """Return what will be done, in one line."""
@@ -43,7 +44,7 @@ class ChaosStudy:
         asked = f"{len(self.widths)} widths, {len(self.seeds)} starts each, to t = {last:.4g}"
         return f"About {duration(seconds)} for {asked}."
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
         began = clock.perf_counter()
         dataset = propagation_of_chaos(
@@ -53,7 +54,7 @@ class ChaosStudy:
             save_at=self.save_at,
             rtol=RTOL,
             atol=ATOL,
-            progress=sys.stderr.isatty() if progress is None else progress,
+            progress=sys.stderr.isatty() if self.progress is None else self.progress,
         )
         dataset.attrs["wall_seconds"] = clock.perf_counter() - began
         return dataset
@@ -67,27 +68,9 @@ def prepare(
     seeds: int = 8,
     seed: int = 0,
     last: float | None = None,
+    progress: bool | None = None,
 ) -> ChaosStudy:
-    """Check what is asked, before any work.
-
-    Parameters
-    ----------
-    teacher : str
-        A key of `SPHERICAL_TEACHERS`.
-    dimension : int
-        d.
-    widths : sequence of int
-        Two or more increasing widths.
-    seeds, seed : int
-        Number of starts, at least 2, and the seed of the first.
-    last : float, optional
-        Last saved time. Default: that of `propagation_of_chaos`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For bad arguments.
-    """
+    """Check what is asked: a teacher of `SPHERICAL_TEACHERS`, widths, at least two starts, and the last saved time."""
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
     number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
@@ -95,4 +78,4 @@ def prepare(
     if last is not None:
         first = min(float(schedule.times[0]), last / 100.0)
         schedule = SaveAt.geometric(first, last, len(schedule))
-    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule)
+    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule, progress)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.study import duration
+from dynamics.commands.prepared import duration, study_function
 from dynamics.laws.families import common_times, solve_family
 from dynamics.laws.law_variables import SOURCES
 from dynamics.laws.laws_of_a_problem import loss_against_time
@@ -42,6 +42,7 @@ class FiniteSize:
 
     settings: dict[str, Any]
     problems: dict[tuple[float, int], list[Problem]]
+    progress: bool | None
 
     def work(self) -> str:
         """Return what will be done, in words."""
@@ -49,7 +50,7 @@ class FiniteSize:
         seconds = pairs * (PAIR_SECONDS + TIMES * PAIR_TIME_SECONDS)
         return f"{pairs:.2g} matched pairs at {TIMES} times, without time stepping: about {duration(seconds)}."
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Solve all problems and fit each size; what an interruption leaves undone is NaN."""
         betas, sizes = self.settings["betas"], self.settings["sizes"]
         exponent = np.full((len(betas), len(sizes), len(SOURCES)), np.nan)
@@ -57,7 +58,7 @@ class FiniteSize:
         reason, started = "reached_end", clock.perf_counter()
         for (beta, count), starts in self.problems.items():
             shared = common_times(starts[:1], TIMES)
-            answers = solve_family([(one, shared) for one in starts], progress=progress)
+            answers = solve_family([(one, shared) for one in starts], progress=self.progress)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
                 break
@@ -86,43 +87,7 @@ class FiniteSize:
         )
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    betas: Sequence[float] = BETAS,
-    sizes: Sequence[int] = SIZES,
-    dimension: int = DIMENSION,
-    starts: int = STARTS,
-    seed: int = 0,
-) -> FiniteSize:
-    """Check the settings; see `finite_size`."""
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
-    for beta in decays:
-        if np.isnan(asymptotic_exponents(k, beta).loss_time):
-            msg = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
-            raise ValueError(msg)
-    counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
-    d = checked_integer(dimension, "dimension", minimum=counts[-1])
-    first = checked_integer(seed, "seed", minimum=0)
-    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
-    problems = {
-        (beta, count): [
-            Problem(
-                activation=f"he{k}",
-                teacher=Teacher.power_law(count, beta),
-                width=WIDTH_FACTOR * count,
-                dimension=d,
-                seed=first + start,
-            )
-            for start in range(number)
-        ]
-        for count in counts
-        for beta in decays
-    }
-    return FiniteSize({"betas": decays, "sizes": counts, "starts": number}, problems)
-
-
+@study_function
 def finite_size(
     *,
     information_exponent: int = EXPONENT,
@@ -132,7 +97,7 @@ def finite_size(
     starts: int = STARTS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> FiniteSize:
     r"""Fit L ∝ t^x at a growing number of directions P, to see how x nears (1−2β)/β.
 
     Parameters
@@ -163,12 +128,28 @@ def finite_size(
     TypeError, ValueError
         One sentence: what must hold, what was given.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        betas=betas,
-        sizes=sizes,
-        dimension=dimension,
-        starts=starts,
-        seed=seed,
-    )
-    return study.run(progress=progress)
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
+    for beta in decays:
+        if np.isnan(asymptotic_exponents(k, beta).loss_time):
+            msg = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
+            raise ValueError(msg)
+    counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
+    d = checked_integer(dimension, "dimension", minimum=counts[-1])
+    first = checked_integer(seed, "seed", minimum=0)
+    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
+    problems = {
+        (beta, count): [
+            Problem(
+                activation=f"he{k}",
+                teacher=Teacher.power_law(count, beta),
+                width=WIDTH_FACTOR * count,
+                dimension=d,
+                seed=first + start,
+            )
+            for start in range(number)
+        ]
+        for count in counts
+        for beta in decays
+    }
+    return FiniteSize({"betas": decays, "sizes": counts, "starts": number}, problems, progress)

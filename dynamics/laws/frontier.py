@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.study import duration
+from dynamics.commands.prepared import duration, study_function
 from dynamics.laws.families import common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws
@@ -47,6 +47,7 @@ class Frontier:
     problem: Problem
     widths: list[int]
     seeds: range
+    progress: bool | None
 
     def problems(self, widths: Sequence[int], seeds: Sequence[int]) -> list[Problem]:
         """Return the problems of some widths and starts, the narrow ones first."""
@@ -66,18 +67,18 @@ class Frontier:
             text += f" Coupled flow of {len(self.coupled_widths)} widths: about {duration(seconds)} on two cores."
         return text
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
         started = clock.perf_counter()
         save_at = common_times(self.problems(self.widths, self.seeds[:1]), TIMES)
-        pairs = solve_family([(one, save_at) for one in self.problems(self.widths, self.seeds)], progress=progress)
+        pairs = solve_family([(one, save_at) for one in self.problems(self.widths, self.seeds)], progress=self.progress)
         if pairs.stop_reason == "interrupted":
             raise KeyboardInterrupt
         rate = self.settings["learning_rate"]
         laws = list(frontier_laws(pairs.datasets, rate))
         pair_seconds = clock.perf_counter() - started
         widest = [(one, save_at) for one in self.problems(self.coupled_widths, self.seeds[:1])]
-        flows = solve_family(widest, coupled=True, progress=progress)
+        flows = solve_family(widest, coupled=True, progress=self.progress)
         if len(flows.datasets) >= FEWEST_WIDTHS:
             laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
         return self._labelled(
@@ -125,51 +126,7 @@ class Frontier:
         )
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    learning_rate: float = LEARNING_RATE,
-    starts: int = STARTS,
-    seed: int = 0,
-    coupled: bool = False,
-    largest_width: int | None = None,
-) -> Frontier:
-    """Check the settings; see `compute_frontier`."""
-    count = checked_integer(directions, "directions", minimum=16)
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    chosen = checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
-    check_switch("coupled", coupled)
-    if largest_width is not None and not coupled:
-        msg = f"Argument `largest_width` must be absent without `coupled`, but is {shown(largest_width)}."
-        raise ValueError(msg)
-    first = checked_integer(seed, "seed", minimum=0)
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=chosen[-1],
-        dimension=checked_integer(dimension, "dimension", minimum=count),
-        seed=first,
-    )
-    check_decouples(problem)
-    rate = checked_number(learning_rate, "learning_rate", positive=True)
-    limit = descent_limit(problem)
-    warn_descent_limit(rate, limit)
-    settings: dict[str, Any] = {
-        "learning_rate": rate,
-        "descent_limit": limit,
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-        "coupled": coupled,
-        "largest_width": checked_integer(
-            LARGEST_WIDTH if largest_width is None else largest_width, "largest_width", minimum=1
-        ),
-    }
-    return Frontier(settings, problem, chosen, range(first, first + settings["starts"]))
-
-
+@study_function
 def compute_frontier(
     *,
     information_exponent: int = EXPONENT,
@@ -183,7 +140,7 @@ def compute_frontier(
     coupled: bool = False,
     largest_width: int | None = None,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> Frontier:
     r"""Measure loss against compute over widths, and its frontier.
 
     .. math:: L^*(c) = \min_m L_m(\eta c / m) \propto c^{(1-2\beta)/(1+\beta)}, \qquad m^*(c) \propto c^{1/(1+\beta)}
@@ -228,19 +185,35 @@ def compute_frontier(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        widths=widths,
-        learning_rate=learning_rate,
-        starts=starts,
-        seed=seed,
-        coupled=coupled,
-        largest_width=largest_width,
+    count = checked_integer(directions, "directions", minimum=16)
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    chosen = checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
+    check_switch("coupled", coupled)
+    if largest_width is not None and not coupled:
+        msg = f"Argument `largest_width` must be absent without `coupled`, but is {shown(largest_width)}."
+        raise ValueError(msg)
+    first = checked_integer(seed, "seed", minimum=0)
+    problem = Problem(
+        activation=f"he{k}",
+        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
+        width=chosen[-1],
+        dimension=checked_integer(dimension, "dimension", minimum=count),
+        seed=first,
     )
-    return study.run(progress=progress)
+    check_decouples(problem)
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    limit = descent_limit(problem)
+    warn_descent_limit(rate, limit)
+    settings: dict[str, Any] = {
+        "learning_rate": rate,
+        "descent_limit": limit,
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+        "coupled": coupled,
+        "largest_width": checked_integer(
+            LARGEST_WIDTH if largest_width is None else largest_width, "largest_width", minimum=1
+        ),
+    }
+    return Frontier(settings, problem, chosen, range(first, first + settings["starts"]), progress)
 
 
 def _coupled_seconds(width: int) -> float:

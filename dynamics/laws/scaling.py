@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands.prepared import study_function
 from dynamics.laws.families import checked_workers, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
@@ -58,6 +59,7 @@ class ScalingStudy:
     widths: list[tuple[Problem, SaveAt]]
     dimensions: list[tuple[Problem, SaveAt]]
     workers: int
+    progress: bool | None
 
     def work(self) -> str:
         """Return what will be done, in words."""
@@ -65,7 +67,7 @@ class ScalingStudy:
         how = "coupled flows" if self.settings["coupled"] else "problems by matched pairs, without time stepping"
         return f"{count} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
         rate = self.settings["learning_rate"]
         laws: list[ScalingLaw] = []
@@ -76,7 +78,9 @@ class ScalingStudy:
             (self.dimensions, lambda found: [times_against_dimension(found)]),
         )
         for family, read in readings:
-            answers = solve_family(family, coupled=self.settings["coupled"], progress=progress, workers=self.workers)
+            answers = solve_family(
+                family, coupled=self.settings["coupled"], progress=self.progress, workers=self.workers
+            )
             seconds += sum(answers.seconds)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
@@ -94,62 +98,7 @@ class ScalingStudy:
         )
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int | None = None,
-    dimension: int | None = None,
-    starts: int = STARTS,
-    seed: int = 0,
-    coupled: bool = False,
-    workers: int | None = None,
-) -> ScalingStudy:
-    """Check the settings and draw the starts; see `scaling_study`."""
-    check_switch("coupled", coupled)
-    default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
-    count = checked_integer(default if directions is None else directions, "directions", minimum=16)
-    d = checked_integer(DIMENSION_FACTOR * count if dimension is None else dimension, "dimension", minimum=count)
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    first = checked_integer(seed, "seed", minimum=0)
-    seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
-    if workers is not None and not coupled:
-        msg = f"Argument `workers` must be absent without `coupled`, but is {shown(workers)}."
-        raise ValueError(msg)
-    teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
-    problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
-    check_decouples(problem)
-    begin, _ = middle_ranks(count)
-    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
-    few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
-    smallest = 2 * few.num_directions
-    families = (
-        [replace(problem, seed=s) for s in seeds],
-        [replace(problem, width=m, seed=s) for s in seeds for m in widths],
-        [
-            replace(problem, teacher=few, width=WIDTH_FACTOR * few.num_directions, dimension=smallest * 2**i, seed=s)
-            for s in seeds
-            for i in range(DIMENSIONS)
-        ],
-    )
-    settings: dict[str, Any] = {
-        "starts": len(seeds),
-        "coupled": coupled,
-        "learning_rate": STEP_SHARE * 2.0 / (max(4, k) * float(teacher.coefficients[0])),
-        "tuned_rate": TUNED_RATE,
-    }
-    shared = common_times(families[0], TIMES)
-    return ScalingStudy(
-        settings,
-        problem,
-        [(one, shared) for one in families[0]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
-        # Matched pairs use all cores by themselves.
-        checked_workers(workers) if coupled else 1,
-    )
-
-
+@study_function
 def scaling_study(
     *,
     information_exponent: int = EXPONENT,
@@ -161,7 +110,7 @@ def scaling_study(
     coupled: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> ScalingStudy:
     r"""Measure all scaling laws of the teacher a_p ∝ p^(−β).
 
     .. math:: L \propto t^{(1-2\beta)/\beta},\; n^{(1-2\beta)/\beta} \text{ at a fixed step},\;
@@ -203,17 +152,49 @@ def scaling_study(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        starts=starts,
-        seed=seed,
-        coupled=coupled,
-        workers=workers,
+    check_switch("coupled", coupled)
+    default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
+    count = checked_integer(default if directions is None else directions, "directions", minimum=16)
+    d = checked_integer(DIMENSION_FACTOR * count if dimension is None else dimension, "dimension", minimum=count)
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    first = checked_integer(seed, "seed", minimum=0)
+    seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
+    if workers is not None and not coupled:
+        msg = f"Argument `workers` must be absent without `coupled`, but is {shown(workers)}."
+        raise ValueError(msg)
+    teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
+    problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
+    check_decouples(problem)
+    begin, _ = middle_ranks(count)
+    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
+    few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
+    smallest = 2 * few.num_directions
+    families = (
+        [replace(problem, seed=s) for s in seeds],
+        [replace(problem, width=m, seed=s) for s in seeds for m in widths],
+        [
+            replace(problem, teacher=few, width=WIDTH_FACTOR * few.num_directions, dimension=smallest * 2**i, seed=s)
+            for s in seeds
+            for i in range(DIMENSIONS)
+        ],
     )
-    return study.run(progress=progress)
+    settings: dict[str, Any] = {
+        "starts": len(seeds),
+        "coupled": coupled,
+        "learning_rate": STEP_SHARE * 2.0 / (max(4, k) * float(teacher.coefficients[0])),
+        "tuned_rate": TUNED_RATE,
+    }
+    shared = common_times(families[0], TIMES)
+    return ScalingStudy(
+        settings,
+        problem,
+        [(one, shared) for one in families[0]],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
+        # Matched pairs use all cores by themselves.
+        checked_workers(workers) if coupled else 1,
+        progress,
+    )
 
 
 def _laws_of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:

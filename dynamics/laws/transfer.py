@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.study import duration
+from dynamics.commands.prepared import duration, study_function
 from dynamics.laws.families import answer_all, checked_workers
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
@@ -54,6 +54,7 @@ class TransferStudy:
     rates: Array
     seeds: range
     workers: int
+    progress: bool | None
 
     def work(self) -> str:
         """Return what will be done, in words."""
@@ -65,7 +66,7 @@ class TransferStudy:
             f"{runs * len(self.widths)} runs of {self.settings['steps']} steps of descent: about {duration(seconds)}."
         )
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         shape = (len(self.widths), self.rates.size, len(self.seeds))
         loss = np.full(shape, np.nan)
@@ -76,7 +77,7 @@ class TransferStudy:
             for rate in self.rates.tolist()
             for seed in self.seeds
         ]
-        answers = answer_all(tasks, progress=progress, workers=self.workers)
+        answers = answer_all(tasks, progress=self.progress, workers=self.workers)
         ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
         loss.reshape(-1)[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
         return study_dataset(
@@ -97,36 +98,7 @@ class TransferStudy:
         )
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    steps: int = STEPS,
-    starts: int = STARTS,
-    seed: int = 0,
-    workers: int | None = None,
-) -> TransferStudy:
-    """Check the settings; see `transfer_study`."""
-    chosen = checked_widths(widths)
-    problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
-    settings = {
-        "steps": checked_integer(steps, "steps", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-    }
-    rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(
-        settings,
-        problem,
-        chosen,
-        rates,
-        range(problem.seed, problem.seed + settings["starts"]),
-        checked_workers(workers),
-    )
-
-
+@study_function
 def transfer_study(
     *,
     information_exponent: int = EXPONENT,
@@ -139,7 +111,7 @@ def transfer_study(
     seed: int = 0,
     workers: int | None = None,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> TransferStudy:
     """Measure the loss of population gradient descent over step sizes and widths, and whether the best step transfers.
 
     Parameters
@@ -175,18 +147,22 @@ def transfer_study(
     TypeError, ValueError
         One sentence: what must hold, what was given.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        widths=widths,
-        steps=steps,
-        starts=starts,
-        seed=seed,
-        workers=workers,
+    chosen = checked_widths(widths)
+    problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
+    settings = {
+        "steps": checked_integer(steps, "steps", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+    }
+    rates = descent_limit(problem) * np.array(SHARES)
+    return TransferStudy(
+        settings,
+        problem,
+        chosen,
+        rates,
+        range(problem.seed, problem.seed + settings["starts"]),
+        checked_workers(workers),
+        progress,
     )
-    return study.run(progress=progress)
 
 
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:

@@ -6,16 +6,15 @@ Imports nothing heavy before a run has been made.
 from __future__ import annotations
 
 import shlex
-import sys
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import end_with
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import xarray as xr
@@ -32,27 +31,27 @@ def solve_and_report(
     solve: Callable[[], xr.Dataset],
     file: RunFile,
     figure: Path | None,
-    parsed: dict[str, Any],
+    given: Mapping[str, Any],
     find: Callable[[xr.Dataset], Telling | None],
 ) -> int:
     """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
     # Compiled steps release the interpreter, which loads meanwhile what the end needs, also where it comes early.
     threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
-    dataset, code = _compute(solve, file, parsed)
+    dataset, code = _compute(solve, file, given)
     written = end_with(
         lambda: _store(dataset, file),
         lambda: find(dataset),
         figure,
-        json=parsed["json"],
-        quiet=parsed["quiet"],
-        overwrite=bool(parsed["overwrite"] or parsed["resume"]),
+        json=given["json"],
+        quiet=given["quiet"],
+        overwrite=bool(given["overwrite"] or given["resume"]),
         dpi=FIGURE_DPI,
         figure_key="figure",
     )
     return (code or EXIT_FAILED) if written.trouble else code
 
 
-def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, Any]) -> tuple[xr.Dataset, int]:
+def _compute(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
     from dynamics.runs.outcome import SolveError, SolveInterrupted
 
@@ -65,21 +64,21 @@ def _compute(solve: Callable[[], xr.Dataset], file: RunFile, parsed: dict[str, A
             dataset, end = error.dataset, f"{error} What was computed is in {file.target}."
             code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
     if file.unfinished:
-        end = f"{end} Go on with: {_command(file, parsed)}"
+        end = f"{end} Go on with: {_command(file, given)}"
     if code != EXIT_DONE or file.unfinished:
-        print(end, file=sys.stderr)  # noqa: T201
-    if not parsed["quiet"]:
+        say(end)
+    if not given["quiet"]:
         for entry in caught:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
-                print(f"warning: {entry.message}", file=sys.stderr)  # noqa: T201
+                say(f"warning: {entry.message}")
     return dataset, code
 
 
-def _command(file: RunFile, parsed: dict[str, Any]) -> str:
+def _command(file: RunFile, given: Mapping[str, Any]) -> str:
     """Return the command that goes on with a run, with the flags that say how to show it."""
     words = ["python", "-m", "dynamics.solve", "--resume", str(file.target)]
-    words += ["--plot", parsed["plot"]] if parsed["plot"] else []
-    words += [f"--{flag.replace('_', '-')}" for flag in KEPT_FLAGS if parsed[flag]]
+    words += ["--plot", given["plot"]] if given["plot"] else []
+    words += [f"--{flag.replace('_', '-')}" for flag in KEPT_FLAGS if given[flag]]
     return shlex.join(words)
 
 

@@ -43,6 +43,10 @@ class Answer:
         Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
         What its argument `method` may be.
+    check : str
+        "module:function" of (problem, options of the command line) that refuses what it cannot do, before any work.
+    schedule : str
+        "module:function" of (problem) that returns the times it saves by default.
     findings : str
         "module:function" that tells a result to people.
     lacks : mapping
@@ -54,6 +58,8 @@ class Answer:
     students: tuple[str, ...] = ("homogeneous",)
     equations: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
+    check: str = ""
+    schedule: str = ""
     findings: str = ""
     lacks: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,6 +74,7 @@ class Answer:
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
+_FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
 #: The first answer that takes a problem's student is the one that `dynamics.solve_problem` gives.
@@ -77,12 +84,16 @@ ANSWERS = (
         function="dynamics.solve.overlaps:solve_overlaps",
         equations=("overlaps", "finite_step", "pairs"),
         methods=FLOW_METHODS,
+        check="dynamics.solve.preparation:check_overlaps",
+        schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),
     Answer(
         name="decoupled",
         function="dynamics.solve.decoupled:solve_decoupled",
         equations=("transit",),
+        check="dynamics.solve.preparation:check_decoupled",
+        schedule=_FLOW_TIMES,
         findings=_FLOWS,
         lacks=_INSTANT,
     ),
@@ -115,6 +126,8 @@ ANSWERS = (
         students=("spherical", "homogeneous"),
         equations=("mean_field",),
         methods=PARTICLE_METHODS,
+        check="dynamics.solve.preparation:check_mean_field",
+        schedule="dynamics.solve.mean_field:default_mean_field_schedule",
         findings="dynamics.report.particles:mean_field_findings",
         lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
     ),

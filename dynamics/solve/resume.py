@@ -9,19 +9,17 @@ from dynamics.commands.parsing import UsageError, chosen_figure, read_option
 from dynamics.solve.end import solve_and_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import xarray as xr
 
     from dynamics.commands.end import Telling
 
-__all__ = ["resume_from_file"]
-
 #: What may stand beside --resume; the rest is in the file.
-BESIDE_RESUME = ("resume", "max-runtime", "checkpoint-every", "plot", "no-plot", "json", "quiet", "no-progress")
+BESIDE_RESUME = ("resume", "max_runtime", "checkpoint_every", "plot", "no_plot", "json", "quiet", "no_progress")
 
 
-def resume_from_file(parsed: dict[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
+def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
     """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code.
 
     Raises
@@ -33,27 +31,25 @@ def resume_from_file(parsed: dict[str, Any], find: Callable[[xr.Dataset], Tellin
     from dynamics.runs.storage import StorageError, check_target
     from dynamics.solve.resumption import resume
 
-    given = [name for name, value in parsed.items() if value and name.replace("_", "-") not in BESIDE_RESUME]
-    if given:
-        msg = f"Option --{given[0].replace('_', '-')} must be absent beside --resume, but is given."
-        raise UsageError(msg)
-    budget, every = _value(parsed, "max-runtime"), _value(parsed, "checkpoint-every")
-    hidden = parsed["quiet"] or parsed["no_progress"]
+    for name, value in given.items():
+        if value and name not in BESIDE_RESUME:
+            msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+            raise UsageError(msg)
+    budget, every = _value(given, "max_runtime"), _value(given, "checkpoint_every")
+    hidden = given["quiet"] or given["no_progress"]
     try:
-        file = reopened(parsed["resume"], every=every, keeps_result=False)
-        figure = chosen_figure(
-            parsed["plot"], file.target, no_plot=parsed["no_plot"], json=parsed["json"], quiet=parsed["quiet"]
-        )
+        file = reopened(given["resume"], every=every, keeps_result=False)
+        figure = chosen_figure(given, file.target)
         if figure is not None:
             check_target(figure, overwrite=True)
         return solve_and_report(
-            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, parsed, find
+            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, find
         )
     except StorageError as error:
         raise UsageError(str(error)) from None
 
 
-def _value(parsed: dict[str, Any], name: str) -> Any:
-    option = next(option for option in OPTIONS if option.name == name)
-    text = parsed[name.replace("-", "_")]
-    return option.default if text is None else read_option(option, text)
+def _value(given: Mapping[str, Any], key: str) -> Any:
+    option = next(option for option in OPTIONS if option.key == key)
+    text = option.default if given[key] is None else given[key]
+    return None if text is None else read_option(option, text)

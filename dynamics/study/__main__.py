@@ -1,11 +1,7 @@
-"""Command line: `python -m dynamics.study study.toml`, a sweep from a file.
-
-Parses first, imports after. The library is `dynamics.sweep`; nothing imports this module.
-"""
+"""Command line: `python -m dynamics.study study.toml`, a sweep from a file."""
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 import time as clock
@@ -13,14 +9,25 @@ import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import positive_integer
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Parser, UsageError
+from dynamics.commands.options import JSON, NO_PROGRESS, OVERWRITE, QUIET, Option
+from dynamics.commands.parsing import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Parser,
+    UsageError,
+    command_parser,
+    exit_code_of,
+    read_option,
+    refuse_both,
+    say,
+)
+from dynamics.commands.readers import plain, positive_integer, switch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -60,132 +67,131 @@ kept, and the command that goes on is printed)
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+WORKERS = Option(
+    "workers",
+    positive_integer,
+    "start a local dask cluster of N processes of one thread each, or, without the extra `cluster`, N processes "
+    "[no cluster: one process per core]",
+    "N",
+)
+OPTIONS = (
+    Option("output", plain, "dataset to write, instead of [output] path", "FILE"),
+    Option(
+        "study",
+        plain,
+        "import this module and ask its function at every point, which runs its code; `name` in the file must be the "
+        "same or absent [registered studies alone]",
+        "MODULE:FUNCTION",
+    ),
+    WORKERS,
+    Option("scheduler", plain, "run on the dask cluster whose scheduler listens there", "ADDRESS"),
+    OVERWRITE._replace(help="replace an existing dataset, and drop points of another sweep"),
+    Option("dry-run", switch, "print the number of points and the estimated memory, run nothing"),
+    JSON,
+    QUIET,
+    NO_PROGRESS,
+)
+
+
+def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = Parser(
-        prog="python -m dynamics.study",
-        description="Answer every problem of a grid, in parallel, and write one dataset.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = command_parser(
+        "dynamics.study", "Answer every problem of a grid, in parallel, and write one dataset.", EXAMPLES
     )
-    add = parser.add_argument
-    add("file", metavar="FILE", help="TOML file with the tables [problem], [grid], [study] and [output]")
-    add("--output", metavar="FILE", help="dataset to write, instead of [output] path")
-    add("--study", metavar="MODULE:FUNCTION", help="import this module and ask its function at every point, which runs "
-        "its code; `name` in the file must be the same or absent [registered studies alone]")  # fmt: skip
-    add("--workers", metavar="N", help="start a local dask cluster of N processes of one thread each, or, without "
-        "the extra `cluster`, N processes [no cluster: one process per core]")  # fmt: skip
-    add("--scheduler", metavar="ADDRESS", help="run on the dask cluster whose scheduler listens there")
-    add("--overwrite", action="store_true", help="replace an existing dataset, and drop points of another sweep")
-    add("--dry-run", action="store_true", help="print the number of points and the estimated memory, run nothing")
-    add("--json", action="store_true", help="print the result as one JSON object")
-    add("--quiet", action="store_true", help="print nothing but errors")
-    add("--no-progress", action="store_true", help="show no progress bar")
+    parser.add_argument(
+        "file", metavar="FILE", help="TOML file with the tables [problem], [grid], [study] and [output]"
+    )
+    parser.add_options(OPTIONS)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return _study(build_parser().parse_args(given), shlex.join(["python", "-m", "dynamics.study", *given]))
-    except UsageError as error:
-        _say(f"error: {error}")
-        return EXIT_USAGE
-    except KeyboardInterrupt:
-        _say("interrupted before anything was computed")
-        return EXIT_INTERRUPTED
+    command = shlex.join(["python", "-m", "dynamics.study", *given])
+    return exit_code_of(lambda: _study(build_parser().values(given), command))
 
 
-def _study(parsed: argparse.Namespace, command: str) -> int:
-    if parsed.json and parsed.quiet:
-        msg = "Options --json and --quiet must not be given together, but are."
-        raise UsageError(msg)
-    workers = _workers(parsed)
+def _study(given: Mapping[str, Any], command: str) -> int:
+    refuse_both(given, "json", "quiet")
+    refuse_both(given, "workers", "scheduler")
+    workers = None if given["workers"] is None else read_option(WORKERS, given["workers"])
     from dynamics.runs.storage import StorageError, check_target
     from dynamics.study.cluster import check_cluster
     from dynamics.study.file import read_study_file
     from dynamics.study.sweeps import begin_points, prepare_sweep
 
-    asked = read_study_file(parsed.file, parsed.study)
-    output = Path(parsed.output) if parsed.output is not None else asked.output
+    asked = read_study_file(given["file"], given["study"])
+    output = Path(given["output"]) if given["output"] is not None else asked.output
     try:
-        if parsed.scheduler is not None:
+        if given["scheduler"] is not None:
             check_cluster("Option --scheduler")
         grid = prepare_sweep(asked.problem, asked.grid, asked.study, asked.options)
         grid.digest()  # makes every point, and so checks it
-        if parsed.dry_run:
+        if given["dry_run"]:
             begin_points(grid)
         else:
-            check_target(output, overwrite=parsed.overwrite)
+            check_target(output, overwrite=given["overwrite"])
     except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
-    if parsed.dry_run:
+    if given["dry_run"]:
         sys.stdout.write(_estimate(grid, asked) + "\n")
         return EXIT_DONE
-    return _run(parsed, asked, grid, output, workers, command)
+    return _run({**given, "workers": workers}, asked, grid, output, command)
 
 
-def _workers(parsed: argparse.Namespace) -> int | None:
-    if parsed.workers is None:
-        return None
-    if parsed.scheduler is not None:
-        msg = "Options --workers and --scheduler must not be given together, but are."
-        raise UsageError(msg)
-    try:
-        return positive_integer(parsed.workers)
-    except ValueError as error:
-        msg = f"Option --workers {error}."
-        raise UsageError(msg) from None
-
-
-def _run(
-    parsed: argparse.Namespace, asked: StudyFile, grid: Grid, output: Path, workers: int | None, command: str
-) -> int:
+def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
+    """Answer the points, and print what came out or how to go on; return the exit code."""
     from dynamics.runs.storage import StorageError
-    from dynamics.study.cluster import cluster_executor, has_cluster
-    from dynamics.study.sweeps import points_directory, sweep
+    from dynamics.study.sweeps import points_directory
 
-    began = clock.perf_counter()
-    executor: Executor | None = None
-    with ExitStack() as stack:
-        caught = stack.enter_context(warnings.catch_warnings(record=True))
+    began, kept = clock.perf_counter(), points_directory(output)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if parsed.scheduler is not None or (workers is not None and has_cluster()):
-                executor = stack.enter_context(cluster_executor(scheduler=parsed.scheduler, workers=workers))
-            result = sweep(
-                asked.problem,
-                asked.grid,
-                study=asked.study,
-                options=asked.options,
-                output=output,
-                overwrite=parsed.overwrite,
-                executor=executor,
-                workers=workers if executor is None else None,
-                progress=False if parsed.quiet or parsed.no_progress else None,
-            )
+            result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
-            done = len(list(points_directory(output).glob("*.nc")))
-            _say(f"Interrupted; {done} of {len(grid)} points are kept in {points_directory(output)}. To go on:")
-            _say(command)
+            say(f"Interrupted; {len(list(kept.glob('*.nc')))} of {len(grid)} points are kept in {kept}. To go on:")
+            say(command)
             return EXIT_INTERRUPTED
         except (ConnectionError, ValueError) as error:  # the latter for what the study refuses
             raise UsageError(str(error)) from None
         except (StorageError, RuntimeError) as error:
-            _say(f"error: {error}")
-            if points_directory(output).exists():
-                _say(f"What was computed is kept in {points_directory(output)}. To go on: {command}")
+            say(f"error: {error}")
+            if kept.exists():
+                say(f"What was computed is kept in {kept}. To go on: {command}")
             return EXIT_FAILED
     with result:
         found = _found(result, clock.perf_counter() - began)
-    if not parsed.quiet:
+    if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
-            _say(f"warning: {text}")
+            say(f"warning: {text}")
         files = {"output": str(output)}
-        sys.stdout.write((found.as_json(files) if parsed.json else found.as_text(files)) + "\n")
+        sys.stdout.write((found.as_json(files) if settings["json"] else found.as_text(files)) + "\n")
     return EXIT_FAILED if found.values["failures"] else EXIT_DONE
+
+
+def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Dataset:
+    """Answer the points by processes of this machine, or by a dask cluster where one is asked for."""
+    from dynamics.study.cluster import cluster_executor, has_cluster
+    from dynamics.study.sweeps import sweep
+
+    scheduler, workers = settings["scheduler"], settings["workers"]
+    with ExitStack() as stack:
+        executor = None
+        if scheduler is not None or (workers is not None and has_cluster()):
+            executor = stack.enter_context(cluster_executor(scheduler=scheduler, workers=workers))
+        return sweep(
+            asked.problem,
+            asked.grid,
+            study=asked.study,
+            options=asked.options,
+            output=output,
+            overwrite=settings["overwrite"],
+            executor=executor,
+            workers=workers if executor is None else None,
+            progress=False if settings["quiet"] or settings["no_progress"] else None,
+        )
 
 
 def _found(result: xr.Dataset, seconds: float) -> Findings:
@@ -212,10 +218,6 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
     text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)
     return "\n".join([*lines, f"largest point: {grid.describe(largest)}; each worker holds one point at a time", text])
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """A sweep from a TOML file: tables [problem], [grid], [study] and [output] to the arguments of `dynamics.sweep`.
 
-Every mistake is told in one sentence that names the key. A file asks for studies by registered names alone: to import
-what a file names would run code that came with it.
+A file asks for studies by registered names alone: to import what a file names would run code that came with it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands.options import OPTIONS
 from dynamics.commands.parsing import UsageError, read_toml
+from dynamics.commands.readers import natural_number, positive_integer
 from dynamics.problem import Problem
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["StudyFile", "read_study_file"]
-
 TABLES = ("problem", "grid", "study", "output")
-TEACHER_KEYS = ("coefficients", "beta", "num_directions")
 #: Fields of a problem that are plain values in a file.
 PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
               "teacher_activation", "order")  # fmt: skip
-PROBLEM_KEYS = (*PLAIN_KEYS, "k", *TEACHER_KEYS)
-INTEGER_KEYS = ("k", "width", "dimension", "num_directions", "seed", "order", "steps", "batch_size", "particles")
+PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions")
+#: Keys of which a grid is rounded: what the command line reads as integers, and the settings of SGD.
+INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
+    "num_directions",
+    "steps",
+}
 SPACINGS: dict[str, Callable[..., NDArray[np.float64]]] = {"geometric": np.geomspace, "linear": np.linspace}
 SAVE_AT: dict[str, Callable[..., SaveAt]] = {
     "geometric": SaveAt.geometric,
@@ -44,19 +46,10 @@ SAVE_AT: dict[str, Callable[..., SaveAt]] = {
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a study file asks for: the arguments of `dynamics.sweep`, and where the result goes.
-
-    Attributes
-    ----------
-    problem : Problem
-    grid : dict
-        Key -> list of values.
-    study : str
-    options : dict
-    output : Path
-    """
+    """What a study file asks for: the arguments of `dynamics.sweep`, and where the result goes."""
 
     problem: Problem
+    #: Key -> list of values.
     grid: dict[str, list[Any]]
     study: str
     options: dict[str, Any]
@@ -78,26 +71,27 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
         One sentence: what must hold, what was given.
     """
     tables = _tables(path)
-    grid = {key: _values(key, value) for key, value in tables["grid"].items()}
+    problem, study = tables["problem"], {"name": trusted or "overlaps", **tables["study"]}
+    grid = {key: [_option(key, one) for one in _values(key, value)] for key, value in tables["grid"].items()}
     if not grid:
         msg = "Table [grid] must have at least one key, but has none."
         raise UsageError(msg)
     for key in grid:
-        if key in tables["problem"]:
+        if key in problem:
             msg = f"Key `{key}` must be in [problem] or in [grid], but is in both."
             raise UsageError(msg)
-    study = _study(tables["study"].pop("name", trusted or "overlaps"), trusted)
-    options = {key: _option(key, value) for key, value in tables["study"].items()}
-    grid = {key: [_option(key, value) for value in values] for key, values in grid.items()}
-    output = tables["output"].pop("path", f"{Path(path).stem}.nc")
-    _refuse_others("output", tables["output"], ())
-    if not isinstance(output, str):
-        msg = f"Key `path` of [output] must be text, but is {shown(output)}."
+    _check_name(study["name"], trusted)
+    options = {key: _option(key, value) for key, value in study.items() if key != "name"}
+    output = {"path": f"{Path(path).stem}.nc", **tables["output"]}
+    _refuse_others("output", output, ("path",))
+    if not isinstance(output["path"], str):
+        msg = f"Key `path` of [output] must be text, but is {shown(output['path'])}."
         raise UsageError(msg)
-    return StudyFile(_problem(tables["problem"], grid), grid, study, options, Path(output))
+    return StudyFile(_problem(problem, grid), grid, study["name"], options, Path(output["path"]))
 
 
-def _study(name: object, trusted: str | None) -> str:
+def _check_name(name: object, trusted: str | None) -> None:
+    """Refuse what is no name of a study, another one than the user trusts, and code that nobody has named."""
     if not isinstance(name, str):
         msg = f"Key `name` of [study] must be text, but is {shown(name)}."
         raise UsageError(msg)
@@ -110,7 +104,6 @@ def _study(name: object, trusted: str | None) -> str:
             f"command imports only where it is named by --study {shown(name)} too."
         )
         raise UsageError(msg)
-    return name
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
@@ -119,13 +112,13 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
         if name not in TABLES or not isinstance(table, dict):
             msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
             raise UsageError(msg)
-    return {name: dict(stored.get(name, {})) for name in TABLES}
+    return {name: stored.get(name, {}) for name in TABLES}
 
 
 def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) -> None:
     for key in entries:
         if key not in known:
-            menu = f"one of {', '.join(known)}" if known else "`path`"
+            menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
             msg = f"Key `{key}` of [{table}] must be {menu}, but is not."
             raise UsageError(msg)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, store_result
+from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, say, store_result
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Mapping
     from pathlib import Path
 
     from dynamics.commands import Written
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 FIGURE_DPI = 150
 
 
-def write(tree: Any, output: Path, figure: Path | None, parsed: argparse.Namespace) -> Written:
+def write(tree: Any, output: Path, figure: Path | None, settings: Mapping[str, Any]) -> Written:
     """Write tree and figure, each wherever that is possible, and print what was compared."""
 
     def find() -> Findings | None:
@@ -26,10 +25,9 @@ def write(tree: Any, output: Path, figure: Path | None, parsed: argparse.Namespa
 
         return comparison_findings(tree) if "comparison" in tree.children else None
 
-    store = partial(store_result, tree, output, overwrite=parsed.overwrite)
-    return end_with(
-        store, find, figure, json=parsed.json, quiet=parsed.quiet, overwrite=parsed.overwrite, dpi=FIGURE_DPI
-    )
+    told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
+    store = partial(store_result, tree, output, overwrite=settings["overwrite"])
+    return end_with(store, find, figure, **told, dpi=FIGURE_DPI)
 
 
 def exit_code(stop_reason: str, output: Path) -> int:
@@ -50,8 +48,3 @@ def sentence(error: BaseException, engine: str) -> str:
     if isinstance(error, ImportError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
     return str(error)
-
-
-def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(text + "\n")

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import EXIT_FAILED, UsageError, duration
-from sgd_check.run.end import exit_code, say, sentence, write
+from dynamics.commands import EXIT_FAILED, UsageError, duration, say
+from sgd_check.run.end import exit_code, sentence, write
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Mapping
     from pathlib import Path
 
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from sgd_check.engines.registry import EngineOptions
 
 ENGINE = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
@@ -60,27 +59,27 @@ class Plan:
         )
 
 
-def check_mean_field(parsed: argparse.Namespace, prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
+def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
     """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
     import xarray as xr
 
     from sgd_check import compare
 
     try:
-        plan = _make_plan(parsed, prediction)
-        seconds = _expected_seconds(plan, parsed)
+        plan = _make_plan(settings, prediction)
+        seconds = _expected_seconds(plan, settings)
     except (ValueError, ImportError) as error:
         raise UsageError(sentence(error, ENGINE)) from None
-    if not parsed.quiet:
+    if not settings["quiet"]:
         say(plan.describe())
         say(f"About {duration(seconds)}.")
         if seconds > LONG_RUN_SECONDS:
             say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")
-    simulations = _simulate(plan, parsed)
+    simulations = _simulate(plan, settings)
     reason = str(simulations[-1].attrs["stop_reason"])
     try:
-        tested = _with_tracers(plan, prediction, quiet=parsed.quiet)
-        tree = compare(tested, simulations, false_alarm_rate=parsed.false_alarm_rate)
+        tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
+        tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
     except ValueError as error:
         # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
         if reason == "reached_end":
@@ -88,13 +87,13 @@ def check_mean_field(parsed: argparse.Namespace, prediction: xr.Dataset, output:
         say(f"Nothing could be compared: {error}")
         branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
         tree = xr.DataTree.from_dict({"/prediction": prediction, **branches})
-        return _end(parsed, tree, output, None, reason)
-    return _end(parsed, tree, output, figure, reason)
+        return _end(settings, tree, output, None, reason)
+    return _end(settings, tree, output, figure, reason)
 
 
-def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
+def _end(settings: Mapping[str, Any], tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
     """Write what there is, and print what was compared; return the exit code."""
-    written = write(tree, output, figure, parsed)
+    written = write(tree, output, figure, settings)
     if written.output is None:
         return EXIT_FAILED
     code = exit_code(reason, written.output)
@@ -104,32 +103,32 @@ def _end(parsed: argparse.Namespace, tree: xr.DataTree, output: Path, figure: Pa
 # --- choosing ---------------------------------------------------------------------------------------------
 
 
-def _make_plan(parsed: argparse.Namespace, prediction: xr.Dataset) -> Plan:
+def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
     """Return what to simulate, or refuse in one sentence."""
     from dynamics.problem import Problem
     from sgd_check.verdicts.mean_field_runs import check_mean_field as check_field
 
-    if parsed.engine not in (None, ENGINE):
-        msg = f"Option --engine must be {ENGINE} for a mean field, but is {parsed.engine}."
+    if settings["engine"] not in (None, ENGINE):
+        msg = f"Option --engine must be {ENGINE} for a mean field, but is {settings['engine']}."
         raise UsageError(msg)
-    for option, given in (("--theory", parsed.theory != "auto"), ("--directions", parsed.directions is not None)):
-        if given:
-            msg = f"Option {option} must be absent for a mean field, but is given."
+    for name, absent in (("theory", "auto"), ("directions", None)):
+        if settings[name] != absent:
+            msg = f"Option --{name} must be absent for a mean field, but is given."
             raise UsageError(msg)
-    runs = parsed.seeds or RUNS
+    runs = settings["seeds"] or RUNS
     if runs % REPLICAS or runs < 2 * REPLICAS:
         msg = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field, but is {runs}."
         raise UsageError(msg)
     check_field(prediction)
     asked = replace(Problem.from_dataset(prediction), width=1)
-    widths = parsed.widths or WIDTHS
+    widths = settings["widths"] or WIDTHS
     slope = float(asked.activation.kernel_derivative(1.0))
-    rate = parsed.learning_rate or STEP_SHARE / slope
-    sizes = [parsed.batch_size or int(np.ceil(SAMPLES_PER_NEURON * rate * slope * m)) for m in widths]
+    rate = settings["learning_rate"] or STEP_SHARE / slope
+    sizes = [settings["batch_size"] or int(np.ceil(SAMPLES_PER_NEURON * rate * slope * m)) for m in widths]
     times = np.asarray(prediction["time"].values)[np.isfinite(prediction["loss"].values)]
     level = float(prediction["loss_level_time"].values[-1])
     end = min(BEYOND * level, float(times[-1])) if np.isfinite(level) else float(times[-1])
-    steps = parsed.steps or int(np.ceil(end / rate))
+    steps = settings["steps"] or int(np.ceil(end / rate))
     levels = prediction["loss_level_time"].values
     chosen = _chosen_times(times, levels[np.isfinite(levels)], rate, rate * steps)
     starts = tuple(run // REPLICAS for run in range(runs))
@@ -152,29 +151,23 @@ def _chosen_times(
     return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
 
 
-def _expected_seconds(plan: Plan, parsed: argparse.Namespace) -> float:
+def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
     """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
-    from sgd_check.engines.registry import make_engine
+    from sgd_check.engines.registry import EngineOptions, make_engine
     from sgd_check.verdicts.defaults import measured_seconds_per_step
 
+    options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
     total = 0.0
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
-        engine = make_engine(ENGINE, replace(plan.problem, width=width), _options(parsed, size))
+        engine = make_engine(ENGINE, replace(plan.problem, width=width), replace(options, batch_size=size))
         total += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
     return total * plan.steps * len(plan.starts)
-
-
-def _options(parsed: argparse.Namespace, batch_size: int) -> EngineOptions:
-    from sgd_check.engines.registry import EngineOptions
-
-    seeds = tuple(range(REPLICAS))
-    return EngineOptions(seeds=seeds, batch_size=batch_size, device=parsed.device, dtype=parsed.dtype)
 
 
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def _simulate(plan: Plan, parsed: argparse.Namespace) -> list[xr.Dataset]:
+def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
     """Return the simulations by width, up to the first that ended early."""
     from dynamics.problem import SaveAt
     from sgd_check import simulate
@@ -182,8 +175,8 @@ def _simulate(plan: Plan, parsed: argparse.Namespace) -> list[xr.Dataset]:
     started, found = clock.perf_counter(), []
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
         left = None
-        if parsed.max_runtime is not None:
-            left = max(parsed.max_runtime - (clock.perf_counter() - started), 1e-3)
+        if settings["max_runtime"] is not None:
+            left = max(settings["max_runtime"] - (clock.perf_counter() - started), 1e-3)
         simulation = simulate(
             replace(plan.problem, width=width),
             learning_rate=plan.learning_rate,
@@ -192,10 +185,10 @@ def _simulate(plan: Plan, parsed: argparse.Namespace) -> list[xr.Dataset]:
             engine=ENGINE,
             save_at=SaveAt.at([0.0, *plan.times]),
             batch_size=size,
-            device=parsed.device,
-            dtype=parsed.dtype,
+            device=settings["device"],
+            dtype=settings["dtype"],
             starts=plan.starts,
-            progress=False if parsed.quiet else None,
+            progress=False if settings["quiet"] else None,
             max_runtime=left,
         )
         found.append(simulation)

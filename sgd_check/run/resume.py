@@ -9,16 +9,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError
+from dynamics.commands import UsageError, say
 from hermite.text.messages import shown
-from sgd_check.run.end import say
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Mapping
 
     from dynamics.runs import RunFile
-
-__all__ = ["adopt_runs", "end_of_runs", "file_of_runs"]
 
 #: What the file of the runs says, so that the command must not.
 SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
@@ -26,69 +23,60 @@ SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dt
 ABSENT = (None, "auto")
 
 
-def adopt_runs(parsed: argparse.Namespace) -> RunFile:
-    """Return the file of runs to go on with, and take from it what the command does not say.
-
-    Raises
-    ------
-    UsageError
-        If it holds no runs that can go on, or an option contradicts it.
-    """
+def reopened_runs(given: Mapping[str, Any]) -> RunFile:
+    """Return the file of runs to go on with; refuse options that contradict it, and files without such runs."""
     from dynamics.runs import StorageError, reopened
 
     for name in SAID:
-        if getattr(parsed, name) not in ABSENT:
+        if given[name] not in ABSENT:
             msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
             raise UsageError(msg)
     try:
-        file = reopened(parsed.resume, every=parsed.checkpoint_every, keeps_result=False)
+        file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
     except StorageError as error:
         raise UsageError(str(error)) from None
     begun = file.begun
     if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
-        msg = f"Option --resume must name a file that this command left, but is {shown(parsed.resume)}."
+        msg = f"Option --resume must name a file that this command left, but is {shown(given['resume'])}."
         raise UsageError(msg)
-    for name in SAID:
-        value = begun.settings[name]
-        setattr(parsed, name, len(value) if name == "seeds" else value)
-    parsed.overwrite = True
     return file
 
 
-def file_of_runs(parsed: argparse.Namespace, problem: Any, output: Path, begun: RunFile | None) -> RunFile:
-    """Return the file in which the runs of a problem are kept while they go on: the one that was begun, or a new one.
+def said_by_runs(file: RunFile) -> dict[str, Any]:
+    """Return the options that runs to go on with were begun with."""
+    said: Mapping[str, Any] = {} if file.begun is None else file.begun.settings
+    return {name: len(said[name]) if name == "seeds" else said[name] for name in SAID}
 
-    Raises
-    ------
-    UsageError
-        If the one that was begun is of another problem, or a new one may not be written.
-    """
+
+def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun: RunFile | None) -> RunFile:
+    """Return the file that keeps the runs of a problem while they go on: the one that was begun, or a new one."""
     from dynamics.runs import RunFile, StorageError
 
     if begun is not None and begun.begun is not None:
         if begun.begun.problem != problem:
-            msg = f"Option --resume must name runs of this prediction, but {parsed.resume!r} holds those of another."
+            path = settings["resume"]
+            msg = f"Option --resume must name runs of this prediction, but {path!r} holds those of another."
             raise UsageError(msg)
         return begun
     path = output.with_name(f"{output.stem}-runs.nc")
-    if path.exists() and not parsed.overwrite:
+    if path.exists() and not settings["overwrite"]:
         msg = f"File {str(path)!r} must not exist: it holds runs that have not ended, for --resume or --overwrite."
         raise UsageError(msg)
     try:
-        return RunFile(path, parsed.checkpoint_every, overwrite=parsed.overwrite, keeps_result=False)
+        return RunFile(path, settings["checkpoint_every"], overwrite=settings["overwrite"], keeps_result=False)
     except StorageError as error:
         raise UsageError(str(error)) from None
 
 
-def end_of_runs(file: RunFile, parsed: argparse.Namespace) -> None:
+def end_of_runs(file: RunFile, settings: Mapping[str, Any]) -> None:
     """Remove the file of runs that have ended; say how to go on with the others."""
     if not file.unfinished:
         file.remove()
         return
-    words = ["python", "-m", "sgd_check.run", parsed.prediction, "--resume", str(file.target)]
+    words = ["python", "-m", "sgd_check.run", settings["prediction"], "--resume", str(file.target)]
     for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):
-        value = getattr(parsed, name)
+        value = settings[name]
         words += [] if value == default else [f"--{name}", str(value)]
-    words += [] if parsed.false_alarm_rate == 0.01 else ["--false-alarm-rate", str(parsed.false_alarm_rate)]
-    words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if getattr(parsed, name)]
+    words += [] if settings["false_alarm_rate"] == 0.01 else ["--false-alarm-rate", str(settings["false_alarm_rate"])]
+    words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if settings[name]]
     say(f"Go on with: {shlex.join(words)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, checked_increasing, checked_integer, checked_number
 from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
@@ -68,12 +69,12 @@ class SampleComplexity(PreparedStudy):
         largest = max(self.cells.values(), key=lambda cell: cell.expected_steps)
         return seconds_of(largest.problem, self.settings["seeds"], self.steps)
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         from sgd_check.studies.escape import escape_times
 
         found: dict[tuple[int, int], Escapes] = {}
-        with under_way(self.steps, progress) as meter:
+        with under_way(self.steps, self.progress) as meter:
             for key in sorted(self.cells, key=lambda key: self.cells[key].expected_steps):
                 cell = self.cells[key]
                 found[key] = escape_times(
@@ -174,30 +175,7 @@ def agreement(deviations: NDArray[np.float64], runs: int) -> float:
     return float(chi2.sf(np.sum(normal**2), known.size))
 
 
-def prepare(
-    *,
-    information_exponents: Sequence[int] = EXPONENTS,
-    dimensions: Sequence[int] = DIMENSIONS,
-    rate: float = RATE,
-    start: float = DEFAULT_START,
-    seeds: int = SEEDS,
-    seed: int = 0,
-) -> SampleComplexity:
-    """Check the settings and compute what theory says; see `sample_complexity`."""
-    exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
-    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=2)
-    settings: dict[str, Any] = {
-        "information_exponents": exponents,
-        "dimensions": sizes,
-        "rate": checked_number(rate, "rate", positive=True),
-        "start": checked_number(start, "start", positive=True),
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
-    }
-    cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
-    return SampleComplexity(settings, cells)
-
-
+@study_function
 def sample_complexity(
     *,
     information_exponents: Sequence[int] = EXPONENTS,
@@ -207,7 +185,7 @@ def sample_complexity(
     seeds: int = SEEDS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> SampleComplexity:
     r"""Measure the number of SGD steps to C² = ½ against the dimension, beside the flow and the finite-step equation.
 
     .. math:: \eta = c\, d^{-k/2}, \qquad T \propto d^{k/2-1}, \qquad n = T/\eta \propto d^{k-1}
@@ -252,15 +230,18 @@ def sample_complexity(
     show.  Dimensions with a censored or blown-up run enter no fit.  A run may take six times the expected steps and
     ends when it has escaped.
     """
-    study = prepare(
-        information_exponents=information_exponents,
-        dimensions=dimensions,
-        rate=rate,
-        start=start,
-        seeds=seeds,
-        seed=seed,
-    )
-    return study.run(progress=progress)
+    exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
+    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=2)
+    settings: dict[str, Any] = {
+        "information_exponents": exponents,
+        "dimensions": sizes,
+        "rate": checked_number(rate, "rate", positive=True),
+        "start": checked_number(start, "start", positive=True),
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+    cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
+    return SampleComplexity(settings, progress, cells)
 
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:

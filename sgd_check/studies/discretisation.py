@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.theory import (
     asymptotic_exponents,
@@ -82,7 +83,7 @@ class Discretisation(PreparedStudy):
         """Return about how many seconds the runs take on this machine."""
         return seconds_of(self.small.problem, self.settings["seeds"], self.steps)
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         problem, ends, rates = self.small.problem, self.ends, self.rates
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
@@ -90,7 +91,7 @@ class Discretisation(PreparedStudy):
         found = Measured(
             *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, problem.num_directions), shape))
         )
-        with under_way(self.steps, progress) as meter:
+        with under_way(self.steps, self.progress) as meter:
             for at, end in enumerate(ends.tolist()):
                 runs = simulated(
                     problem,
@@ -163,51 +164,7 @@ class Discretisation(PreparedStudy):
         return np.array(values), np.array(errors)
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    targets: Sequence[int] | None = None,
-    rate: float = RATE,
-    start: float = DEFAULT_START,
-    initial_norm: float = NORM,
-    seeds: int = SEEDS,
-    seed: int = 0,
-    large_directions: int = LARGE_DIRECTIONS,
-    large_dimension: int = LARGE_DIMENSION,
-) -> Discretisation:
-    """Check the settings and compute what theory says; see `unstable_discretisation`."""
-    if checked_number(beta, "beta", positive=False) <= 0.5:
-        msg = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
-        raise ValueError(msg)
-    teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
-    problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
-    count = checked_integer(large_directions, "large_directions", minimum=64)
-    large = Problem(
-        activation=problem.activation,
-        teacher=Teacher.power_law(count, beta),
-        width=WIDTH_FACTOR * count,
-        dimension=checked_integer(large_dimension, "large_dimension", minimum=count),
-        initial_norm=DEFAULT_NORM,
-        seed=checked_integer(seed, "seed", minimum=0),
-    )
-    wanted = _checked_targets(targets, problem.num_directions)
-    large_wanted = np.unique(np.geomspace(1, count**TARGET_POWER, LARGE_TARGETS).round().astype(np.int64))
-    settings: dict[str, Any] = {
-        "beta": float(beta),
-        "targets": wanted.tolist(),
-        "rate": checked_number(rate, "rate", positive=True),
-        "start": float(start),
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": seed,
-        "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
-    }
-    curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
-    return Discretisation(settings, *curves)
-
-
+@study_function
 def unstable_discretisation(
     *,
     information_exponent: int = EXPONENT,
@@ -223,7 +180,7 @@ def unstable_discretisation(
     large_directions: int = LARGE_DIRECTIONS,
     large_dimension: int = LARGE_DIMENSION,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> Discretisation:
     r"""Measure the loss that so many samples reach when the step size is tuned to the last wanted direction.
 
     .. math:: \eta_{\bar p} = c\, a_{\bar p}\, d^{-k/2}, \qquad n_{\bar p} = T_{\bar p}/\eta_{\bar p} \propto
@@ -279,21 +236,33 @@ def unstable_discretisation(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        targets=targets,
-        rate=rate,
-        start=start,
-        initial_norm=initial_norm,
-        seeds=seeds,
-        seed=seed,
-        large_directions=large_directions,
-        large_dimension=large_dimension,
+    if checked_number(beta, "beta", positive=False) <= 0.5:
+        msg = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
+        raise ValueError(msg)
+    teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
+    problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
+    count = checked_integer(large_directions, "large_directions", minimum=64)
+    large = Problem(
+        activation=problem.activation,
+        teacher=Teacher.power_law(count, beta),
+        width=WIDTH_FACTOR * count,
+        dimension=checked_integer(large_dimension, "large_dimension", minimum=count),
+        initial_norm=DEFAULT_NORM,
+        seed=checked_integer(seed, "seed", minimum=0),
     )
-    return study.run(progress=progress)
+    wanted = _checked_targets(targets, problem.num_directions)
+    large_wanted = np.unique(np.geomspace(1, count**TARGET_POWER, LARGE_TARGETS).round().astype(np.int64))
+    settings: dict[str, Any] = {
+        "beta": float(beta),
+        "targets": wanted.tolist(),
+        "rate": checked_number(rate, "rate", positive=True),
+        "start": float(start),
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": seed,
+        "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
+    }
+    curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
+    return Discretisation(settings, progress, *curves)
 
 
 def _checked_targets(targets: Sequence[int] | None, count: int) -> NDArray[np.int64]:

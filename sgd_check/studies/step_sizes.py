@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
 from dynamics.theory import predict
-from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
@@ -56,12 +56,12 @@ class StepSizes(PreparedStudy):
         """Return about how many seconds the runs take on this machine."""
         return seconds_of(self.problem, self.settings["seeds"], self.steps)
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps, the large and cheap ones first; what an interruption leaves undone is NaN."""
         count, P = self.settings["seeds"], self.problem.num_directions
         time = np.full((self.rates.size, count, P), np.nan)
         blown = np.full((self.rates.size, count), np.nan)
-        with under_way(self.steps, progress) as meter:
+        with under_way(self.steps, self.progress) as meter:
             for at in range(self.rates.size - 1, -1, -1):
                 rate = float(self.rates[at])
                 steps = int(np.ceil(self.horizon / rate))
@@ -123,43 +123,7 @@ class StepSizes(PreparedStudy):
         return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
 
 
-def prepare(
-    *,
-    problem: Problem | None = None,
-    information_exponent: int = EXPONENT,
-    dimension: int = DIMENSION,
-    start: float = DEFAULT_START,
-    learning_rates: ArrayLike | None = None,
-    seeds: int = SEEDS,
-    seed: int = 0,
-) -> StepSizes:
-    """Check the settings and compute what the flow says; see `step_size_phases`."""
-    asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
-    check_problem(asked)
-    settings: dict[str, Any] = {
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
-    }
-    prediction = predict(asked)
-    flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    if not np.isfinite(learned).any():
-        msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
-        raise ValueError(msg)
-    limit = stability_limit(asked)
-    if learning_rates is None:
-        if limit is None:
-            msg = (
-                "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
-            )
-            raise ValueError(msg)
-        rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
-    else:
-        rates = _checked_rates(learning_rates)
-    settings["learning_rates"] = rates.tolist()
-    horizon = HORIZON * float(learned[np.isfinite(learned)].max())
-    return StepSizes(settings, asked, rates, limit, flow, horizon)
-
-
+@study_function
 def step_size_phases(
     problem: Problem | None = None,
     *,
@@ -170,7 +134,7 @@ def step_size_phases(
     seeds: int = SEEDS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> StepSizes:
     """Measure when directions emerge, and how many runs blow up, over decades of the step size.
 
     Parameters
@@ -211,16 +175,30 @@ def step_size_phases(
     without emergence, blown up or late, count as infinite in the median.  It is taken to rise with η where the 10 %
     are read off: at 32 runs the median itself still scatters by several per cent.
     """
-    study = prepare(
-        problem=problem,
-        information_exponent=information_exponent,
-        dimension=dimension,
-        start=start,
-        learning_rates=learning_rates,
-        seeds=seeds,
-        seed=seed,
-    )
-    return study.run(progress=progress)
+    asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
+    check_problem(asked)
+    settings: dict[str, Any] = {
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+    prediction = predict(asked)
+    flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
+    if not np.isfinite(learned).any():
+        msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
+        raise ValueError(msg)
+    limit = stability_limit(asked)
+    if learning_rates is None:
+        if limit is None:
+            msg = (
+                "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
+            )
+            raise ValueError(msg)
+        rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
+    else:
+        rates = _checked_rates(learning_rates)
+    settings["learning_rates"] = rates.tolist()
+    horizon = HORIZON * float(learned[np.isfinite(learned)].max())
+    return StepSizes(settings, progress, asked, rates, limit, flow, horizon)
 
 
 def _checked_rates(values: ArrayLike) -> Array:

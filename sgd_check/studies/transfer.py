@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
 from dynamics.problem import MOST_RUNS, Problem, checked_integer
 from dynamics.theory import learning_rate_limit
@@ -59,10 +60,10 @@ class TransferStudy(PreparedStudy):
         steps, seeds = self.steps / len(self.widths), self.settings["seeds"]
         return sum(seconds_of(replace(self.problem, width=m), seeds, steps) for m in self.widths)
 
-    def run(self, *, progress: bool | None = None) -> xr.Dataset:
+    def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
-        with under_way(self.steps, progress) as meter:
+        with under_way(self.steps, self.progress) as meter:
             for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):
                 found = self._final_losses(*at)
                 loss[at[0], at[1], at[2] * found.size : (at[2] + 1) * found.size] = found
@@ -94,33 +95,7 @@ class TransferStudy(PreparedStudy):
         return np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
 
 
-def prepare(
-    *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    samples: int = SAMPLES,
-    starts: int = STARTS,
-    seeds: int = SEEDS,
-    seed: int = 0,
-) -> TransferStudy:
-    """Check the settings; see `sgd_transfer`."""
-    chosen = checked_widths(widths)
-    # The projected engine draws in the axes of teacher and neurons, and one more.
-    problem = checked_problem(
-        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
-    )
-    settings = {
-        "samples": checked_integer(samples, "samples", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
-        "seed": problem.seed,
-    }
-    return TransferStudy(settings, problem, chosen, float(learning_rate_limit(problem)))
-
-
+@study_function
 def sgd_transfer(
     *,
     information_exponent: int = EXPONENT,
@@ -133,7 +108,7 @@ def sgd_transfer(
     seeds: int = SEEDS,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.Dataset:
+) -> TransferStudy:
     """Measure the loss of online SGD after a fixed number of samples over step sizes and widths.
 
     Parameters
@@ -170,15 +145,15 @@ def sgd_transfer(
     Runs of one start are resampled apart from each other, as if each had its own start, so that errors are somewhat too
     small where the scatter over starts rules.
     """
-    study = prepare(
-        information_exponent=information_exponent,
-        beta=beta,
-        directions=directions,
-        dimension=dimension,
-        widths=widths,
-        samples=samples,
-        starts=starts,
-        seeds=seeds,
-        seed=seed,
+    chosen = checked_widths(widths)
+    # The projected engine draws in the axes of teacher and neurons, and one more.
+    problem = checked_problem(
+        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
     )
-    return study.run(progress=progress)
+    settings = {
+        "samples": checked_integer(samples, "samples", minimum=1),
+        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
+        "seed": problem.seed,
+    }
+    return TransferStudy(settings, progress, problem, chosen, float(learning_rate_limit(problem)))

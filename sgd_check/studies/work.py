@@ -81,6 +81,7 @@ class PreparedStudy:
     """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point."""
 
     settings: dict[str, Any]
+    progress: bool | None
 
     @property
     def steps(self) -> float:

@@ -12,7 +12,7 @@ import pytest
 
 import dynamics
 from dynamics.laws import families, finite_size, frontier, scaling, transfer
-from dynamics.laws.__main__ import CATALOGUE, main
+from dynamics.laws.__main__ import main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.figures.laws import plot_study
 from dynamics.report.laws import law_findings
@@ -29,12 +29,6 @@ def test_help_loads_nothing_heavy():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
-
-
-def test_the_studies_of_the_catalogue_can_be_prepared_from_their_options():
-    for study in CATALOGUE.studies.values():
-        prepare = __import__(study.module, fromlist=["prepare"]).prepare
-        assert {name for name, _ in study.options} == set(prepare.__kwdefaults__)
 
 
 def test_finite_size_by_command(tmp_path, capsys):
@@ -66,7 +60,7 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
 
 
 def test_the_coupled_flow_has_the_same_laws():
-    found = scaling.prepare(directions=16, starts=1, coupled=True)
+    found = scaling.scaling_study.prepare(directions=16, starts=1, coupled=True)
     assert "coupled flows" in found.work()
     answers = families.solve_family(found.starts, coupled=True, progress=False)
     (flow,) = answers.datasets

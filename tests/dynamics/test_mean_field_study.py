@@ -54,8 +54,8 @@ def test_json_and_a_dry_run(tmp_path, capsys):
 
 
 def test_a_time_that_is_reached_is_said():
-    study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2)
-    text = chaos_findings(study.run(progress=True)).as_text({"output": "c.nc"})
+    study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2, progress=True)
+    text = chaos_findings(study.run()).as_text({"output": "c.nc"})
     assert "falls below a tenth at t = " in text
 
 

@@ -54,9 +54,7 @@ STUDY_WRONG = (
 
 def configurations(rng: np.random.Generator, number: int) -> Iterator[bytes]:
     """Yield files of options of `python -m dynamics.solve` that must be refused."""
-    numeric = [
-        option.name for option in OPTIONS if option.read.__name__ not in ("plain", "save_schedule", "coefficient_list")
-    ]
+    numeric = [option.name for option in OPTIONS if option.read.__name__ not in ("plain", "save_schedule", "numbers")]
     for at in range(number):
         kind = at % 4
         if kind == 0:

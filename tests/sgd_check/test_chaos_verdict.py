@@ -324,10 +324,10 @@ def test_the_command_prints_a_table_and_writes_tree_and_figure(file, capsys):
 
 def test_defaults_reach_a_little_beyond_the_last_level_with_batches_as_the_width(file):
     from sgd_check.run.mean_field import _make_plan
-    from sgd_check.run.options import build_parser
+    from sgd_check.run.options import read_arguments
 
     law = load(file)
-    plan = _make_plan(build_parser().parse_args([str(file)]), law)
+    plan = _make_plan(read_arguments([str(file)]), law)
     assert plan.widths == (16, 32, 64)
     assert plan.batch_sizes == (640, 1280, 2560)
     assert plan.learning_rate == pytest.approx(0.02)

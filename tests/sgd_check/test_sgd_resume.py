@@ -168,9 +168,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
     assert refusal(path, ValueError, learning_rate=abs) == (
         f"Argument `learning_rate` must be absent, since the file holds a number, but is {abs!r}."
     )
-    with pytest.raises(
-        dynamics.StorageError, match=r"must hold a run of overlaps or .*, but its answer is 'sim"
-    ):
+    with pytest.raises(dynamics.StorageError, match=r"must hold a run of overlaps or .*, but its answer is 'sim"):
         dynamics.resume(path)
     with monkeypatch.context() as patch:
         patch.setattr(ProjectedEngine, "restore", lambda *_: {}["weights"])

@@ -85,7 +85,7 @@ def test_means_with_a_censored_run_are_unknown():
 
 @pytest.mark.parametrize("k", [3, 4])
 def test_flow_times_of_the_cells_are_the_transit_integral(k):
-    study = complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
+    study = complexity.sample_complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
     for (_, d), cell in study.cells.items():
         exact = quad(lambda s: 1.0 / (k * s ** (k - 1) * (1.0 - s * s)), 2.0 / np.sqrt(d), np.sqrt(0.5))[0]
         assert cell.flow_time == pytest.approx(exact, rel=1e-9)
@@ -130,7 +130,9 @@ def test_targets_count_the_last_direction_by_half():
 
 def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
     """Not at P = 64, but at P = 4096: exponents of theory alone, without a run."""
-    small = discretisation.prepare(large_directions=64, large_dimension=4096, directions=4, dimension=16)
+    small = discretisation.unstable_discretisation.prepare(
+        large_directions=64, large_dimension=4096, directions=4, dimension=16
+    )
     values = small.large.problem.teacher.coefficients[small.large.targets - 1] ** -2.0
     off = inverse_fit(tuned_steps.target_losses(small.large.problem, small.large.targets), values)[0]
     teacher = Teacher.power_law(4096, 1.0)

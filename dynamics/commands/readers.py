@@ -1,0 +1,106 @@
+"""Readers of arguments: text to a checked value, or a ValueError that goes on with what must hold."""
+
+from __future__ import annotations
+
+import math
+
+from hermite.text.messages import cut, shown
+
+
+def plain(text: str) -> str:
+    """Read text as it is."""
+    return text
+
+
+def switch(_: str) -> bool:
+    """Read an option that takes no value: it is on where it is given."""
+    return True
+
+
+def real(text: str) -> float:
+    """Read a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        msg = f"must be a number, but is {shown(text)}"
+        raise ValueError(msg) from None
+    require(math.isfinite(value), f"must be finite, but is {cut(text)}")
+    return value
+
+
+def positive(text: str) -> float:
+    """Read a number above 0."""
+    value = real(text)
+    require(value > 0, f"must be positive, but is {cut(text)}")
+    return value
+
+
+def non_negative(text: str) -> float:
+    """Read a number of at least 0."""
+    value = real(text)
+    require(value >= 0, f"must be at least 0, but is {cut(text)}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Read a number above 0 and below 1."""
+    value = real(text)
+    require(0 < value < 1, f"must be above 0 and below 1, but is {cut(text)}")
+    return value
+
+
+def tolerance(text: str) -> float:
+    """Read a number between 1e-14 and 1, which float64 can honour."""
+    value = real(text)
+    require(1e-14 <= value < 1, f"must be at least 1e-14 and below 1, but is {cut(text)}")
+    return value
+
+
+def integer(text: str) -> int:
+    """Read an integer; 1e6 is one too."""
+    try:
+        return int(text)
+    except ValueError:
+        value = real(text)
+    require(value == int(value), f"must be an integer, but is {shown(text)}")
+    return int(value)
+
+
+def positive_integer(text: str) -> int:
+    """Read an integer of at least 1."""
+    value = integer(text)
+    require(value >= 1, f"must be at least 1, but is {shown(value)}")
+    return value
+
+
+def natural_number(text: str) -> int:
+    """Read an integer of at least 0."""
+    value = integer(text)
+    require(value >= 0, f"must be at least 0, but is {shown(value)}")
+    return value
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Read integers separated by commas."""
+    return tuple(integer(part) for part in text.split(","))
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Read positive numbers separated by commas."""
+    return tuple(positive(part) for part in text.split(","))
+
+
+def save_schedule(text: str) -> tuple[str, int]:
+    """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
+    kind, _, count = text.rpartition(":")
+    kind = kind or ("geometric" if count.isdigit() else count)
+    require(kind in ("geometric", "linear"), f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}")
+    number = integer(count)
+    require(number >= 2, f"must ask for at least 2 times, but asks for {number}")
+    return kind, number
+
+
+def require(holds: bool, need: str) -> None:
+    """Raise ValueError with a need that does not hold."""
+    if not holds:
+        raise ValueError(need)

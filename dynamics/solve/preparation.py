@@ -1,0 +1,45 @@
+"""What can be said before an answer is computed: why it is refused, and the times it would save by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dynamics.problem import Problem
+    from dynamics.problem.schedule import SaveAt
+
+
+def check_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
+    from dynamics.solve.overlaps import check_flow_memory
+    from dynamics.solve.step_settings import checked_step, make_system
+
+    check_flow_memory(problem, options["keep"], options["save"][1])
+    step = checked_step(*(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
+    if step.step_theory is not None:
+        make_system(problem, step)
+
+
+def check_decoupled(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a problem whose directions are not learned apart from each other."""
+    from dynamics.theory.prediction import check_decouples
+
+    check_decouples(problem)
+
+
+def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
+    from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature
+
+    check_axes(problem)
+    checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
+
+
+def flow_schedule(problem: Problem) -> SaveAt:
+    """Return the times that the flow of overlaps saves by default, by the predicted times where theory has them."""
+    from dynamics.theory.horizon import default_schedule
+    from dynamics.theory.prediction import predict
+
+    return default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
