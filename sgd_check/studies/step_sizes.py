@@ -14,6 +14,7 @@ import numpy as np
 from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
 from dynamics.theory import predict
+from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
