@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option
 from dynamics.commands.readers import plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:

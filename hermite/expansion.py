@@ -17,8 +17,9 @@ from hermite.text.messages import shown
 from hermite.text.series_text import format_series, latex_series, series_as_text
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from hermite.arrays import Array
     from hermite.closed_forms.closed_forms import ExactSource
     from hermite.links import Link
     from hermite.text.expressions import Expression
@@ -63,7 +64,7 @@ class HermiteExpansion:
     """
 
     name: str
-    coefficients: NDArray[np.float64]
+    coefficients: Array
     link: Link
     coefficient_error: float = 0.0
     text: str | None = None
@@ -181,7 +182,7 @@ class HermiteExpansion:
             raise TypeError(msg)
         return self.link.coefficients
 
-    def value(self, z: ArrayLike) -> NDArray[np.float64]:
+    def value(self, z: ArrayLike) -> Array:
         """Return σ(z), the function itself (of `truncated()`: the series).
 
         Parameters
@@ -196,7 +197,7 @@ class HermiteExpansion:
         """
         return self.link.value(z)
 
-    def derivative(self, z: ArrayLike) -> NDArray[np.float64]:
+    def derivative(self, z: ArrayLike) -> Array:
         """Return σ'(z).
 
         Exact almost everywhere for series and formulas, a difference of fourth order for callables.
@@ -213,7 +214,7 @@ class HermiteExpansion:
         """
         return self.link.derivative(z)
 
-    def kernel(self, s: ArrayLike) -> NDArray[np.float64]:
+    def kernel(self, s: ArrayLike) -> Array:
         """Return g(s) = Σ_j c_j² s^j = E[σ(u·x) σ(v·x)] for unit vectors with u·v = s.
 
         Parameters
@@ -228,7 +229,7 @@ class HermiteExpansion:
         """
         return polynomials.kernel_value(self.coefficients, s)
 
-    def kernel_derivative(self, s: ArrayLike, n: int = 1) -> NDArray[np.float64]:
+    def kernel_derivative(self, s: ArrayLike, n: int = 1) -> Array:
         """Return the n-th derivative g^(n)(s).
 
         Parameters

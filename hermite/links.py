@@ -15,9 +15,11 @@ from hermite.text.expressions import Expression
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    from hermite.arrays import Array
+
+    Function = Callable[[Array], Array]
 
 _STEP = 2.0**-10
 
@@ -25,11 +27,11 @@ _STEP = 2.0**-10
 class Link(Protocol):
     """A real function of one real variable."""
 
-    def value(self, z: ArrayLike) -> NDArray[np.float64]:
+    def value(self, z: ArrayLike) -> Array:
         """Return σ(z)."""
         ...
 
-    def derivative(self, z: ArrayLike) -> NDArray[np.float64]:
+    def derivative(self, z: ArrayLike) -> Array:
         """Return σ'(z)."""
         ...
 
@@ -46,11 +48,11 @@ class SeriesLink:
 
     coefficients: tuple[float, ...]
 
-    def value(self, z: ArrayLike) -> NDArray[np.float64]:
+    def value(self, z: ArrayLike) -> Array:
         """Return Σ_j c_j h_j(z)."""
         return polynomials.series_value(self.coefficients, z)
 
-    def derivative(self, z: ArrayLike) -> NDArray[np.float64]:
+    def derivative(self, z: ArrayLike) -> Array:
         """Return Σ_j c_j sqrt(j) h_(j-1)(z)."""
         return polynomials.series_derivative(self.coefficients, z)
 
@@ -67,11 +69,11 @@ class FormulaLink:
 
     expression: Expression
 
-    def value(self, z: ArrayLike) -> NDArray[np.float64]:
+    def value(self, z: ArrayLike) -> Array:
         """Return σ(z); the unit step is ½ at its jump."""
         return _evaluate(self._value, z)
 
-    def derivative(self, z: ArrayLike) -> NDArray[np.float64]:
+    def derivative(self, z: ArrayLike) -> Array:
         """Return σ'(z), with no delta at a jump and the mean slope at a kink."""
         return _evaluate(self._derivative, z)
 
@@ -106,7 +108,7 @@ class CallableLink:
 
     function: Callable[[Any], Any]
 
-    def value(self, z: ArrayLike) -> NDArray[np.float64]:
+    def value(self, z: ArrayLike) -> Array:
         """Return σ(z), checking what the function returns."""
         points = np.asarray(z, dtype=np.float64)
         name = callable_name(self.function)
@@ -122,15 +124,15 @@ class CallableLink:
         if raw.shape != points.shape:
             msg = f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}."
             raise ValueError(msg)
-        value: NDArray[np.float64] = raw.astype(np.float64)[()]
+        value: Array = raw.astype(np.float64)[()]
         return value
 
-    def derivative(self, z: ArrayLike) -> NDArray[np.float64]:
+    def derivative(self, z: ArrayLike) -> Array:
         """Return [8σ(z+h) - 8σ(z-h) - σ(z+2h) + σ(z-2h)] / 12h."""
         points, h = np.asarray(z, dtype=np.float64), _STEP
         near = self.value(points + h) - self.value(points - h)
         far = self.value(points + 2 * h) - self.value(points - 2 * h)
-        slope: NDArray[np.float64] = (8.0 * near - far) / (12.0 * h)
+        slope: Array = (8.0 * near - far) / (12.0 * h)
         return slope
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -157,10 +159,10 @@ def callable_name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _evaluate(function: Function, z: ArrayLike) -> NDArray[np.float64]:
+def _evaluate(function: Function, z: ArrayLike) -> Array:
     points = np.asarray(z, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        value: NDArray[np.float64] = np.broadcast_to(function(points), points.shape)[()]
+        value: Array = np.broadcast_to(function(points), points.shape)[()]
     return value if value.ndim == 0 else value.copy()
 
 
@@ -190,7 +192,7 @@ def compile_formula(expression: Expression) -> Function:
         [inner] = parts
         return lambda z: combine(inner(z))
 
-    def fold(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def fold(z: Array) -> Array:
         total = parts[0](z)
         for part in parts[1:]:
             total = combine(total, part(z))

@@ -16,15 +16,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from hermite.arrays import Array, Integers
 
 
 def mean_derivatives(coefficients: ArrayLike) -> Array:

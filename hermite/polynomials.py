@@ -11,12 +11,11 @@ Points `z` may have any shape and are dimensionless; `coefficients` are c_0 ... 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from hermite.arrays import Array
 
 MAX_DEGREE = 300
 """Largest degree the package accepts; every recurrence is tested up to it."""
@@ -24,7 +23,7 @@ MAX_DEGREE = 300
 _NORM = (2.0 * math.pi) ** -0.25
 
 
-def evaluate(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
+def evaluate(degree_max: int, z: ArrayLike) -> Array:
     """Return h_0(z) ... h_N(z) in the rows of an array of shape (N + 1, *z.shape).
 
     Forward recurrence h_(j+1) = (z h_j - sqrt(j) h_(j-1)) / sqrt(j+1), which is stable for every real z.
@@ -38,7 +37,7 @@ def evaluate(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
     return _three_term(degree_max, points, np.ones_like(points))
 
 
-def evaluate_functions(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
+def evaluate_functions(degree_max: int, z: ArrayLike) -> Array:
     """Return the Hermite functions h_j(z) φ(z)^(1/2), j = 0 ... N, in rows, with φ the standard normal density.
 
     They are orthonormal in L²(dz) and bounded by 0.7, obey the recurrence of h_j and never overflow: the form that
@@ -48,7 +47,7 @@ def evaluate_functions(degree_max: int, z: ArrayLike) -> NDArray[np.float64]:
     return _three_term(degree_max, points, _NORM * np.exp(-0.25 * points**2))
 
 
-def _three_term(degree_max: int, z: NDArray[np.float64], first: NDArray[np.float64]) -> NDArray[np.float64]:
+def _three_term(degree_max: int, z: Array, first: Array) -> Array:
     """Return the rows of the recurrence that begin with `first`."""
     table = np.empty((degree_max + 1, *z.shape))
     table[0] = first
@@ -59,7 +58,7 @@ def _three_term(degree_max: int, z: NDArray[np.float64], first: NDArray[np.float
     return table
 
 
-def series_value(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
+def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
     """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar.
 
     Examples
@@ -76,11 +75,11 @@ def series_value(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
         before, now = now, (points * now - math.sqrt(j) * before) / math.sqrt(j + 1)
         if c[j + 1] != 0.0:
             total = total + c[j + 1] * now
-    value: NDArray[np.float64] = total[()]
+    value: Array = total[()]
     return value
 
 
-def differentiate(coefficients: ArrayLike) -> NDArray[np.float64]:
+def differentiate(coefficients: ArrayLike) -> Array:
     """Return the coefficients of the derivative of a series, sqrt(j+1) c_(j+1), from h_j' = sqrt(j) h_(j-1).
 
     Examples
@@ -91,11 +90,11 @@ def differentiate(coefficients: ArrayLike) -> NDArray[np.float64]:
     c = np.asarray(coefficients, dtype=np.float64)
     if c.size == 1:
         return np.zeros(1)
-    slopes: NDArray[np.float64] = np.sqrt(np.arange(1.0, c.size)) * c[1:]
+    slopes: Array = np.sqrt(np.arange(1.0, c.size)) * c[1:]
     return slopes
 
 
-def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:
+def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> Array:
     """Return the derivative Σ_j c_j sqrt(j) h_(j-1)(z) of a series, in the shape of `z`.
 
     Examples
@@ -106,7 +105,7 @@ def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> NDArray[np.float
     return series_value(differentiate(coefficients), z)
 
 
-def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[np.float64]:
+def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     """Return the n-th derivative of the kernel g(s) = Σ_j c_j² s^j, Σ_j c_j² j! / (j-n)! s^(j-n), by Horner's rule.
 
     g(u·v) = E[σ(u·x) σ(v·x)] for unit vectors u, v and x ~ N(0, I), since E[h_i(u·x) h_j(v·x)] = 1{i = j} (u·v)^j.
@@ -131,11 +130,11 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> NDArray[n
             total *= points
             if weight != 0.0:
                 total += weight
-    value: NDArray[np.float64] = total[()]
+    value: Array = total[()]
     return value
 
 
-def trimmed(coefficients: NDArray[np.float64]) -> tuple[float, ...]:
+def trimmed(coefficients: Array) -> tuple[float, ...]:
     """Return the coefficients up to the last nonzero one, at least one.
 
     Examples

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
+
+    Function = Callable[[Array], Array]
 
 _HALF_WIDTHS = (16.0, 24.0, 32.0, 38.0)
 _TAIL = 1e-18

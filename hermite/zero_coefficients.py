@@ -7,12 +7,11 @@ c_j counts as zero if |c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), an
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 Parity = Literal["even", "odd", "none"]
 
@@ -28,7 +27,7 @@ def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
     return max(1e-10 * math.sqrt(norm_squared), 10.0 * coefficient_error)
 
 
-def information_exponent(coefficients: NDArray[np.float64], tolerance: float = 0.0) -> int:
+def information_exponent(coefficients: Array, tolerance: float = 0.0) -> int:
     """Return the smallest j >= 1 with |c_j| > tolerance; raise ValueError if there is none.
 
     Examples
@@ -46,7 +45,7 @@ def information_exponent(coefficients: NDArray[np.float64], tolerance: float = 0
     return int(nonzero[0]) + 1
 
 
-def parity(coefficients: NDArray[np.float64], tolerance: float = 0.0) -> Parity:
+def parity(coefficients: Array, tolerance: float = 0.0) -> Parity:
     """Return whether the series is "even", "odd" or "none" of both; the zero series counts as even.
 
     Examples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from dynamics.commands import (
     BETA,
@@ -23,9 +23,6 @@ from dynamics.commands import (
     positive_integer,
     run_command,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:

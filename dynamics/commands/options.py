@@ -5,7 +5,8 @@ Imports nothing heavy, so that `--help` answers at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from dynamics.commands.readers import (
     fraction,
@@ -21,9 +22,6 @@ from dynamics.commands.readers import (
     tolerance,
 )
 from dynamics.integrators.names import FLOW_METHODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MODELS = ("overlaps", "decoupled", "mean-field")
 #: Models of the homogeneous student, and those that are integrated in time.

@@ -12,18 +12,16 @@ import hashlib
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dynamics.compiler.compiling_processes import in_another_process
 from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

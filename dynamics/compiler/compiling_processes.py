@@ -8,12 +8,9 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from pathlib import Path
 
 #: Seconds after which a copy of the process is taken to hang, and so is who holds a lock; the slowest file takes ten.
 PATIENCE = 300.0

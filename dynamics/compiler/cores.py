@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What libraries read, when they are loaded, to know how many threads to start.
 THREAD_VARIABLES = (

@@ -19,10 +19,8 @@ import warnings
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
+from typing import NoReturn
 
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 #: Where Numba keeps what it compiles, beside the source.

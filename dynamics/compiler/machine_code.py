@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import ModuleType
+from typing import Any, Self, cast
 
 import numba
 from numba import cfunc
@@ -14,11 +16,6 @@ from numba.core.registry import cpu_target
 
 from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
-    from typing import Self
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
 OPTIONS_VERSION = 3

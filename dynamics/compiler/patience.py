@@ -11,11 +11,9 @@ import contextvars
 import os
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 Result = TypeVar("Result")
 

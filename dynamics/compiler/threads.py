@@ -6,11 +6,8 @@ times as long with two threads as with one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Matrices of at least this many rows are worth more than one thread.
 THREADED_ROWS = 256

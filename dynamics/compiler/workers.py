@@ -5,18 +5,14 @@ Parts never share a row, so that the result does not depend on the number of thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.compiler.cores import available_cores
 from dynamics.compiler.patience import give_way, whether_given_up
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from hermite.arrays import Integers
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 50_000
@@ -55,7 +51,7 @@ class Workers:
         marks = [0, count] if self._pool is None else np.linspace(0, count, self.count + 1).round().astype(int).tolist()
         self._share(marks, lambda begin, end, _thread: work(begin, end))
 
-    def over_blocks(self, cuts: NDArray[np.int64], first: int, work: Callable[[int, int, int], None]) -> None:
+    def over_blocks(self, cuts: Integers, first: int, work: Callable[[int, int, int], None]) -> None:
         """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly."""
         last = cuts.size - 1
         if first == last:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from dynamics.compiler.compilation import Piece
     from dynamics.problem import Problem
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Observables = dict[str, Any]
 
 
@@ -43,25 +42,25 @@ class System:
     name: str
     problem: Problem
     pieces: tuple[Piece, ...]
-    initial_state: Floats
-    parameters: Floats
+    initial_state: Array
+    parameters: Array
     sizes: Integers
     work_size: int = 0
     num_events: int = 0
 
-    def absolute_tolerance(self, atol: float) -> Floats:
+    def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component of the state, in units of 1/√d, the size of a random overlap."""
         return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
 
-    def observer(self, keep: str) -> Callable[[Floats], Observables]:
+    def observer(self, keep: str) -> Callable[[Array], Observables]:
         """Return what gives the named observables of a state: `observe` for "full", `summarise` for "summary"."""
         return self.observe if keep == "full" else self.summarise
 
-    def observe(self, state: Floats) -> Observables:
+    def observe(self, state: Array) -> Observables:
         """Return all observables of a state."""
         raise NotImplementedError
 
-    def summarise(self, state: Floats) -> Observables:
+    def summarise(self, state: Array) -> Observables:
         """Return the observables whose size does not grow as the state does."""
         return self.observe(state)
 
@@ -72,7 +71,7 @@ class FlowSystem(System):
     #: E(f − f*)² of the parts that `unpack` returns.
     loss: Callable[..., float]
 
-    def unpack(self, state: Floats) -> tuple[Floats, ...]:
+    def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps of a state, and norms that are apart from them."""
         raise NotImplementedError
 
@@ -81,28 +80,26 @@ class FlowSystem(System):
         raise NotImplementedError
 
 
-def rhs(t: float, y: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats) -> None:
+def rhs(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
     """Write y' into `out`."""
     raise NotImplementedError
 
 
-def jacobian_diagonal(t: float, y: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats) -> None:
+def jacobian_diagonal(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
     """Write an approximation of the diagonal of ∂rhs/∂y into `out`; a preconditioner is made of it."""
     raise NotImplementedError
 
 
-def event_values(t: float, y: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats) -> None:
+def event_values(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
     """Write the event functions into `out` (num_events,); an event is passed when its value is at least 0."""
     raise NotImplementedError
 
 
-def normalise(y: Floats, parameters: Floats, sizes: Integers) -> None:
+def normalise(y: Array, parameters: Array, sizes: Integers) -> None:
     """Put an accepted state back on its constraints, in place."""
     raise NotImplementedError
 
 
-def jacobian_product(
-    t: float, y: Floats, v: Floats, out: Floats, parameters: Floats, sizes: Integers, work: Floats
-) -> None:
+def jacobian_product(t: float, y: Array, v: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
     """Write ∂rhs/∂y · v into `out`; "sundials" asks for it, "bdf" where differences of `rhs` are lost in rounding."""
     raise NotImplementedError

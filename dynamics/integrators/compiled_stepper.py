@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from hermite.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class CompiledStepper:
         self,
         namespace: ModuleType,
         layout: Layout,
-        y0: NDArray[np.float64],
+        y0: Array,
         system: BoundSystem,
         *,
         tolerances: Tolerances,
@@ -120,7 +121,7 @@ class CompiledStepper:
         return float(self._scalars[1])
 
     @property
-    def event_times(self) -> NDArray[np.float64]:
+    def event_times(self) -> Array:
         """Time at which each event was passed; NaN until then."""
         return np.array(self._events[0])
 
@@ -161,12 +162,12 @@ class CompiledStepper:
     def _tried(self) -> int:
         return int(self._counters[2] + self._counters[3])
 
-    def _event_values(self, t: float) -> NDArray[np.float64]:
+    def _event_values(self, t: float) -> Array:
         values = np.empty(self._events.shape[1])
         self._namespace.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
         return values
 
-    def interpolate(self, t: float, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
         check_inside(t, self.start, self.time)
         out = np.empty(self._vectors.shape[1]) if out is None else out
@@ -177,10 +178,10 @@ class CompiledStepper:
             self._interpolate_inside(float(t), out)
         return out
 
-    def _interpolate_inside(self, t: float, out: NDArray[np.float64]) -> None:
+    def _interpolate_inside(self, t: float, out: Array) -> None:
         self._namespace.interpolate(t, out, self._vectors, self._scalars, self._counters, self._system)
 
-    def derivative(self, t: float) -> NDArray[np.float64]:
+    def derivative(self, t: float) -> Array:
         """Return y' at a time within the last step, shape (n,)."""
         out = np.empty(self._vectors.shape[1])
         self._namespace.evaluate(RHS, t, self.interpolate(t), out, self._system)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 # Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
 ACCURACY = 1e-13
@@ -17,11 +14,11 @@ MAX_TRIALS = 200
 
 
 def record_crossings(
-    times: NDArray[np.float64],
-    before: NDArray[np.float64],
-    now: NDArray[np.float64],
+    times: Array,
+    before: Array,
+    now: Array,
     interval: tuple[float, float],
-    values_at: Callable[[float], NDArray[np.float64]],
+    values_at: Callable[[float], Array],
 ) -> None:
     """Write the time of each waiting event that is at or above zero at the end of a step.
 
@@ -43,7 +40,7 @@ def _rise(
     high: float,
     low_value: float,
     high_value: float,
-    values_at: Callable[[float], NDArray[np.float64]],
+    values_at: Callable[[float], Array],
 ) -> float:
     """Bracket the rise by false position with the Illinois weight."""
     tolerance = ACCURACY * max(abs(high), high - low)

@@ -12,14 +12,11 @@ from dynamics.integrators.bdf.vector_stepper import VectorStepper
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.equations.interface import FlowSystem
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
 EXPLICIT_STEP_LIMIT = 3000.0

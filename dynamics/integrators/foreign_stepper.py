@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from hermite.arrays import Array
 
-    Vector = NDArray[np.float64]
+    Vector = Array
 
 
 class ForeignStepper:

@@ -5,7 +5,8 @@ With Numba's compiler switched off an address is the Python function itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
@@ -13,9 +14,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dynamics.compiler.compilation import compiler_is_off
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Numba and llvmlite publish no types.
 Untyped = Any

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.compiler.compilation import Piece
     from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
+    from hermite.arrays import Array, Integers
 
 
 _HERE = "dynamics.integrators"
@@ -116,7 +117,7 @@ class CompiledMethod:
         """Whether both came from the on-disk cache."""
         return self.kernels.from_cache and self.system.from_cache
 
-    def functions(self) -> NDArray[np.int64] | tuple[Callable[..., None], ...]:
+    def functions(self) -> Integers | tuple[Callable[..., None], ...]:
         """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
         functions = tuple(self.system.functions.values())
         if compiler_is_off():
@@ -156,9 +157,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began)
 
 
-def _check_events(
-    compiled: CompiledMethod, state: NDArray[np.float64], bound: BoundSystem, num_events: int, t0: float
-) -> None:
+def _check_events(compiled: CompiledMethod, state: Array, bound: BoundSystem, num_events: int, t0: float) -> None:
     """Refuse fewer events than the system writes, which would end outside of the steppers' arrays.
 
     They are counted by letting the system write them once; there is room for two per component of the state.
@@ -180,10 +179,10 @@ def make_stepper(
     y0: ArrayLike,
     parameters: ArrayLike,
     sizes: ArrayLike,
-    work: NDArray[np.float64],
+    work: Array,
     *,
     rtol: float = 1e-8,
-    atol: float | NDArray[np.float64] = 1e-10,
+    atol: float | Array = 1e-10,
     num_events: int = 0,
     t0: float = 0.0,
     fixed_step: float = 0.0,
@@ -232,9 +231,9 @@ def make_stepper(
     tolerances = Tolerances(
         rtol=rtol, atol=atol, fixed_step=fixed_step, largest_step=largest_step, fixed_order=fixed_order
     )
-    state = cast("NDArray[np.float64]", check_vector(y0, "y0", np.float64))
-    numbers = cast("NDArray[np.float64]", check_vector(parameters, "parameters", np.float64))
-    integers = cast("NDArray[np.int64]", check_vector(sizes, "sizes", np.int64))
+    state = cast("Array", check_vector(y0, "y0", np.float64))
+    numbers = cast("Array", check_vector(parameters, "parameters", np.float64))
+    integers = cast("Integers", check_vector(sizes, "sizes", np.int64))
     if method == "explicit" and fixed_order != 0:
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
@@ -250,7 +249,7 @@ def make_stepper(
 def _stepper(
     method: str,
     namespace: ModuleType,
-    state: NDArray[np.float64],
+    state: Array,
     system: BoundSystem,
     tolerances: Tolerances,
     num_events: int,
@@ -277,7 +276,7 @@ def stepper_of(
     method: str,
     *,
     rtol: float,
-    atol: float | NDArray[np.float64],
+    atol: float | Array,
     start: ArrayLike | None = None,
     t0: float = 0.0,
     largest_step: float = np.inf,

@@ -16,11 +16,10 @@ from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status, check_inside
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from hermite.arrays import Array
 
-    Vector = NDArray[np.float64]
+    Vector = Array
 
 # scipy wants the end of the integration; one that no run reaches stands for none.
 NEVER = 1e300

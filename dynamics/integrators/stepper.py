@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    BoundSystem = tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
+    from hermite.arrays import Array, Integers
+
+    BoundSystem = tuple[Any, Array, Integers, Array]
 
 # Returned by a compiled method to have the time of an event found; never seen outside.
 EVENT_PASSED = 4
@@ -39,7 +41,7 @@ class Stepper(Protocol):
         ...
 
     @property
-    def event_times(self) -> NDArray[np.float64]:
+    def event_times(self) -> Array:
         """Time at which each event was passed; not-a-number until then; the start if passed there."""
         ...
 
@@ -47,11 +49,11 @@ class Stepper(Protocol):
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
         ...
 
-    def interpolate(self, t: float, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
         ...
 
-    def derivative(self, t: float) -> NDArray[np.float64]:
+    def derivative(self, t: float) -> Array:
         """Return y' at a time within the last step."""
         ...
 
@@ -76,7 +78,7 @@ class Tolerances:
     """What controls the steps: tolerances per component, or a forced length (0: adaptive) and order (0: chosen)."""
 
     rtol: float
-    atol: float | NDArray[np.float64]  # or one per component, (n,)
+    atol: float | Array  # or one per component, (n,)
     fixed_step: float = 0.0
     largest_step: float = np.inf
     fixed_order: int = 0
@@ -97,7 +99,7 @@ class Tolerances:
             msg = f"Argument `fixed_order` must be between 0 and 5, but is {self.fixed_order}."
             raise ValueError(msg)
 
-    def absolute(self, size: int) -> NDArray[np.float64]:
+    def absolute(self, size: int) -> Array:
         """Return the absolute tolerance as one number per component."""
         atol = np.asarray(self.atol, dtype=np.float64)
         if atol.ndim > 0 and atol.shape != (size,):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from dynamics.commands.options import (
     BETA,
@@ -20,9 +20,6 @@ from dynamics.commands.options import (
 )
 from dynamics.commands.readers import integers, non_negative, numbers, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:

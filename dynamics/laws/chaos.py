@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 #: Saved times by default, over the span of the default schedule of the mean field.
 DEFAULT_TIMES = 40
@@ -209,7 +208,7 @@ def _labelled(
     )
 
 
-def _exponents(values: dict[str, Array], widths: NDArray[np.int64]) -> dict[str, Array]:
+def _exponents(values: dict[str, Array], widths: Integers) -> dict[str, Array]:
     """Return both exponents in the width, and their errors, over time."""
     found: dict[str, Array] = {}
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
@@ -255,7 +254,7 @@ def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others
     return gap
 
 
-def width_exponents(scaled: Array, widths: NDArray[np.int64]) -> tuple[Array, Array]:
+def width_exponents(scaled: Array, widths: Integers) -> tuple[Array, Array]:
     """Return the exponent in m of the mean over seeds of scaled/m, (width, seed, time) -> (time,), and its error."""
     x = np.log(widths)
     x = (x - x.mean()) / np.sum((x - x.mean()) ** 2)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 FRONTIER_POINTS = 200
 

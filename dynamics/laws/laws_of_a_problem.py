@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Power of the number of directions at which windows in direction and width begin.
 FIRST_POWER = 0.25

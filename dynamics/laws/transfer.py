@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.runs.study_dataset import Values
     from dynamics.theory.best_rates import Transfer
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
 WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4

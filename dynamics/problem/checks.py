@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from hermite.arrays import Array
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 #: Largest integer that arrays and files hold.
 LARGEST_INTEGER = 2**63 - 1
@@ -87,7 +85,7 @@ def checked_increasing(values: object, name: str, *, minimum: int, fewest: int =
     return numbers
 
 
-def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def float_array(values: ArrayLike, name: str) -> Array:
     """Return `values` as a float64 array, or raise one sentence that names the argument."""
     try:
         return np.asarray(values, dtype=np.float64)

@@ -6,18 +6,14 @@ a circle (Glasgow, Wu, Bruna, arXiv:2504.13110).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_choice
 from dynamics.problem.teacher import Teacher
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 
 class Entry(NamedTuple):

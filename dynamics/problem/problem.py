@@ -26,9 +26,10 @@ from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
 __all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
 
@@ -96,10 +97,8 @@ class Problem:
     dimension: int
     initial_norm: float = 1e-2
     seed: int = 0
-    initial_weights: NDArray[np.float64] | None = field(default=None, repr=False)
-    initial_overlaps: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = field(
-        default=None, repr=False
-    )
+    initial_weights: Array | None = field(default=None, repr=False)
+    initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
     student: Literal["homogeneous", "committee", "spherical"] = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
@@ -235,7 +234,7 @@ class Problem:
             return OverlapStart(*self.initial_overlaps)
         return overlaps_from_weights(self.reduced_weights(), self.teacher)
 
-    def reduced_weights(self) -> NDArray[np.float64]:
+    def reduced_weights(self) -> Array:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
 
         Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
@@ -267,9 +266,9 @@ class Problem:
             parameters["teacher_activation"] = stored_link(self.teacher_activation)
         return parameters
 
-    def arrays(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
+        found: dict[str, tuple[tuple[str, ...], Array]] = {
             "teacher_coefficient": (("direction",), self.teacher.coefficients)
         }
         if self.teacher.directions is not None:

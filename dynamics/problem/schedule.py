@@ -7,17 +7,15 @@ The saved times are exactly the list that the schedule names; nothing is added t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import checked_integer, checked_real, float_array
 from dynamics.problem.memory import check_memory
 from dynamics.problem.teacher import read_only
+from hermite.arrays import Array
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_COUNT = 150
 #: Arrays of the size of the schedule that are held while it is made and checked.
@@ -39,7 +37,7 @@ class SaveAt:
     SaveAt(3 times from 0 to 1)
     """
 
-    times: NDArray[np.float64]
+    times: Array
 
     def __post_init__(self) -> None:
         times = float_array(self.times, "times")

@@ -17,11 +17,12 @@ from dynamics.problem.teacher import read_only
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.problem.teacher import Teacher
+    from hermite.arrays import Array
 
-    Overlaps = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+    Overlaps = tuple[Array, Array, Array]
 
 GRAM_TOLERANCE = 1e-10
 #: How far from 1 the squared length of a neuron given to the spherical student may be.
@@ -33,12 +34,12 @@ ARRAYS_OF_START = 3
 class OverlapStart(NamedTuple):
     """Overlaps of unit vectors with the teacher and with each other, and squared norms."""
 
-    teacher_overlap: NDArray[np.float64]
-    student_overlap: NDArray[np.float64]
-    squared_norm: NDArray[np.float64]
+    teacher_overlap: Array
+    student_overlap: Array
+    squared_norm: Array
 
 
-def random_weights(rng: np.random.Generator, width: int, span: int, dimension: int, norm: float) -> NDArray[np.float64]:
+def random_weights(rng: np.random.Generator, width: int, span: int, dimension: int, norm: float) -> Array:
     """Draw neurons uniformly on the sphere of radius `norm` in R^d, in reduced form, shape (m, min(d, m + r)).
 
     For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
@@ -59,7 +60,7 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     return weights
 
 
-def overlaps_from_weights(weights: NDArray[np.float64], teacher: Teacher) -> OverlapStart:
+def overlaps_from_weights(weights: Array, teacher: Teacher) -> OverlapStart:
     """Return (C, G, n) of weight rows whose first axes are the teacher's."""
     width = len(weights)
     check_memory("width", width, ARRAYS_OF_START * width * (width + teacher.num_directions))
@@ -72,7 +73,7 @@ def overlaps_from_weights(weights: NDArray[np.float64], teacher: Teacher) -> Ove
     return OverlapStart(np.ascontiguousarray(overlap), student_overlap, squared_norm)
 
 
-def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> NDArray[np.float64]:
+def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
     """Return weights with the given overlaps, in as few columns as they need, shape (m, D).
 
     The part on the teacher is C T⁺ Θ; the rest has Gram matrix G − C T⁺ Cᵀ and goes to axes orthogonal to every θ_p,
@@ -94,7 +95,7 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> NDArray[np.f
     return unit * np.sqrt(squared_norm)[:, None]
 
 
-def checked_weights(weights: ArrayLike, width: int, dimension: int) -> NDArray[np.float64]:
+def checked_weights(weights: ArrayLike, width: int, dimension: int) -> Array:
     """Return weights (m, d) with finite rows of positive length as a read-only array."""
     rows = read_only(float_array(weights, "initial_weights"))
     if rows.shape != (width, dimension):
@@ -107,7 +108,7 @@ def checked_weights(weights: ArrayLike, width: int, dimension: int) -> NDArray[n
     return rows
 
 
-def check_rows(name: str, rows: NDArray[np.float64]) -> None:
+def check_rows(name: str, rows: Array) -> None:
     """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
     squared_lengths = np.sum(rows**2, axis=1)
     if not (np.isfinite(squared_lengths) & (squared_lengths > 0)).all():
@@ -166,7 +167,7 @@ def _checked_arrays(overlaps: Sequence[ArrayLike], directions: int, width: int) 
     return C, G, n
 
 
-def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
+def check_unit_lengths(name: str, squared_lengths: Array) -> None:
     """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
     off = np.abs(squared_lengths - 1.0)
     if off.max() > UNIT_LENGTH_TOLERANCE:
@@ -178,14 +179,14 @@ def check_unit_lengths(name: str, squared_lengths: NDArray[np.float64]) -> None:
         raise ValueError(msg)
 
 
-def _rows(teacher: Teacher) -> NDArray[np.float64]:
+def _rows(teacher: Teacher) -> Array:
     """Return the directions θ_p as rows, (P, r)."""
     return np.eye(teacher.span) if teacher.directions is None else teacher.directions
 
 
-def _free_axes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _free_axes(rows: Array) -> Array:
     """Return an orthonormal basis, as rows, of the part of R^r that is orthogonal to every direction."""
     _, singular, vectors = np.linalg.svd(rows, full_matrices=True)
     rank = int(np.sum(singular > 1e-12 * singular[0]))
-    basis: NDArray[np.float64] = vectors[rank:]
+    basis: Array = vectors[rank:]
     return basis

@@ -10,9 +10,8 @@ import numpy as np
 from dynamics.problem.teacher import Teacher
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
 _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps")
@@ -90,7 +89,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
     # Of a sweep, arrays are as long as the longest of any point.
     own = ~np.isnan(coefficients)
 
-    def array(name: str) -> NDArray[np.float64] | None:
+    def array(name: str) -> Array | None:
         return np.asarray(dataset[name].values) if name in dataset else None
 
     if stored["beta"] is not None:

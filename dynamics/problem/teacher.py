@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array
 from dynamics.problem.memory import check_memory
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from hermite.arrays import Array
 
 UNIT_LENGTH_TOLERANCE = 1e-9
 ROUNDED_LENGTH = 1e-13
@@ -21,9 +20,9 @@ MOST_SHOWN = 6
 ARRAYS_OF_TEACHER = 4
 
 
-def read_only(values: ArrayLike) -> NDArray[np.float64]:
+def read_only(values: ArrayLike) -> Array:
     """Return a read-only float64 copy, so that frozen values really are frozen."""
-    array: NDArray[np.float64] = np.array(values, dtype=np.float64)
+    array: Array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
 
@@ -54,8 +53,8 @@ class Teacher:
 
     __slots__ = ("beta", "coefficients", "directions")
 
-    coefficients: NDArray[np.float64]
-    directions: NDArray[np.float64] | None
+    coefficients: Array
+    directions: Array | None
     beta: float | None
 
     def __init__(self, coefficients: ArrayLike, *, directions: ArrayLike | None = None) -> None:
@@ -149,11 +148,11 @@ class Teacher:
         """Whether θ_p·θ_q = δ_pq by construction."""
         return self.directions is None
 
-    def gram(self) -> NDArray[np.float64]:
+    def gram(self) -> Array:
         """Return the Gram matrix T_pq = θ_p·θ_q, shape (P, P), with ones on the diagonal."""
         if self.directions is None:
             return np.eye(self.num_directions)
-        gram: NDArray[np.float64] = self.directions @ self.directions.T
+        gram: Array = self.directions @ self.directions.T
         np.fill_diagonal(gram, 1.0)
         return gram
 
@@ -206,7 +205,7 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
     return ratio if ratio < 1.0 and np.ptp(ratios) <= RATIO_TOLERANCE * ratio else None
 
 
-def _checked_rows(directions: ArrayLike, count: int) -> NDArray[np.float64]:
+def _checked_rows(directions: ArrayLike, count: int) -> Array:
     """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 are normalised."""
     rows = float_array(directions, "directions")
     if rows.ndim != 2 or rows.shape[0] != count:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Parser, UsageError, check_names_a_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:

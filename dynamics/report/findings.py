@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from dynamics.report.as_json import as_json
 from dynamics.report.as_text import table_lines
 from dynamics.runs.result import StopReason
+from dynamics.solve.registry import ANSWERS, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,18 +28,8 @@ if TYPE_CHECKING:
 
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
-    "overlaps": "dynamics.report.flows:flow_findings",
-    "decoupled": "dynamics.report.flows:flow_findings",
-    "prediction": "dynamics.report.flows:flow_findings",
-    "committee": "dynamics.report.flows:flow_findings",
-    "spherical": "dynamics.report.flows:flow_findings",
-    "mean-field": "dynamics.report.particles:mean_field_findings",
-    "coupling": "dynamics.report.particles:coupling_findings",
-    "chaos": "dynamics.report.chaos:chaos_findings",
-    "scaling": "dynamics.report.laws:law_findings",
-    "finite-size": "dynamics.report.laws:law_findings",
-    "compute-frontier": "dynamics.report.laws:law_findings",
-    "transfer": "dynamics.report.laws:law_findings",
+    **{answer.name: answer.findings for answer in ANSWERS},
+    **dict.fromkeys(("scaling", "finite-size", "compute-frontier", "transfer"), "dynamics.report.laws:law_findings"),
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"
@@ -164,8 +155,7 @@ class Findings:
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
     """Return what a result shows, or None if no installed package knows its answer."""
     for path in _paths(answer_of(main_part(result))):
-        module, _, name = path.partition(":")
-        found: Findings | None = getattr(import_module(module), name)(result)
+        found: Findings | None = resolved(path)(result)
         if found is not None:
             return found
     return None

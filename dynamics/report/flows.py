@@ -25,9 +25,8 @@ from dynamics.theory.fits import default_window, fit_power_law
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
 #: Columns of the table of times, and those that a terminal has room for.

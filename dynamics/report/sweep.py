@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Factor spanned by the values of an axis beyond which it is logarithmic.
 LONG = 10.0

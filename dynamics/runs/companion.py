@@ -20,13 +20,10 @@ from dynamics.runs.trackers import Tracker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators import Stepper
     from dynamics.runs.result import RunResult, Snapshot
     from dynamics.runs.trackers import RunView
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 __all__ = ["FACTOR", "LOOSER", "Companion", "estimated_errors", "event_errors"]
 

@@ -23,12 +23,11 @@ from dynamics.runs.trackers import UrgentTracker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators import Stepper
     from dynamics.runs.trackers import Tracker
+    from hermite.arrays import Array
 
-    Observer = Callable[[NDArray[np.float64]], Mapping[str, Any]]
+    Observer = Callable[[Array], Mapping[str, Any]]
 
 CHUNK_SECONDS = 0.1
 FIRST_CHUNK_STEPS = 1
@@ -48,7 +47,7 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 class _View:
     """What the trackers see of the run, and its books."""
 
-    def __init__(self, stepper: Stepper, times: NDArray[np.float64], begun: RunResult) -> None:
+    def __init__(self, stepper: Stepper, times: Array, begun: RunResult) -> None:
         self._stepper = stepper
         self._end = float(times[-1])
         self._begun = begun
@@ -63,10 +62,10 @@ class _View:
     def end(self) -> float:
         return self._end
 
-    def state(self) -> NDArray[np.float64]:
+    def state(self) -> Array:
         return self._stepper.interpolate(self.time)
 
-    def derivative(self) -> NDArray[np.float64]:
+    def derivative(self) -> Array:
         return self._stepper.derivative(self.time)
 
     def statistics(self) -> dict[str, int]:
@@ -106,7 +105,7 @@ class _Pace:
 
 def run(
     stepper: Stepper,
-    times: NDArray[np.float64],
+    times: Array,
     observe: Observer,
     *,
     trackers: Sequence[Tracker] = (),

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.runs.records import Records
     from dynamics.runs.result import RunResult
+    from hermite.arrays import Array
 
 
 class SolveError(RuntimeError):
@@ -34,9 +34,7 @@ class SolveInterrupted(KeyboardInterrupt):
         self.dataset = dataset
 
 
-def stack_records(
-    records: Records, count: int, template: Callable[[], Mapping[str, Any]]
-) -> dict[str, NDArray[np.float64]]:
+def stack_records(records: Records, count: int, template: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:
     """Return the records of a run along time, in front of the dims of each observable.
 
     `template` gives one record, such as that of the initial state. Times that were not reached hold NaN, so that the

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 __all__ = ["Records"]
 
@@ -30,7 +28,7 @@ class Records:
     def __init__(self, capacity: int, begun: Records | None = None) -> None:
         self._capacity = capacity
         #: Observables by name, each of shape (capacity, …); empty before the first record.
-        self.columns: dict[str, NDArray[np.float64]] = {}
+        self.columns: dict[str, Array] = {}
         self._count = 0
         if begun is not None and len(begun) > 0:
             self._allocate(begun[0])
@@ -39,7 +37,7 @@ class Records:
             self._count = len(begun)
 
     @classmethod
-    def of(cls, columns: Mapping[str, NDArray[np.float64]], count: int) -> Records:
+    def of(cls, columns: Mapping[str, Array], count: int) -> Records:
         """Return the first `count` records of arrays that hold them already."""
         records = cls(count)
         records.columns, records._count = dict(columns), count

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.runs.records import Records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 __all__ = ["RunResult", "Snapshot", "StopReason"]
 
@@ -94,7 +91,7 @@ class RunResult:
     records: Records = field(default_factory=lambda: Records(0))
     stop_reason: StopReason = StopReason.UNFINISHED
     end_time: float = 0.0
-    event_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    event_times: Array = field(default_factory=lambda: np.empty(0))
     solve_seconds: float = 0.0
     tracker_seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)

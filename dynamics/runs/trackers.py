@@ -18,9 +18,8 @@ from hermite.text.messages import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.runs.result import Snapshot
+    from hermite.arrays import Array
 
 
 class RunView(Protocol):
@@ -36,11 +35,11 @@ class RunView(Protocol):
         """Last requested time."""
         ...
 
-    def state(self) -> NDArray[np.float64]:
+    def state(self) -> Array:
         """Return the state at `time`."""
         ...
 
-    def derivative(self) -> NDArray[np.float64]:
+    def derivative(self) -> Array:
         """Return y' at `time`."""
         ...
 
@@ -170,7 +169,7 @@ class Callback(Tracker):
     'callback'
     """
 
-    def __init__(self, function: Callable[[float, NDArray[np.float64]], object]) -> None:
+    def __init__(self, function: Callable[[float, Array], object]) -> None:
         self.function = function
 
     def check(self, view: RunView) -> StopReason | None:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.spherical.coupling import LinearisedCoupling
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 __all__ = ["solve_coupling"]
 

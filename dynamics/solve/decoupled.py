@@ -18,9 +18,9 @@ from dynamics.theory.prediction import predict, sum_formula_loss
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
@@ -126,5 +126,5 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     )
 
 
-def _never_as_nan(times: NDArray[np.float64]) -> NDArray[np.float64]:
+def _never_as_nan(times: Array) -> Array:
     return np.where(np.isfinite(times), times, np.nan)

@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import xarray as xr
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.skeleton import Asked
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 __all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]
 

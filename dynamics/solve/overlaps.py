@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.equations.interface import FlowSystem
     from dynamics.problem import Problem
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from dynamics.solve.skeleton import Asked
     from dynamics.solve.step_settings import StepSettings
     from dynamics.theory.prediction import EmergencePrediction
+    from hermite.arrays import Array
 
 __all__ = ["check_flow_memory", "first_method", "solve_overlaps"]
 
@@ -235,7 +235,7 @@ def _predicted(problem: Problem, prediction: EmergencePrediction | None, schedul
     return {**prediction_values(prediction), "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
 
 
-def _smallest(margin: NDArray[np.float64]) -> float | None:
+def _smallest(margin: Array) -> float | None:
     """Return the smallest known realisability margin, None where it was not monitored."""
     return float(np.nanmin(margin)) if np.isfinite(margin).any() else None
 

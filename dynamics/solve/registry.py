@@ -6,14 +6,12 @@ nothing heavy: functions are named by their modules and found when they are call
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, PARTICLE_METHODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered", "resolved"]
 
@@ -151,7 +149,7 @@ ANSWERS = (
         function="dynamics.laws.chaos:propagation_of_chaos",
         students=("spherical",),
         equations=("spherical", "mean_field"),
-        findings="dynamics.report.studies:chaos_findings",
+        findings="dynamics.report.chaos:chaos_findings",
         lacks={
             "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
             "resume": "its runs are short: the answer is begun anew",

@@ -24,7 +24,6 @@ from dynamics.runs.trackers import all_trackers
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.equations import System
     from dynamics.integrators import Stepper
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.registry import Answer
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 __all__ = ["Asked", "Integration", "Method", "PlainMethod", "answered"]
 

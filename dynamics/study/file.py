@@ -5,9 +5,10 @@ A file asks for studies by registered names alone: to import what a file names w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,8 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
 from dynamics.study.studies import registered_path
+from hermite.arrays import Array
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
@@ -36,7 +33,7 @@ INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_numb
     "num_directions",
     "steps",
 }
-SPACINGS: dict[str, Callable[..., NDArray[np.float64]]] = {"geometric": np.geomspace, "linear": np.linspace}
+SPACINGS: dict[str, Callable[..., Array]] = {"geometric": np.geomspace, "linear": np.linspace}
 SAVE_AT: dict[str, Callable[..., SaveAt]] = {
     "geometric": SaveAt.geometric,
     "linear": SaveAt.linear,

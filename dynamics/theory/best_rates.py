@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.theory.slopes import fit_slope
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 RESAMPLES = 400
 #: How many standard errors make a statement on exponents; rate at which widths without a drift seem to have one.

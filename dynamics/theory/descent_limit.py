@@ -15,11 +15,8 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_number
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import xarray as xr
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4

@@ -9,19 +9,13 @@ of a difference to the asymptotic exponents is the finite number P of directions
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from dynamics.problem.checks import checked_integer, checked_number
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 #: What each law takes for x: the power of the number r of learned directions, from β.
 IDEAL_LAWS: dict[str, Callable[[float], float]] = {

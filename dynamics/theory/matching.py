@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from hermite.arrays import Array, Integers
 
 _QUANTILE_KNOTS = 1000
 
 
-def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> NDArray[np.int64]:
+def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
     r"""Return the neuron matched with each direction, the strongest pair first, −1 where there is none.
 
     .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
@@ -60,8 +58,8 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
 
 
 def draw_matched_overlaps(
-    coefficients: NDArray[np.float64], width: int, dimension: int, information_exponent: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    coefficients: Array, width: int, dimension: int, information_exponent: int, seed: int
+) -> tuple[Integers, Array]:
     r"""Return neurons and overlaps (P,) that greedy matching finds at a random start, without the matrix of overlaps.
 
     Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
@@ -91,7 +89,7 @@ def draw_matched_overlaps(
     return matched_neuron, matched_overlap
 
 
-def _overlap_from_normal(normal: NDArray[np.float64], dimension: int) -> NDArray[np.float64]:
+def _overlap_from_normal(normal: Array, dimension: int) -> Array:
     """Return |C| with P(|C| > c) = P(|Z| > z), from a spline of ln(C² / z²) in z."""
     from scipy.interpolate import CubicSpline
     from scipy.special import betainccinv, betaincinv, erf, erfc
@@ -106,7 +104,7 @@ def _overlap_from_normal(normal: NDArray[np.float64], dimension: int) -> NDArray
         betainccinv(0.5, half, erfc(z / np.sqrt(2.0))),
     )
     spline = CubicSpline(z, np.log(square) - 2.0 * np.log(z))
-    overlap: NDArray[np.float64] = np.empty_like(normal)
+    overlap: Array = np.empty_like(normal)
     for begin in range(0, normal.size, 1 << 18):
         part = normal[begin : begin + (1 << 18)]
         overlap[begin : begin + (1 << 18)] = part * np.exp(0.5 * spline(part))

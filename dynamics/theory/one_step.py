@@ -17,11 +17,10 @@ from dynamics.problem.checks import checked_integer, float_array
 from dynamics.problem.start import check_rows
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 SYMMETRY_TOLERANCE = 1e-10
 

@@ -17,9 +17,10 @@ from dynamics.theory.matching import draw_matched_overlaps, match_greedily
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
 
 LARGEST_MATRIX = 1 << 24
 """Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution."""
@@ -61,12 +62,12 @@ class EmergencePrediction:
         What the numbers do not model.
     """
 
-    matched_neuron: NDArray[np.int64]
-    matched_overlap: NDArray[np.float64]
-    matched_squared_norm: NDArray[np.float64]
-    leading_order_time: NDArray[np.float64]
-    predicted_emergence_time: NDArray[np.float64]
-    predicted_learned_time: NDArray[np.float64]
+    matched_neuron: Integers
+    matched_overlap: Array
+    matched_squared_norm: Array
+    leading_order_time: Array
+    predicted_emergence_time: Array
+    predicted_learned_time: Array
     notes: tuple[str, ...] = ()
 
 
@@ -121,7 +122,7 @@ def sum_formula_loss(
     times: ArrayLike,
     *,
     step: Literal["learned", "emergence"] = "learned",
-) -> NDArray[np.float64]:
+) -> Array:
     r"""Return the loss at given flow times as a staircase, one step per direction.
 
     .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
@@ -151,7 +152,7 @@ def sum_formula_loss(
     # Summed from the last direction to the first, so that a small loss keeps its relative precision.
     left = np.append(np.cumsum((problem.teacher.coefficients[order] ** 2)[::-1])[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
-    loss: NDArray[np.float64] = norm * left[np.searchsorted(when[order], t, side="right")]
+    loss: Array = norm * left[np.searchsorted(when[order], t, side="right")]
     return loss
 
 
@@ -168,7 +169,7 @@ def check_decouples(problem: Problem) -> None:
 
 def _matched(
     problem: Problem,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], bool]:
+) -> tuple[Integers, Array, Array, bool]:
     """Return neuron, overlap and squared norm per direction, and whether they were drawn from their distribution."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
@@ -182,7 +183,7 @@ def _matched(
     return neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan), False
 
 
-def _leading_order(problem: Problem, overlap: NDArray[np.float64]) -> NDArray[np.float64]:
+def _leading_order(problem: Problem, overlap: Array) -> Array:
     """Return the leading-order times T_p; inf where there is no pair."""
     k = problem.information_exponent
     scale = k * (k - 2) * problem.activation.coefficients[k] ** 2 * problem.teacher.coefficients
@@ -192,11 +193,11 @@ def _leading_order(problem: Problem, overlap: NDArray[np.float64]) -> NDArray[np
 
 
 def _times(
-    coefficients: NDArray[np.float64],
-    a: NDArray[np.float64],
-    overlap: NDArray[np.float64],
-    squared_norm: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    coefficients: Array,
+    a: Array,
+    overlap: Array,
+    squared_norm: Array,
+) -> tuple[Array, Array]:
     """Return emergence and learned times of pairs; inf where there is no pair."""
     emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
     for sign in (1, -1):

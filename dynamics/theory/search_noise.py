@@ -10,12 +10,9 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.theory.fits import fit_power_law
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from hermite.arrays import Array
 
 FEWEST_POINTS = 2
 
@@ -43,7 +42,7 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     kept = np.isfinite(values) & np.isfinite(spread)
     if np.count_nonzero(kept) < FEWEST_POINTS:
         return Slope(np.nan, np.nan, np.nan)
-    log_x: NDArray[np.float64] = np.log(np.asarray(x, dtype=np.float64)[kept])
+    log_x: Array = np.log(np.asarray(x, dtype=np.float64)[kept])
     centre = log_x - log_x.mean()
     weights = centre / np.sum(centre**2)
     exponent = float(weights @ values[kept])
@@ -51,7 +50,7 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     return Slope(exponent, float(np.sqrt(weights**2 @ spread[kept] ** 2)), float(np.exp(intercept)))
 
 
-def inverse_fit(losses: NDArray[np.float64], needed: NDArray[np.float64]) -> tuple[float, float]:
+def inverse_fit(losses: Array, needed: Array) -> tuple[float, float]:
     """Return x of L ∝ n^x and its jackknife error, from a fit of n against L."""
     kept = np.isfinite(needed)
     fit = fit_power_law(losses[kept][::-1], needed[kept][::-1])

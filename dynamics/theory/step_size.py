@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 _PANELS = 64
 _CHUNK = 1024

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
 
-    Array = NDArray[np.float64]
 
-
-def tuned_rates(problem: Problem, targets: NDArray[np.int64], rate: float) -> Array:
+def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
     """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1."""
     k, d = problem.information_exponent, problem.dimension
     rates: Array = rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k)
     return rates
 
 
-def target_losses(problem: Problem, targets: NDArray[np.int64]) -> Array:
+def target_losses(problem: Problem, targets: Integers) -> Array:
     r"""Return the loss at which p̄ directions are learned, the last of them by half.
 
     .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)

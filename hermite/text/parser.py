@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermite.activations import FORMULAS, hermite_degree, suggestion
 from hermite.polynomials import MAX_DEGREE
@@ -23,9 +24,6 @@ from hermite.text.expressions import (
     variable,
 )
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100

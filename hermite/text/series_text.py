@@ -11,8 +11,7 @@ from hermite.text.expressions import MAX_LENGTH
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from hermite.arrays import Array
 
 _TERM = re.compile(
     r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?))\s*\*\s*)?"
@@ -100,7 +99,7 @@ def latex_series(terms: dict[int, str], limit: int) -> str:
     return re.sub(r"h([0-9]+)", r"h_{\1}", spaced)
 
 
-def series_as_text(coefficients: NDArray[np.float64]) -> str | None:
+def series_as_text(coefficients: Array) -> str | None:
     """Return text that reads back to exactly these floats, or None where it would be too long.
 
     Examples

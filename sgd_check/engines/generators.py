@@ -5,14 +5,11 @@ Each stream of a seed has a key of its own, apart from the plain seed, which dra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Keys of the streams: coordinates and lengths of projected samples and of diffusion steps, and projected label noise;
 #: samples in R^d; the order in which samples that are used again are visited.

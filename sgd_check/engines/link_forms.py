@@ -9,9 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
     Form = TypeVar("Form")
 
@@ -34,7 +33,7 @@ def simulated_link(
     return series(), f"{expansion.name} (Hermite series to order {expansion.order})"
 
 
-def in_powers(c: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_powers(c: Array) -> Array:
     """Return the coefficients in powers of z of Σ_j c_j h_j, c (…, degree + 1)."""
     size = c.shape[-1]
     table = np.zeros((size, size))
@@ -43,5 +42,5 @@ def in_powers(c: NDArray[np.float64]) -> NDArray[np.float64]:
         table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
         if j > 1:
             table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
-    found: NDArray[np.float64] = c @ table
+    found: Array = c @ table
     return found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 
 class Measurement(NamedTuple):
@@ -29,10 +30,10 @@ class Measurement(NamedTuple):
     asked for.
     """
 
-    teacher_overlap: NDArray[np.float64]
-    student_overlap: NDArray[np.float64] | None
-    squared_norm: NDArray[np.float64]
-    neuron_vector: NDArray[np.float64] | None = None
+    teacher_overlap: Array
+    student_overlap: Array | None
+    squared_norm: Array
+    neuron_vector: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Engine(Protocol):
         """Return the context in which `advance` and `measure` are called."""
         ...
 
-    def advance(self, rates: NDArray[np.float64]) -> None:
+    def advance(self, rates: Array) -> None:
         """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
         ...
 
@@ -81,7 +82,7 @@ class SpanEngine(Engine, Protocol):
     How such a run is cut may change its bits, so it is cut at looks alone, never by the clock.
     """
 
-    def advance_span(self, steps: int, rates: NDArray[np.float64] | float, deadline: float) -> bool:
+    def advance_span(self, steps: int, rates: Array | float, deadline: float) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.
 
         Return False if `time.perf_counter()` passed `deadline` on the way; the state is then not to be used.

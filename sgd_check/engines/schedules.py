@@ -5,21 +5,16 @@ Any function of the step will do in their place; these are tabulated at once and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import checked_integer, checked_number
+from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -35,9 +30,9 @@ class Schedule:
     """
 
     name: str
-    rates: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    rates: Callable[[Array], Array]
 
-    def table(self, steps: int) -> NDArray[np.float64]:
+    def table(self, steps: int) -> Array:
         """Return η of the steps 0, …, steps − 1."""
         return self.rates(np.arange(steps, dtype=np.float64))
 
@@ -124,12 +119,10 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
 
 
 # Functions at the top level of a module, so that a schedule can be sent to another process.
-def _decayed(initial: float, exponent: float, onset: float, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    rates: NDArray[np.float64] = initial * (1.0 + steps / onset) ** -exponent
+def _decayed(initial: float, exponent: float, onset: float, steps: Array) -> Array:
+    rates: Array = initial * (1.0 + steps / onset) ** -exponent
     return rates
 
 
-def _looked_up(
-    rates: NDArray[np.float64], boundaries: NDArray[np.int64], steps: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _looked_up(rates: Array, boundaries: Integers, steps: Array) -> Array:
     return rates[np.searchsorted(boundaries, steps, side="right")]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 ENGINE = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
@@ -48,7 +48,7 @@ class Plan:
     starts: tuple[int, ...]
     learning_rate: float
     steps: int
-    times: NDArray[np.float64]
+    times: Array
 
     def describe(self) -> str:
         """Return one line for the reader."""
@@ -135,9 +135,7 @@ def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
     return Plan(asked, widths, tuple(sizes), starts, rate, steps, chosen)
 
 
-def _chosen_times(
-    times: NDArray[np.float64], levels: NDArray[np.float64], rate: float, end: float
-) -> NDArray[np.float64]:
+def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array:
     """Return saved times of the mean field, about evenly in log and with those next to the levels, a step apart."""
     near = np.flatnonzero((times >= max(rate, 10.0**-DECADES * end)) & (times <= end))
     if near.size == 0:
@@ -147,7 +145,7 @@ def _chosen_times(
         raise UsageError(msg)
     wanted = np.geomspace(times[near[0]], times[near[-1]], TIMES)
     picks = [int(near[np.abs(times[near] - time).argmin()]) for time in (*wanted, *levels[levels <= end])]
-    found: NDArray[np.float64] = times[sorted(set(picks))]
+    found: Array = times[sorted(set(picks))]
     return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynamics.commands import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, Option, Parser, command_parser, plain, require
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 THEORIES = ("auto", "finite-step", "flow")
 

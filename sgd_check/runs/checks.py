@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from dynamics.problem import MOST_RUNS, Problem, check_memory, checked_integer, checked_real
 from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LARGEST_SEED = 2**32 - 1
 RECORD_LIMIT = 16 * 2**30

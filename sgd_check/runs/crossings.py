@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 
 class CrossingTracker:
@@ -39,12 +37,12 @@ class CrossingTracker:
     [10.0]
     """
 
-    def __init__(self, threshold: NDArray[np.float64], shape: tuple[int, ...]) -> None:
-        self.time: NDArray[np.float64] = np.full(shape, np.nan)
+    def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
+        self.time: Array = np.full(shape, np.nan)
         self._threshold = np.broadcast_to(threshold, shape)
-        self._last: tuple[float, NDArray[np.float64]] | None = None
+        self._last: tuple[float, Array] | None = None
 
-    def look(self, time: float, values: NDArray[np.float64]) -> None:
+    def look(self, time: float, values: Array) -> None:
         """Take the values at a later time than the last look."""
         new = np.isnan(self.time) & (values >= self._threshold)
         if new.any() and self._last is None:
@@ -55,7 +53,7 @@ class CrossingTracker:
             self.time[new] = before * (time / before) ** fraction if before > 0 else fraction * time
         self._last = (time, values.copy())
 
-    def state(self) -> dict[str, NDArray[np.float64]]:
+    def state(self) -> dict[str, Array]:
         """Return all that later looks depend on."""
         before, values = (np.nan, np.full(self.time.shape, np.nan)) if self._last is None else self._last
         return {"time": self.time.copy(), "last_time": np.array(before), "last_values": values.copy()}

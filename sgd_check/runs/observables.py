@@ -11,11 +11,8 @@ from dynamics.equations import learned_mass, population_loss, squared_error, tea
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 class Observables(Protocol):

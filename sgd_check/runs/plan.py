@@ -14,9 +14,8 @@ from hermite.text.messages import shown
 from sgd_check.engines.schedules import Schedule
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
 
 LearningRate = float | Callable[[int], float]
 
@@ -40,22 +39,22 @@ class Plan:
     """
 
     steps: int
-    table: NDArray[np.float64] | float
-    recorded: NDArray[np.int64]
-    looked_at: NDArray[np.int64]
+    table: Array | float
+    recorded: Integers
+    looked_at: Integers
     schedule: str = ""
 
-    def rates(self, first: int, last: int) -> NDArray[np.float64]:
+    def rates(self, first: int, last: int) -> Array:
         """Return the learning rates of steps first, …, last − 1."""
         if isinstance(self.table, float):
             return np.full(last - first, self.table)
         return self.table[first:last]
 
-    def span(self, first: int, last: int) -> NDArray[np.float64] | float:
+    def span(self, first: int, last: int) -> Array | float:
         """Return the learning rates of steps first, …, last − 1, as one number if they are all the same."""
         return self.table if isinstance(self.table, float) else self.table[first:last]
 
-    def times(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    def times(self, steps: Integers) -> Array:
         """Return the flow times t = Σ η before the given steps, which increase."""
         if isinstance(self.table, float):
             return np.asarray(self.table * steps, dtype=np.float64)
@@ -106,15 +105,15 @@ def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
         return None
 
 
-def _sums_before(table: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sums_before(table: Array, steps: Integers) -> Array:
     """Return Σ table[:s] at increasing s without a second table of all steps."""
     edges = np.union1d([0], steps)
     pieces = [float(np.sum(table[a:b])) for a, b in pairwise(edges.tolist())]
-    sums: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)]
+    sums: Array = np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)]
     return sums
 
 
-def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float:
+def _tabulated(learning_rate: object, steps: int) -> Array | float:
     if callable(learning_rate):
         try:
             if isinstance(learning_rate, Schedule):
@@ -138,12 +137,12 @@ def _tabulated(learning_rate: object, steps: int) -> NDArray[np.float64] | float
     return checked_number(learning_rate, "learning_rate", positive=True)
 
 
-def _geometric_steps(first: int, last: int, ratio: float) -> NDArray[np.int64]:
+def _geometric_steps(first: int, last: int, ratio: float) -> Integers:
     count = int(np.ceil(np.log(last / first) / np.log(ratio))) + 2
     return np.unique(np.rint(np.geomspace(first, last, count)).astype(np.int64))
 
 
-def _steps_of(save_at: object, table: NDArray[np.float64] | float, steps: int) -> NDArray[np.int64]:
+def _steps_of(save_at: object, table: Array | float, steps: int) -> Integers:
     """Return the steps nearest to the requested times."""
     if not isinstance(save_at, SaveAt):
         msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."

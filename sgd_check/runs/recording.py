@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
     from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
 
@@ -37,7 +38,7 @@ class Watch:
         self._cap = BLOW_UP_FACTOR * weight
         self.emergence = CrossingTracker(np.array(0.5), (runs, problem.num_directions))
 
-    def look(self, time: float, overlap: NDArray[np.float64], norm: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def look(self, time: float, overlap: Array, norm: Array) -> NDArray[np.bool_]:
         """Take C (runs, m, P) and n (runs, m) at a time; return which runs have not blown up, shape (runs,)."""
         with np.errstate(invalid="ignore"):
             sound: NDArray[np.bool_] = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap)
@@ -127,7 +128,7 @@ class Recorder:
     def _trackers(self) -> list[tuple[str, CrossingTracker]]:
         return [("emergence_", self._watch.emergence), ("learned_", self._learned)]
 
-    def _records(self) -> dict[str, NDArray[np.float64]]:
+    def _records(self) -> dict[str, Array]:
         return {
             "teacher_overlap": self._overlap,
             "neuron_vector" if self._spherical else "student_overlap": self._among,

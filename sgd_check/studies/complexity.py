@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from dynamics.runs import Values
+    from hermite.arrays import Array
     from sgd_check.studies.escape import Escapes
 
 EXPONENTS = (3, 4)
@@ -101,7 +101,7 @@ class SampleComplexity(PreparedStudy):
     def _seeds(self, key: tuple[int, int]) -> range:
         return self.seeds_of(list(self.cells).index(key))
 
-    def _grid(self, value: Any) -> NDArray[np.float64]:
+    def _grid(self, value: Any) -> Array:
         """Return a function of the cell's key as an array over links and dimensions."""
         exponents, dimensions = self.settings["information_exponents"], self.settings["dimensions"]
         return np.array([[value((k, d)) for d in dimensions] for k in exponents], dtype=np.float64)
@@ -149,7 +149,7 @@ class SampleComplexity(PreparedStudy):
         return np.array(rows), np.array(errors)
 
 
-def log_means(time: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def log_means(time: Array) -> tuple[Array, Array]:
     """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
 
     A mean without the late runs would be too small, so that a cell with a censored run counts for no fit.
@@ -158,7 +158,7 @@ def log_means(time: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
 
 
-def agreement(deviations: NDArray[np.float64], runs: int) -> float:
+def agreement(deviations: Array, runs: int) -> float:
     """Return the probability of means as far from the equation's times as these, by Student's law and a χ² of all.
 
     Examples

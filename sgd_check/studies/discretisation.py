@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.runs import Values
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 16, 48
 RATE, NORM, SEEDS = 0.5, 0.1, 12
@@ -69,7 +67,7 @@ class Discretisation(PreparedStudy):
         return tuned_rates(self.small.problem, self.small.targets, self.settings["rate"])
 
     @property
-    def ends(self) -> NDArray[np.int64]:
+    def ends(self) -> Integers:
         """Steps of the runs of each target."""
         needed = np.where(np.isnan(self.small.needed), self.small.without_noise, self.small.needed)
         return np.ceil(HORIZON * needed).astype(np.int64)
@@ -120,7 +118,7 @@ class Discretisation(PreparedStudy):
             beta=self.settings["beta"],
         )
 
-    def _measured_values(self, samples: NDArray[np.int64], found: Measured) -> Values:
+    def _measured_values(self, samples: Integers, found: Measured) -> Values:
         losses, (loss, emerged, blown) = self.small.losses, found
         reached = np.array([first_below(samples, *pair) for pair in zip(loss, losses, strict=True)])
         exponent, error = self._exponents(losses, reached)
@@ -265,7 +263,7 @@ def unstable_discretisation(
     return Discretisation(settings, progress, *curves)
 
 
-def _checked_targets(targets: Sequence[int] | None, count: int) -> NDArray[np.int64]:
+def _checked_targets(targets: Sequence[int] | None, count: int) -> Integers:
     if targets is None:
         chosen = np.geomspace(1, count**TARGET_POWER, MOST_TARGETS).round().astype(np.int64)
         return np.unique(chosen)

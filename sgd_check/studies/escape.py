@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 # Looks this far apart, relative to the time, and so many of them: an escape is a small part of the time before it.
 LOOK_RATIO = 1.005
@@ -26,7 +27,7 @@ LOOKED_DECADES = 2
 class Escapes(NamedTuple):
     """Flow time (runs, P) at which directions emerged, NaN where none did, and the runs (runs,) that blew up before."""
 
-    time: NDArray[np.float64]
+    time: Array
     blown_up: NDArray[np.bool_]
 
 

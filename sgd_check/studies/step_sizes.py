@@ -22,12 +22,11 @@ from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_w
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
     from dynamics.runs import Values
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 EXPONENT, DIMENSION = 4, 64
 SEEDS = 32

@@ -11,12 +11,11 @@ from dynamics.problem import SaveAt
 from dynamics.solve import solve_overlaps
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 
-def finite_step_times(problem: Problem, learning_rate: float, last: float) -> NDArray[np.float64]:
+def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
     """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
 
     Above the limit of stability the overlaps may blow up; what emerged before counts.
@@ -33,5 +32,5 @@ def finite_step_times(problem: Problem, learning_rate: float, last: float) -> ND
             on_failure="return",
             error_estimate=False,
         )
-    times: NDArray[np.float64] = found["emergence_time"].values
+    times: Array = found["emergence_time"].values
     return times

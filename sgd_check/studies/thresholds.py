@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from hermite.arrays import Array, Integers
 from sgd_check.runs.crossings import CrossingTracker
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 TOLERANCE = 0.1
 # Ratios beyond this are as good as infinite.
 LARGEST_RATIO = 1e3
 
 
-def first_below(samples: NDArray[np.int64], loss: Array, level: float) -> Array:
+def first_below(samples: Integers, loss: Array, level: float) -> Array:
     """Return, per run, after how many samples the loss (runs, samples) first was at most `level`; NaN if never.
 
     Examples

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 8, 48
 WIDTHS, SAMPLES = (2, 4, 8, 16, 32), 100_000

@@ -14,12 +14,9 @@ from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.theory import escape_bias, predict, target_losses, tuned_rates
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from dynamics.theory import EmergencePrediction
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 # Times at which pairs are tabulated, and the last of them in units of the last learned time of the flow.
 GRID, REACH = 800, 4.0
@@ -29,7 +26,7 @@ class Curve(NamedTuple):
     """Theory of one size: problem, targets p̄, and of each target what `theory_curve` returns."""
 
     problem: Problem
-    targets: NDArray[np.int64]
+    targets: Integers
     needed: Array
     without_noise: Array
     delayed: Array
@@ -83,7 +80,7 @@ def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: fl
     return float(times[at - 1] * (times[at] / times[at - 1]) ** part / learning_rate)
 
 
-def theory_curve(problem: Problem, targets: NDArray[np.int64], rate: float) -> tuple[Array, Array, Array]:
+def theory_curve(problem: Problem, targets: Integers, rate: float) -> tuple[Array, Array, Array]:
     """Return what pairs alone say of each target p̄ at the rates of c: two numbers of samples, and learned times.
 
     The samples until the loss of the target is reached are (targets,), with the delays by noise and without, NaN if

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 START_TOLERANCE = 1e-7
 RATE_TOLERANCE = 1e-9
@@ -126,7 +127,7 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
             _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
 
 
-def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+def _same(a: Array, b: Array) -> bool:
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
 
 

@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
     from sgd_check.verdicts.direction import DirectionTest
-
-    Array = NDArray[np.float64]
 
 #: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
 FAMILIES = 2

@@ -14,17 +14,14 @@ the test.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
+from hermite.arrays import Array
 from sgd_check.verdicts.expectation import band_by_scatter
 from sgd_check.verdicts.sides import Side, early_side, late_side, scatter
 from sgd_check.verdicts.survival import cut_at, log_rank, log_rank_scores, permutation_quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FEWEST_RUNS = 4
 # "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
@@ -71,7 +68,7 @@ class DirectionTest:
 
 
 def assess_direction(
-    log_ratio: NDArray[np.float64], log_horizon: float, low: float, high: float, level: float
+    log_ratio: Array, log_horizon: float, low: float, high: float, level: float
 ) -> DirectionTest | None:
     """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
 
@@ -113,9 +110,7 @@ def _two_sided(early: Side | None, late: Side | None) -> tuple[float, float]:
     return float(np.copysign(special.ndtri(0.5 * p), chances[0] - chances[1])), p
 
 
-def assess_samples(
-    predicted: NDArray[np.float64], simulated: NDArray[np.float64], horizon: float, p: float, level: float
-) -> DirectionTest | None:
+def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> DirectionTest | None:
     """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
 
     The times (runs,) are NaN where there was none by the common horizon; `p` is from `survival.permutation_test`. A
@@ -136,9 +131,7 @@ def assess_samples(
     return DirectionTest(simulated.size, censored, mean, error, 0.0, 0.0, early, late, z, p)
 
 
-def log_rank_powers(
-    first: NDArray[np.float64], second: NDArray[np.float64], horizon: float, level: float
-) -> tuple[float, float]:
+def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -> tuple[float, float]:
     """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
 
     Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
@@ -147,7 +140,7 @@ def log_rank_powers(
     """
     pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
 
-    def quantiles(count: int) -> NDArray[np.float64]:
+    def quantiles(count: int) -> Array:
         return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
 
     def power(factor: float) -> float:
@@ -180,7 +173,7 @@ def normal_score(distance: float, error: float, freedom: int) -> float:
     return float(np.copysign(-special.ndtri(tail) if tail > 0 else np.inf, distance))
 
 
-def shares_of_rate(time: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+def shares_of_rate(time: Array, end: float) -> Array:
     """Return what share of the rate of false alarms every direction has, of sum 1; 0 where none is predicted.
 
     The directions predicted up to the end of the runs have one share each, all later ones together have one more. So
@@ -191,7 +184,7 @@ def shares_of_rate(time: NDArray[np.float64], end: float) -> NDArray[np.float64]
     return np.asarray(weights / max(float(weights.sum()), 1.0))
 
 
-def combined_p_value(p_values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
+def combined_p_value(p_values: Array, shares: Array) -> float:
     """Return the global p-value of the tested directions (NaN: not tested) by Bonferroni; 1 if none was."""
     tested = np.isfinite(p_values)
     return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))

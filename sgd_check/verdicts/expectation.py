@@ -21,9 +21,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 #: Twice the largest φ/s² of an escape with k ≥ 3 and constant noise, which k = 3 has.
 LARGEST_FLUCTUATION = 2.5
@@ -38,11 +38,11 @@ class Expectation(NamedTuple):
     it (NaN: unknown). `low` and `high` bound the mean of ln(T_SGD/time); NaN where the scatter of the runs decides.
     """
 
-    time: NDArray[np.float64]
-    delay: NDArray[np.float64]
-    scatter: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    time: Array
+    delay: Array
+    scatter: Array
+    low: Array
+    high: Array
     notes: tuple[str, ...]
 
 
@@ -80,7 +80,7 @@ def has_step(prediction: xr.Dataset) -> bool:
     return "step_theory" in prediction.attrs
 
 
-def _unknown(problem: Problem, time: NDArray[np.float64], why: str, *, stepped: bool) -> Expectation:
+def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:
     """Return the expectation where theory gives neither delay nor scatter."""
     nothing = np.full(time.size, np.nan)
     unlimited = np.full(time.size, np.inf)

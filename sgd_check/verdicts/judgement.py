@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
+    from hermite.arrays import Array
     from sgd_check.verdicts.direction import DirectionTest
     from sgd_check.verdicts.expectation import Expectation
     from sgd_check.verdicts.loss_band import LossBand
@@ -29,7 +30,7 @@ class Evidence(NamedTuple):
 
     theory: str
     expected: Expectation
-    ratio: NDArray[np.float64]
+    ratio: Array
     tests: list[DirectionTest | None]
     awaited: NDArray[np.bool_]
     p_value: float

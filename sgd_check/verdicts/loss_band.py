@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: A predicted loss that varies by no more than this over the times that runs are early or late is a plateau.
 LARGEST_VARIATION = 0.05

@@ -28,11 +28,9 @@ from sgd_check.verdicts.mean_field_runs import checked_runs
 
 if TYPE_CHECKING:
     import xarray as xr
-    from numpy.typing import NDArray
 
+    from hermite.arrays import Array, Integers
     from sgd_check.verdicts.mean_field_runs import WidthRuns
-
-    Array = NDArray[np.float64]
 
 THEORY = "mean field"
 #: What corrections of finite width may do to the exponent −1; exact flows of 16 to 128 neurons have up to 0.13 ± 0.03
@@ -125,7 +123,7 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     return values
 
 
-def _exponents(name: str, distances: Array, widths: NDArray[np.int64]) -> dict[str, Array]:
+def _exponents(name: str, distances: Array, widths: Integers) -> dict[str, Array]:
     """Return the exponent in the width of a distance at every time, with its error; NaN where noise leaves none."""
     from dynamics.laws import width_exponents
 

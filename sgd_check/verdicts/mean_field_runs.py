@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 FEWEST_WIDTHS, FEWEST_STARTS, FEWEST_REPLICAS = 2, 2, 2
 TRACER_TOLERANCE = 1e-9
@@ -33,8 +32,8 @@ class WidthRuns:
     """
 
     problem: Problem
-    widths: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    widths: Integers
+    starts: Integers
     simulations: list[xr.Dataset]
     times: Array
     saved: NDArray[np.intp]
@@ -115,7 +114,7 @@ def _sound_runs(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
     return np.flatnonzero(sound & (simulation["start_seed"].values == start))
 
 
-def _common_starts(simulations: list[xr.Dataset]) -> NDArray[np.int64]:
+def _common_starts(simulations: list[xr.Dataset]) -> Integers:
     every = [np.unique(simulation["start_seed"].values) for simulation in simulations]
     if any(not np.array_equal(every[0], other) for other in every[1:]):
         msg = "Argument `simulation` must have the same starts for every width, but they differ."

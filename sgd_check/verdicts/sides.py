@@ -32,15 +32,13 @@ than either; measured, they do not (`docs/experiments.md`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 #: Where some runs are censored, none counts as farther than this from the edge, in ln T.
 LARGEST_DISTANCE = float(np.log(2.0))

@@ -13,15 +13,13 @@ and Young 1993), exact whatever their dependence.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 #: Level of the pointwise confidence intervals.
 CONFIDENCE = 0.95

@@ -15,11 +15,8 @@ import hermite
 from hermite.moments import mean_derivatives
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hermite import HermiteExpansion
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 _HERE = "dynamics.equations.committee"
 #: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.

@@ -27,11 +27,8 @@ from dynamics.equations.committee.links import committee_link
 from dynamics.equations.interface import FlowSystem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 _HERE = "dynamics.equations.committee"
 STEP_THEORIES = ("infinite-d", "finite-d")
@@ -76,7 +73,7 @@ class CommitteeSystem(FlowSystem):
         theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
         step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension)]
         self.parameters: Array = np.concatenate([teacher.coefficients, gram.ravel(), step, self._link.numbers])
-        self.sizes: NDArray[np.int64] = np.array(
+        self.sizes: Integers = np.array(
             [m, P, problem.information_exponent % 2, self._link.degree, theory], dtype=np.int64
         )
         M = m + P

@@ -21,17 +21,13 @@ its X or U row: start, and the multiples of i, j and m − i, in rows, that are 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hermite.arrays import Array, Integers
 from hermite.moments import contracted_pair, count_diagrams, diagrams, mean_derivatives
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 #: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
 MOST_DIAGRAMS = 260_000

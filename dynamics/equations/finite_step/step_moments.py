@@ -51,11 +51,8 @@ from dynamics.equations.finite_step.step_moment_tables import MomentTables, mome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.compiler.compilation import Piece
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 _HERE = "dynamics.equations.finite_step"
 KERNELS = f"{_HERE}.step_moments_kernels"

@@ -19,11 +19,8 @@ from dynamics.equations.mean_field.system import MeanFieldSystem, link_powers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
 #: plane, less in more dimensions, and so does the rounding. Beyond, they run the recurrence of the zonal polynomials.

@@ -12,11 +12,10 @@ from dynamics.problem.memory import check_memory
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 DEFAULT_PARTICLES = 4096
 MOST_AXES = 8

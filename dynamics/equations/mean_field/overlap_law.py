@@ -9,11 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.equations.mean_field.system import MeanFieldSystem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

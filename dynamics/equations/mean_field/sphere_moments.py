@@ -15,16 +15,11 @@ over the rotations that keep the axis, is
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 
 def coordinate_moments(axes: int, count: int) -> Array:

@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 QUADRATURES = ("auto", "graded", "quantiles", "random", "neurons")
 #: The rule "graded" ends where the density has fallen to exp(−LAST_SPREAD²/2) of that at the equator.

@@ -20,11 +20,8 @@ from dynamics.equations.mean_field.system import MeanFieldSystem, link_powers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Largest number of monomials a^κ: beyond, a step of 10^4 particles takes a second.
 LARGEST_MONOMIALS = 4000

@@ -40,11 +40,8 @@ from dynamics.equations.interface import System
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 _HERE = "dynamics.equations.mean_field"
 KERNELS = ("mean_field_layout_kernels", "mean_field_kernels")
@@ -93,7 +90,7 @@ class MeanFieldSystem(System):
             ]
         )
         counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
-        self.sizes: NDArray[np.int64] = np.array(
+        self.sizes: Integers = np.array(
             [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
         )
         self.num_events = len(levels) + problem.num_directions

@@ -23,10 +23,9 @@ from dynamics.equations.pairs.link_kernels import render
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
+    from hermite.arrays import Array, Integers
 
 #: Number of neurons up to which realisability is monitored.
 MARGIN_ROWS = 256
@@ -44,20 +43,20 @@ class OverlapSystem(FlowSystem):
         start = problem.start()
         self.problem = problem
         self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
-        self.initial_state: NDArray[np.float64] = np.concatenate(
+        self.initial_state: Array = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
         )
         gram = np.empty(0) if teacher.is_orthonormal else teacher.gram().ravel()
-        self.parameters: NDArray[np.float64] = np.concatenate([teacher.coefficients, gram])
+        self.parameters: Array = np.concatenate([teacher.coefficients, gram])
         sign_matters = problem.information_exponent % 2
-        self.sizes: NDArray[np.int64] = np.array([m, P, teacher.is_orthonormal, sign_matters], dtype=np.int64)
+        self.sizes: Integers = np.array([m, P, teacher.is_orthonormal, sign_matters], dtype=np.int64)
         self.work_size = 4 * m * P + 6 * m * m + 3 * m
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self._teacher_term = teacher_term(problem)
         self._value = float(problem.activation.kernel(1.0))
 
-    def absolute_tolerance(self, atol: float) -> NDArray[np.float64]:
+    def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
         tolerance = np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
         tolerance[-self.problem.width :] = atol
@@ -69,7 +68,7 @@ class OverlapSystem(FlowSystem):
         slope, value = float(link.kernel_derivative(1.0)), float(link.kernel(1.0))
         return float(self.problem.teacher.coefficients.max()) * max(2.0 * slope, 4.0 * value)
 
-    def unpack(self, state: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return views (C, G) of a state, and n."""
         m, P = self.problem.width, self.problem.num_directions
         split = m * P
@@ -79,7 +78,7 @@ class OverlapSystem(FlowSystem):
 
     def observer(
         self, keep: str, monitored: Callable[[], bool] = lambda: True
-    ) -> Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64] | float]]:
+    ) -> Callable[[Array], dict[str, Array | float]]:
         """Return what observes a state: everything for "full", the reduced observables for "summary".
 
         `monitored` says, state by state, whether to compute the realisability margin: not where vectors are carried.
@@ -87,7 +86,7 @@ class OverlapSystem(FlowSystem):
         observe = self.observe if keep == "full" else self.summarise
         return lambda state: observe(state) | {"gram_margin": self.gram_margin(state) if monitored() else np.nan}
 
-    def observe(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
+    def observe(self, state: Array) -> dict[str, Array | float]:
         """Return the full observables of one state: overlaps, squared norms, loss."""
         C, G, n = self.unpack(state)
         return {
@@ -97,7 +96,7 @@ class OverlapSystem(FlowSystem):
             "loss": self.loss(C, G, n),
         }
 
-    def summarise(self, state: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
+    def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
         link, a = self.problem.activation, self.problem.teacher.coefficients
@@ -111,11 +110,11 @@ class OverlapSystem(FlowSystem):
             "loss": float(self._teacher_term - 2.0 * mass @ a + n @ (link.kernel(G) @ n)),
         }
 
-    def loss(self, C: NDArray[np.float64], G: NDArray[np.float64], n: NDArray[np.float64]) -> float:
+    def loss(self, C: Array, G: Array, n: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
         return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
 
-    def gram_margin(self, state: NDArray[np.float64]) -> float:
+    def gram_margin(self, state: Array) -> float:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
 
         NaN above `MARGIN_ROWS` neurons, where it would cost more than the flow between two saved times.
@@ -139,16 +138,16 @@ def teacher_term(problem: Problem) -> float:
 def population_loss(
     link: HermiteExpansion,
     constant: float,
-    a: NDArray[np.float64],
-    C: NDArray[np.float64],
-    G: NDArray[np.float64],
-    n: NDArray[np.float64],
+    a: Array,
+    C: Array,
+    G: Array,
+    n: Array,
 ) -> float:
     """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij)."""
     return float(constant - 2.0 * n @ (link.kernel(C) @ a) + n @ (link.kernel(G) @ n))
 
 
-def learned_mass(link: HermiteExpansion, C: NDArray[np.float64], n: NDArray[np.float64]) -> NDArray[np.float64]:
+def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
     """Return Σ_i n_i g(C_ip)/g(1) per direction; direction p is learned when it reaches a_p/2."""
-    mass: NDArray[np.float64] = n @ link.kernel(C) / float(link.kernel(1.0))
+    mass: Array = n @ link.kernel(C) / float(link.kernel(1.0))
     return mass

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.compiler.workers import Workers
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Rows of a block, as in the kernels.
 BLOCK = 128

@@ -11,11 +11,8 @@ import numpy as np
 from scipy.linalg import qr
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 def unit_vectors(problem: Problem) -> tuple[Array, Array]:

@@ -25,11 +25,8 @@ from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.vectors_kernels")
 
@@ -52,7 +49,7 @@ class VectorSystem(System):
             [problem.teacher.coefficients, self.teacher.ravel(), self.teacher.ravel() ** 2]
         )
         sign_matters = problem.information_exponent % 2
-        self.sizes: NDArray[np.int64] = np.array([m, P, D, self.teacher.shape[0], sign_matters], dtype=np.int64)
+        self.sizes: Integers = np.array([m, P, D, self.teacher.shape[0], sign_matters], dtype=np.int64)
         self.work_size = 2 * m * P + 2 * m * m + 2 * m * D + m
         self.num_events = 2 * P
 

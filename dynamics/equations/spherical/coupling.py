@@ -27,12 +27,9 @@ from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.subspace import SubspaceSystem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSystem:

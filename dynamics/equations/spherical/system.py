@@ -25,11 +25,8 @@ from dynamics.equations.pairs.unit_vectors import unit_vectors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.spherical.spherical_kernels")
 #: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.
@@ -63,7 +60,7 @@ class SphericalSystem(System):
             [teacher.coefficients, self._rows.ravel(), self._pull, np.array(levels) * scale, [scale]]
         )
         counts = [m, P, self.shape[1], teacher.span, self._pull.size, len(levels), problem.information_exponent % 2]
-        self.sizes: NDArray[np.int64] = np.array(counts, dtype=np.int64)
+        self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.work_size = STRIP * m
         self.num_events = len(levels) + 2 * P
 

@@ -23,12 +23,11 @@ from dynamics.equations.transit.pieces import polynomial
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dynamics.equations.transit.transit import TransitTable
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 LARGEST_LOGIT = 36.0
 """ξ of the largest C below 1 that float64 tells from 1."""
@@ -53,7 +52,7 @@ class Matching(Protocol):
     """The part of a prediction that pairs need, arrays of shape (P,)."""
 
     @property
-    def matched_neuron(self) -> NDArray[np.int64]:
+    def matched_neuron(self) -> Integers:
         """Neuron of each direction, −1 for none."""
 
     @property
@@ -152,7 +151,7 @@ def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> Dec
 
 
 def _branch_loss(
-    problem: Problem, prediction: Matching, times: Array, pairs: NDArray[np.int64], sign: int, histories: Array | None
+    problem: Problem, prediction: Matching, times: Array, pairs: Integers, sign: int, histories: Array | None
 ) -> tuple[Array, bool]:
     """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
     a, C = problem.teacher.coefficients, prediction.matched_overlap[pairs]
@@ -171,7 +170,7 @@ def _histories(
     table: TransitTable,
     times: Array,
     a: Array,
-    pairs: NDArray[np.int64],
+    pairs: Integers,
     xi: Array,
     ratio: Array,
     sign: int,

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.equations.transit.pieces import (
     TransitPieces,
@@ -32,11 +32,7 @@ from dynamics.equations.transit.pieces import (
     make_pieces,
     polynomial,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
+from hermite.arrays import Array
 
 _LOWEST_STEP = 16.0
 

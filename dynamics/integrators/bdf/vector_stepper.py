@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.pairs.vectors import VectorSystem
     from dynamics.integrators import Status, Stepper
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 
 class VectorStepper:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from dynamics.compiler.compilation import CompiledModule
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 KERNELS = (
     "dynamics.equations.pairs.array_kernels",

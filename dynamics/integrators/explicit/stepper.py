@@ -10,16 +10,12 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
 from dynamics.integrators.stepper import NORMALISE, RHS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 # Rows of `vectors` as in `explicit_kernels`: state, start of the step, trial state, 16 stages, 7 dense coefficients.
 _STATE, _START, _TRIAL = 0, 1, 2
@@ -31,7 +27,7 @@ _DENSE_READY, _EVALUATIONS = 1, 4
 class ExplicitStepper(CompiledStepper):
     """Compiled steps of order 8, with an interpolant of order 7."""
 
-    def _interpolate_inside(self, t: float, out: NDArray[np.float64]) -> None:
+    def _interpolate_inside(self, t: float, out: Array) -> None:
         """Write the state at a time strictly within the last step.
 
         With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.

@@ -13,11 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators.large_flow.rows import Rows, Step
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
 DECIDES = 0.1
@@ -50,7 +47,7 @@ class DenseOutput:
         passes.workers.over_rows(part)
         return U, log_norm
 
-    def events_at(self, passed: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
+    def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
         """Return a function of t with the values of all events, right for those in `passed` alone.
 
         Only neurons near a direction decide when it emerges or is learned: their polynomials and a cubic through the
@@ -74,15 +71,15 @@ class DenseOutput:
 
         return values_at
 
-    def _block_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _block_of(self, rows: Integers) -> Integers:
         """Return the block in which each row is visited."""
         division = self._step.division
-        order: NDArray[np.int64] = division.plan[0]
+        order: Integers = division.plan[0]
         place = np.empty(order.size, dtype=np.int64)
         place[order] = np.arange(order.size)
         return np.searchsorted(division.cuts, place[rows], side="right") - 1
 
-    def _prepare(self, blocks: NDArray[np.int64]) -> None:
+    def _prepare(self, blocks: Integers) -> None:
         """Write the coefficients of some blocks, and of the sources, on which all depend."""
         if self._step.division.sources.size > 0:
             blocks = np.union1d(blocks, 0)
@@ -90,7 +87,7 @@ class DenseOutput:
         self._rows.write_dense(self._step, missing)
         self._ready[missing] = True
 
-    def _deciding_events(self, rows: NDArray[np.int64], p: int, x: float) -> tuple[float, float]:
+    def _deciding_events(self, rows: Integers, p: int, x: float) -> tuple[float, float]:
         """Return the two events of direction p, computed from some rows alone."""
         step, passes = self._step, self._rows
         out = np.empty(2)
@@ -100,7 +97,7 @@ class DenseOutput:
         )  # fmt: skip
         return float(out[0]) - 0.5, float(out[1]) - 0.5 * float(passes.a[p])
 
-    def _share(self, rows: NDArray[np.int64], p: int) -> Callable[[float], float]:
+    def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
         """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
         step = self._step
         ends = []

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.compiler.workers import Workers
-
-    Array = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+    from hermite.arrays import Array, Integers
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
 GROUP = 0.9

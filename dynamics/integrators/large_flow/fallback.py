@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
     from dynamics.integrators.large_flow.stepper import LargeFlowStepper
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Steps between two looks at whether the run is held up. Counted over the whole run, so that its answer does not depend
 #: on how many steps a caller asks for at once.

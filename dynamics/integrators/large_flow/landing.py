@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.integrators.large_flow.division import State
     from dynamics.integrators.large_flow.rests import Rests
     from dynamics.integrators.large_flow.rows import Rows, Step
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Stage at the end of a step.
 END = 12

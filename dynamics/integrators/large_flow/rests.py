@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.large_flow.division import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from hermite.arrays import Array, Integers
 
 #: Degree of the polynomial, for which weights are written out below.
 DEGREE = 2

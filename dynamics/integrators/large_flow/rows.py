@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.division import Division, State
     from dynamics.integrators.large_flow.rests import Extrapolation
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+    from hermite.arrays import Array, Integers
 
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
 #: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.

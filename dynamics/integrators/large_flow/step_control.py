@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.integrators.stepper import Status
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from hermite.arrays import Array
 
 #: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
 KAPPA = 4.0
@@ -43,7 +41,7 @@ class ClusterStepper:
         return self._time
 
     @property
-    def event_times(self) -> NDArray[np.float64]:
+    def event_times(self) -> Array:
         """Time at which each direction emerged, then was learned; NaN until then."""
         return np.array(self._event_times)
 

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
     from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: what is
 #: left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from dynamics.equations.mean_field.system import MeanFieldSystem
     from dynamics.integrators.methods import CompiledMethod
     from dynamics.integrators.stepper import Stepper
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
 AGREEMENT = 0.01

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
 # Read by SUNDIALS when it makes a context: the file that its warnings go to.
 WARNINGS = "SUNLOGGER_WARNING_FILENAME"

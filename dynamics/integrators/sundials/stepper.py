@@ -24,11 +24,10 @@ from dynamics.integrators.sundials.output import silence, warnings_off
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from hermite.arrays import Array
 
-    Vector = NDArray[np.float64]
+    Vector = Array
 
 # Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
 KRYLOV_DIMENSION = 10

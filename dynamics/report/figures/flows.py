@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+
+    from hermite.arrays import Array
 
 #: At most this many directions are drawn as separate curves, spread evenly in log p.
 MOST_CURVES = 24
@@ -180,20 +181,20 @@ def headline(dataset: xr.Dataset) -> str:
     return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
 
 
-def predicted_loss(dataset: xr.Dataset) -> NDArray[np.float64] | None:
+def predicted_loss(dataset: xr.Dataset) -> Array | None:
     """Return the sum-formula loss of a result, or None where there is none."""
     if "predicted_loss" not in dataset:
         return None
-    loss: NDArray[np.float64] = dataset["predicted_loss"].values
+    loss: Array = dataset["predicted_loss"].values
     return loss if np.isfinite(loss).all() else None
 
 
-def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
+def _squared_overlap(dataset: xr.Dataset) -> Array:
     """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
     check_drawable(dataset, predicted_emergence_time=("direction",))
     for name in ("overlap", "max_overlap"):
         if name in dataset:
-            size: NDArray[np.float64] = np.asarray(dataset[name].values, dtype=np.float64)
+            size: Array = np.asarray(dataset[name].values, dtype=np.float64)
             return size**2
     if "teacher_overlap" not in dataset:
         msg = "Argument `dataset` must hold an overlap history, but has none."
@@ -201,7 +202,7 @@ def _squared_overlap(dataset: xr.Dataset) -> NDArray[np.float64]:
     overlap = np.asarray(dataset["teacher_overlap"].values)
     if dataset.attrs["information_exponent"] % 2:
         overlap = np.maximum(overlap, 0.0)
-    largest: NDArray[np.float64] = (overlap**2).max(axis=1)
+    largest: Array = (overlap**2).max(axis=1)
     return largest
 
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 IDEAL = "#1e8449"
 MANY_DECADES = 1e5

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 #: Densities below this fraction of the largest are drawn as none.
 FAINTEST = 1e-4

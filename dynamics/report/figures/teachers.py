@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from hermite.arrays import Array
 
 COLUMNS = 4
 #: Losses further below E f*² than this are not drawn.
@@ -103,13 +104,11 @@ def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     ax.legend(frameon=False, fontsize="small", loc="upper left", title="dashed: finite width", title_fontsize="small")
 
 
-def _shares(flow: xr.Dataset) -> NDArray[np.float64]:
+def _shares(flow: xr.Dataset) -> Array:
     """Return the learned mass of every direction over Σ_q a_q g(θ_p·θ_q)/g(1), that of neurons on the directions."""
     problem = Problem.from_dataset(flow)
     kernel, teacher = problem.activation.kernel, problem.teacher
-    shares: NDArray[np.float64] = flow["learned_mass"].values / (
-        kernel(teacher.gram()) @ teacher.coefficients / float(kernel(1.0))
-    )
+    shares: Array = flow["learned_mass"].values / (kernel(teacher.gram()) @ teacher.coefficients / float(kernel(1.0)))
     return shares
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
 
 DRIFT_TOLERANCE = 0.2
 NOISE_TOLERANCE = 4e-3
@@ -136,11 +137,11 @@ class DiffusionEngine:
             )
         return None
 
-    def advance(self, rates: NDArray[np.float64]) -> None:
+    def advance(self, rates: Array) -> None:
         """Take one step of SGD per learning rate."""
         self.advance_span(rates.size, rates, float("inf"))
 
-    def advance_span(self, steps: int, rates: NDArray[np.float64] | float, deadline: float) -> bool:
+    def advance_span(self, steps: int, rates: Array | float, deadline: float) -> bool:
         """Take `steps` steps at the given rates, or at one rate; return whether they ended before `deadline`."""
         active = np.flatnonzero(self._running)
         self._left[active] = steps
@@ -170,9 +171,7 @@ class DiffusionEngine:
 
     # --- the steps ----------------------------------------------------------------------------------------
 
-    def _advance_seeds(
-        self, seeds: NDArray[np.int64], span: tuple[int, float, NDArray[np.float64]], deadline: float
-    ) -> bool:
+    def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], deadline: float) -> bool:
         laws = self._laws
         runs = (self._weights, self._left, self._used, self._levels, self._tally, self._normals, self._gammas)
         pending = seeds
@@ -207,7 +206,7 @@ class DiffusionEngine:
         self.attributes["diffusion_steps"] = int(self._tally[:, 1].sum())
 
 
-def _sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sums(values: Array) -> Array:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 

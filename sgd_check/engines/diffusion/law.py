@@ -42,12 +42,10 @@ from dynamics.compiler import load, read_piece
 from hermite import polynomials
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
-    Array = NDArray[np.float64]
     Link = tuple[Array, Array, Array, Array, Array]
 
 LAW_KERNELS = Path(__file__).with_name("diffusion_law_kernels.py")

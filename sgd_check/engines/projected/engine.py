@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
 
 KERNELS = Path(__file__).with_name("projected_kernels.py")
 SINGLE_KERNELS = KERNELS.with_name("projected_single_kernels.py")
@@ -89,7 +90,7 @@ class ProjectedEngine:
         """Return a context in which the seeds share threads; they end with it."""
         return self._threads.running()
 
-    def advance(self, rates: NDArray[np.float64]) -> None:
+    def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         scaled = rates / self._batch
         active = np.flatnonzero(self._running).tolist()
@@ -138,7 +139,7 @@ class ProjectedEngine:
 
     # --- the steps ----------------------------------------------------------------------------------------
 
-    def _advance_seeds(self, seeds: list[int], rates: NDArray[np.float64], bench: Bench) -> None:
+    def _advance_seeds(self, seeds: list[int], rates: Array, bench: Bench) -> None:
         for seed in seeds:
             for first in range(0, rates.size, self._sizes.block):
                 part = rates[first : first + self._sizes.block]
@@ -146,7 +147,7 @@ class ProjectedEngine:
                     self._running[seed] = False
                     break
 
-    def _advance_block(self, seed: int, rates: NDArray[np.float64], bench: Bench) -> bool:
+    def _advance_block(self, seed: int, rates: Array, bench: Bench) -> bool:
         count = rates.size
         samples, gammas, noise = bench.samples[:count], bench.gammas[:count], bench.noise[:count]
         axes, lengths, labels = self._generators[seed]
@@ -191,7 +192,7 @@ class Bench:
         self.stack = np.empty((m + sizes.new_axes, m))
 
 
-def reduced_factor(weights: NDArray[np.float64], span: int) -> NDArray[np.float64]:
+def reduced_factor(weights: Array, span: int) -> Array:
     """Return weights (m, D) as columns (r + m, m), turned in the complement of the teacher's axes to triangular form.
 
     Examples

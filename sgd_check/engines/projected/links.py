@@ -16,9 +16,8 @@ from sgd_check.engines.link_forms import in_powers, simulated_link
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
 # Up to this degree Horner's rule in powers of z loses at most two digits where the Gaussian has its mass.
 HORNER_DEGREE = 12
@@ -59,13 +58,13 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
 # --- series -----------------------------------------------------------------------------------------------------
 
 
-def _series(coefficients: NDArray[np.float64]) -> list[str]:
+def _series(coefficients: Array) -> list[str]:
     c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
     return _horner(c, slope) if c.size - 1 <= HORNER_DEGREE else _recurrence(c, slope)
 
 
-def _horner(c: NDArray[np.float64], slope: NDArray[np.float64]) -> list[str]:
+def _horner(c: Array, slope: Array) -> list[str]:
     value_lines, value = _powers("v", in_powers(c))
     slope_lines, derivative = _powers("d", in_powers(slope))
     return [
@@ -78,7 +77,7 @@ def _horner(c: NDArray[np.float64], slope: NDArray[np.float64]) -> list[str]:
     ]
 
 
-def _powers(name: str, powers: NDArray[np.float64]) -> tuple[list[str], str]:
+def _powers(name: str, powers: Array) -> tuple[list[str], str]:
     """Return lines and the expression of Σ_j b_j z^j: Horner in q = z² where all powers have one parity, else in z."""
     kept = np.flatnonzero(powers)
     if kept.size == 0:
@@ -91,7 +90,7 @@ def _powers(name: str, powers: NDArray[np.float64]) -> tuple[list[str], str]:
     return lines, f"{name} * z" if lowest else name
 
 
-def _recurrence(c: NDArray[np.float64], slope: NDArray[np.float64]) -> list[str]:
+def _recurrence(c: Array, slope: Array) -> list[str]:
     """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
     loop = [
         "    before, now = 0.0, 1.0",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
     from sgd_check.engines.registry import Engine
 
 
@@ -68,7 +69,7 @@ class OnlineEngine:
         """Return a context without autograd, with the threads that suit the size; torch's own are put back."""
         return self._stepper.running()
 
-    def advance(self, rates: NDArray[np.float64]) -> None:
+    def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
         self._stepper.advance(torch.from_numpy(rates / self._batch))
 

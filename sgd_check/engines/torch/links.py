@@ -12,9 +12,8 @@ from sgd_check.engines.link_forms import in_powers, simulated_link
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from hermite import HermiteExpansion
+    from hermite.arrays import Array
 
 # Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
 MONOMIAL_DEGREE = 8
@@ -49,7 +48,7 @@ def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.devic
     return RecurrenceLink(rows, dtype, device)
 
 
-def three_rows(c: NDArray[np.float64]) -> NDArray[np.float64]:
+def three_rows(c: Array) -> Array:
     """Return the Hermite coefficients of σ, 2σ − zσ' and σ' as rows, shape (3, degree + 1).
 
     From h_j' = √j h_{j−1} and z h_j = √(j+1) h_{j+1} + √j h_{j−1}.
@@ -76,7 +75,7 @@ def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> to
 class MonomialLink:
     """Low-degree polynomial by Horner's rule, the three functions in one pass."""
 
-    def __init__(self, rows: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
         powers = in_powers(rows)
         self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in powers.T[::-1]]
         self._sigma = [float(v) for v in powers[0, ::-1]]
@@ -110,7 +109,7 @@ class MonomialLink:
 class RecurrenceLink:
     """Polynomial of any degree by the recurrence h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
 
-    def __init__(self, rows: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
         self._columns = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in rows.T]
         self._nonzero: list[bool] = [bool(column.any()) for column in rows.T]
         self._sigma = [float(v) for v in rows[0]]

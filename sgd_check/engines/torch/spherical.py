@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
     from sgd_check.engines.torch.links import TorchLink
     from sgd_check.engines.torch.samples import Batch, Source
 
@@ -77,7 +78,7 @@ class SphericalEngine:
         finally:
             torch.set_num_threads(before)
 
-    def advance(self, rates: NDArray[np.float64]) -> None:
+    def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
         steps = rates.tolist()
         self._threads.each(torch.inference_mode()(lambda runs: runs.advance(steps)), self._groups)
@@ -164,7 +165,7 @@ def _sources(
             yield lanes, FixedSamples(*common, seeds=seeds[lanes.start : lanes.stop], count=reused)
 
 
-def _starts(problem: Problem, options: EngineOptions) -> NDArray[np.float64]:
+def _starts(problem: Problem, options: EngineOptions) -> Array:
     """Return the neurons of all runs at the start, shape (seeds, m, d)."""
     from dynamics.solve import coupled_problem
 

@@ -8,18 +8,15 @@ core). On a CUDA device with Triton they are a function of seed, sample and coor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sgd_check.engines.generators import SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.fused import fill_normals, triton_version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 
 class Streams(Protocol):

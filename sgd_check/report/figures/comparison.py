@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+
+    from hermite.arrays import Array
 
 PANELS = 5
 
@@ -125,7 +126,7 @@ def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
         )
 
 
-def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: NDArray[np.float64]) -> None:
+def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -19,9 +19,8 @@ from sgd_check.report.figures.style import (
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array
 
 _CURVE_POINTS = 600
 

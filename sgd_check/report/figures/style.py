@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from hermite.arrays import Array
+
 SIMULATED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
 MOST_DIRECTIONS = 8
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
@@ -55,7 +57,7 @@ def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
     return chosen, colormaps["viridis"](np.linspace(0.0, 0.85, chosen.size))
 
 
-def finish_over_time(ax: Axes, time: NDArray[np.float64], y: str, title: str = "", **legend: Any) -> None:
+def finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
     """Finish a panel over the last two decades of flow time."""
     later = time[time > 0]
     ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 

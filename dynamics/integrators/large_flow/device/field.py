@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
+
+    from hermite.arrays import Array
 
 _ALIGNMENT = 8
 
@@ -34,8 +33,8 @@ class DeviceField:
         self,
         torch: Any,
         device: Any,
-        coefficients: NDArray[np.float64],
-        a: NDArray[np.float64],
+        coefficients: Array,
+        a: Array,
         m: int,
         D: int,
         *,

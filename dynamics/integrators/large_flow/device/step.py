@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 #: Mean distance of a slowed mode from where it belongs, in units of that at the end of the step. With x = M at its
 #: beginning and the velocity of the last step, x − M grows like s/κ + (1 − e^(−κ s)) (1/(2 κ) − 1/κ²) in the fraction s
@@ -171,7 +170,7 @@ class DeviceStep:
         U.div_(U.norm(dim=1, keepdim=True))
         return Y
 
-    def columns(self, directions: NDArray[np.int64]) -> tuple[Array, Array]:
+    def columns(self, directions: Integers) -> tuple[Array, Array]:
         """Return some overlaps and, last, ln n: at the beginning (m, q), and as coefficients of the step (7, m, q)."""
         which = self.tensor(np.append(directions, self._D))
         start, coefficients = self.begin.index_select(1, which), self._coefficients().index_select(2, which)

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dynamics.problem import Problem
-
-    Array = NDArray[np.float64]
+    from hermite.arrays import Array, Integers
 
 
 class TorchFlowStepper(ClusterStepper):
@@ -220,7 +219,7 @@ class TorchFlowStepper(ClusterStepper):
         assert self._step.length is not None
         return (t - self._time_last) / self._step.length
 
-    def _events_at(self, directions: NDArray[np.int64], before: Array) -> Callable[[float], Array]:
+    def _events_at(self, directions: Integers, before: Array) -> Callable[[float], Array]:
         """Return a function of t with the values of all events, right for these directions alone."""
         start, coefficients = self._step.columns(directions)
         values, P = before.copy(), self._a.size
