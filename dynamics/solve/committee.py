@@ -77,20 +77,8 @@ def solve_committee(
         η > 0 of SGD. Default: the flow, η → 0, which the label noise does not change.
     step_theory : {"infinite-d", "finite-d"}
         Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, or exact.
-    trackers : sequence of Tracker
-        Watch the run and may stop it.
-    progress : bool, optional
-        Progress bar on stderr; by default if stderr is a terminal.
-    max_runtime : float, optional
-        Wall-clock budget in seconds.
-    on_failure : {"raise", "return"}
-        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
-    error_estimate : bool, optional
-        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
-        loss and times. By default for all methods but the referees.
-    checkpoint : path or RunFile, optional
-        File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
-        goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
+    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
 
     Returns
     -------
@@ -104,13 +92,8 @@ def solve_committee(
 
     Raises
     ------
-    SolveError
-        If the integration fails, as where a large learning rate makes the norms blow up, and `on_failure` is "raise";
-        `error.dataset` holds what was computed.
-    SolveInterrupted
-        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-    TypeError, ValueError
-        For bad arguments, before any work.
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As `solve_overlaps`. A large learning rate can make the norms blow up.
 
     Notes
     -----

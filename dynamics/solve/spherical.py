@@ -70,20 +70,8 @@ def solve_spherical(
         "explicit" (order 8), or "scipy:<name>" as a referee.
     rtol, atol : float
         Wanted accuracy of the neurons' components; `atol` is in units of 1/√d.
-    trackers : sequence of Tracker
-        Watch the run and may stop it.
-    progress : bool, optional
-        Progress bar on stderr; by default if stderr is a terminal.
-    max_runtime : float, optional
-        Wall-clock budget in seconds.
-    on_failure : {"raise", "return"}
-        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
-    error_estimate : bool, optional
-        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
-        loss and times: two thirds more work. By default for all methods but the referees.
-    checkpoint : path or RunFile, optional
-        File that holds the result in the end and, every 30 seconds until then, what was computed; `dynamics.resume`
-        goes on from it if the run ends early, but for methods "scipy:<name>".
+    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
 
     Returns
     -------
@@ -98,12 +86,8 @@ def solve_spherical(
 
     Raises
     ------
-    SolveError
-        If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
-    SolveInterrupted
-        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-    TypeError, ValueError
-        For bad arguments, before any work.
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As `solve_overlaps`.
 
     Warns
     -----
