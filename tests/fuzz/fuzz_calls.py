@@ -184,6 +184,14 @@ def _problems() -> Iterator[Call]:
 
 def _solvers() -> Iterator[Call]:
     yield Call(
+        "solve_problem",
+        dynamics.solve_problem,
+        FLOW_GOOD,
+        {name: kind for name, kind in FLOW.items() if name != "problem"}
+        | {"problem": bad.no_problem, "rtoll": bad.share},
+        WATCHED,
+    )
+    yield Call(
         "predict_emergence",
         dynamics.predict_emergence,
         {"problem": problem()},
@@ -335,6 +343,31 @@ def _files() -> Iterator[Call]:
 
 
 def _experiments() -> Iterator[Call]:
+    yield Call(
+        "check",
+        sgd_check.check,
+        {"problem": problem(), "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
+        {
+            "problem": either(bad.no_problem, one_of(SPHERICAL)),
+            "learning_rate": bad.positive,
+            "steps": either(bad.count, one_of(10**19)),
+            "directions": bad.count,
+            "seeds": SEEDS,
+            "engine": bad.choice,
+            "theory": bad.choice,
+            "false_alarm_rate": bad.share,
+            "save_at": bad.no_schedule,
+            "batch_size": bad.count,
+            "device": one_of("cuda", "tpu", "", 3, [], object()),
+            "dtype": one_of("float16", "int", "", 3, [], np.float64, object()),
+            "progress": bad.switch,
+            "max_runtime": bad.positive,
+            "checkpoint": bad.folder_path,
+        },
+        frozenset(
+            {"learning_rate", "steps", "directions", "engine", "save_at", "progress", "max_runtime", "checkpoint"}
+        ),
+    )
     yield Call(
         "simulate",
         sgd_check.simulate,
