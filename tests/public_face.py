@@ -7,6 +7,7 @@ public means alone: imports of the three packages, `python -m COMMAND`, messages
 from __future__ import annotations
 
 import contextlib
+import enum
 import inspect
 import io
 import json
@@ -70,7 +71,9 @@ def described(path, thing):
         yield f"{path}{signature(thing)}" if callable(thing) else path
         return
     builtin = [base for base in thing.__mro__[1:] if base.__module__ == "builtins"]
-    yield f"{path}{signature(thing)} is of type {builtin[0].__name__}"
+    # How an enumeration is called depends on the version of Python.
+    called = "" if issubclass(thing, enum.Enum) else signature(thing)
+    yield f"{path}{called} is of type {builtin[0].__name__}"
     inherited = {name for base in builtin for name in dir(base)}
     own = {name for name in (*dir(thing), *fields(thing)) if not name.startswith("_")} - inherited
     for name in own:

@@ -230,10 +230,8 @@ def test_a_result_file_imports_nothing_that_it_names(marking, tmp_path):
     problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)
     answer = dynamics.sweep(problem, {"seed": [0, 1]}, study="prediction", workers=0)
     names = {"study": marking, "answer": marking, "engine": marking, "method": marking}
-    answer.attrs["sweep"] = answer.attrs["sweep"].replace("dynamics.solve.decoupled:predict_emergence", marking)
-    answer.attrs["parameters"] = answer.attrs["parameters"].replace(
-        "dynamics.solve.decoupled:predict_emergence", marking
-    )
+    for place in ("sweep", "parameters"):
+        answer.attrs[place] = answer.attrs[place].replace('"study": "prediction"', f'"study": "{marking}"')
     assert marking in answer.attrs["sweep"]
     assert marking in answer.attrs["parameters"]
     for name, attributes in (("sweep", {}), ("named", names)):

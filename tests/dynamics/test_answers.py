@@ -228,14 +228,14 @@ def test_attributes_are_of_kinds_that_files_take():
 
 
 def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):
-    from dynamics.integrators import Status, stepper
+    from dynamics.integrators import Status, compiled_stepper
 
-    advance = stepper.CompiledStepper.advance
+    advance = compiled_stepper.CompiledStepper.advance
 
     def fail_late(self, target, max_steps):
         return advance(self, target, max_steps) if target < 10.0 else Status.NOT_FINITE
 
-    monkeypatch.setattr(stepper.CompiledStepper, "advance", fail_late)
+    monkeypatch.setattr(compiled_stepper.CompiledStepper, "advance", fail_late)
     save_at = dynamics.SaveAt.at([0.0, 5.0, 60.0])
     with pytest.raises(
         dynamics.SolveError, match=r"stopped at t = .* \(not_finite\)\. The state stopped being"
