@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.prepared import study_function
-from dynamics.laws.families import checked_workers, common_times, solve_family
+from dynamics.laws.families import check_coupled, checked_problem, checked_workers, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
 from dynamics.laws.laws_of_a_problem import (
@@ -24,10 +24,10 @@ from dynamics.laws.laws_of_a_problem import (
     times_against_direction,
 )
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
-from dynamics.runs.study_dataset import study_dataset
-from dynamics.theory.prediction import check_decouples
-from hermite.text.messages import shown
+from dynamics.problem.checks import MOST_RUNS, checked_integer
+from dynamics.runs.dataset import study_dataset
+from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,19 +152,13 @@ def scaling_study(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    check_switch("coupled", coupled)
+    check_coupled(coupled, workers=workers)
     default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
-    count = checked_integer(default if directions is None else directions, "directions", minimum=16)
-    d = checked_integer(DIMENSION_FACTOR * count if dimension is None else dimension, "dimension", minimum=count)
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    first = checked_integer(seed, "seed", minimum=0)
+    count = checked_integer(default if directions is None else directions, "directions", minimum=FEWEST_DIRECTIONS)
+    d = DIMENSION_FACTOR * count if dimension is None else dimension
+    problem = checked_problem(information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seed)
+    first = problem.seed
     seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
-    if workers is not None and not coupled:
-        msg = f"Argument `workers` must be absent without `coupled`, but is {shown(workers)}."
-        raise ValueError(msg)
-    teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
-    problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
-    check_decouples(problem)
     begin, _ = middle_ranks(count)
     widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
     few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
@@ -181,7 +175,7 @@ def scaling_study(
     settings: dict[str, Any] = {
         "starts": len(seeds),
         "coupled": coupled,
-        "learning_rate": STEP_SHARE * 2.0 / (max(4, k) * float(teacher.coefficients[0])),
+        "learning_rate": STEP_SHARE * descent_limit(problem),
         "tuned_rate": TUNED_RATE,
     }
     shared = common_times(families[0], TIMES)

@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.prepared import duration, study_function
-from dynamics.laws.families import answer_all, checked_workers
-from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.laws.families import answer_all, checked_problem, checked_workers
+from dynamics.problem import Problem
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.study_dataset import study_dataset
+from dynamics.runs.dataset import study_dataset
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.theory.best_rates import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.descent_limit import descent_limit
-from dynamics.theory.prediction import check_decouples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
 
-    from dynamics.runs.study_dataset import Values
+    from dynamics.runs.dataset import Values
     from dynamics.theory.best_rates import Transfer
     from hermite.arrays import Array
 
@@ -177,23 +176,6 @@ def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
             on_failure="return",
             progress=False,
         )
-
-
-def checked_problem(
-    information_exponent: int, beta: float, directions: int, dimension: int, *, widest: int, seed: int, room: int = 0
-) -> Problem:
-    """Return the problem of the largest width, whose directions decouple, in d ≥ P + `room` dimensions."""
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    count = checked_integer(directions, "directions", minimum=2)
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=widest,
-        dimension=checked_integer(dimension, "dimension", minimum=count + room),
-        seed=checked_integer(seed, "seed", minimum=0),
-    )
-    check_decouples(problem)
-    return problem
 
 
 def checked_widths(widths: Sequence[int]) -> list[int]:

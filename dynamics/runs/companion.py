@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dynamics.runs.trackers import RunView
     from hermite.arrays import Array
 
-__all__ = ["FACTOR", "LOOSER", "Companion", "estimated_errors", "event_errors"]
-
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
 #: Factor of the difference that is reported as the error.
@@ -57,19 +55,7 @@ class _Asked(Tracker):
 
 
 class Companion:
-    """The same run at `LOOSER` times the tolerance, in a second thread.
-
-    Parameters
-    ----------
-    stepper : Stepper
-        At the start, with the looser tolerance.
-    loss : callable
-        State -> E(f − f*)².
-    times : ndarray, shape (T,)
-        Saved times.
-    begun : Snapshot, optional
-        Of a companion that was stopped, to continue.
-    """
+    """The same run at `LOOSER` times the tolerance, in a second thread; `loss` is E(f − f*)² of a state."""
 
     def __init__(
         self, stepper: Stepper, loss: Callable[[Array], float], times: Array, begun: Snapshot | None = None

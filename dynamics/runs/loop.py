@@ -1,4 +1,4 @@
-"""The run loop: next save time → compiled chunk → trackers → stop reason.
+"""The run loop: compiled steps up to the next saved time, in chunks between which the trackers may stop the run.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
 hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
@@ -112,31 +112,12 @@ def run(
     begun: Snapshot | None = None,
     sound: Callable[[Records], StopReason | None] | None = None,
 ) -> RunResult:
-    """Take `stepper` through `times`, observing at each, until the end or a reason to stop.
+    """Take `stepper` from time 0 through increasing `times`, until the end or a reason to stop.
 
-    Parameters
-    ----------
-    stepper : Stepper
-        Integrator at time 0, with its state inside.
-    times : ndarray, shape (T,)
-        Increasing times to observe at; steps are not held to them.
-    observe : callable
-        state -> named observables, stored as one record per time.
-    trackers : sequence of Tracker
-    begun : Snapshot, optional
-        Of the same run, which is then continued: its records are kept, its costs counted.
-    sound : callable, optional
-        Records so far -> why to stop, or None; called after each.
-
-    Returns
-    -------
-    RunResult
-        KeyboardInterrupt does not escape: it becomes the stop reason "interrupted".
-
-    Raises
-    ------
-    ValueError
-        If `begun` is not of this stepper.
+    At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
+    times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
+    this stepper. `sound` is called after each record and says why to stop, if the records are wrong. KeyboardInterrupt
+    does not escape: it becomes the stop reason "interrupted".
     """
     if begun is not None:
         _restore(stepper, begun)
@@ -152,7 +133,7 @@ def run(
             reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
                 _record(stepper, time, view, pace, observe, watchers)
-                # What is wrong comes before what somebody wants.
+                # That a record is wrong says more than that somebody wanted an end.
                 reason = (sound(records) if sound is not None else None) or reason
             if reason is not None:
                 break

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Parts = Mapping[str, xr.Dataset]
 
-__all__ = ["Begun", "RunFile", "as_run_file", "reopened"]
-
 
 @dataclass(frozen=True)
 class Begun:
@@ -200,15 +198,8 @@ def as_run_file(checkpoint: str | os.PathLike[str] | RunFile | None) -> RunFile:
 def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, keeps_result: bool = True) -> RunFile:
     """Return the file of a run that has not ended, with what the run is continued from.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be read or written, or holds no run that can be continued.
-
-    Warns
-    -----
-    UserWarning
-        If another version of the program wrote it, so that the last bits of the results may differ.
+    StorageError is raised if the file cannot be read or written, or holds no run that can be continued. UserWarning
+    says if another version of the program wrote it, so that the last bits of the results may differ.
     """
     if storage.names_directory(path):
         output = str(path).removesuffix(".points")

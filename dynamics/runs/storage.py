@@ -24,19 +24,7 @@ if TYPE_CHECKING:
 
     from dynamics.runs.whole_files import Write
 
-__all__ = [
-    "CHECKPOINT",
-    "ONE_THREAD",
-    "StorageError",
-    "check_target",
-    "free_name",
-    "load",
-    "load_answer",
-    "load_tree",
-    "names_directory",
-    "netcdf_writer",
-    "save",
-]
+__all__ = ["StorageError", "check_target", "free_name", "load", "names_directory", "save"]
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"

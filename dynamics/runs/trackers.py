@@ -182,16 +182,7 @@ class Callback(Tracker):
 
 
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
-    """Return the caller's trackers with the bar and the budget of every public `solve_*`.
-
-    Parameters
-    ----------
-    trackers : sequence of Tracker
-    progress : bool or None
-        Whether to show a progress bar on stderr; None: if stderr is a terminal.
-    max_runtime : float or None
-        Wall-clock budget in seconds.
-    """
+    """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
     check_switch("progress", progress, optional=True)
     given: object = trackers
     if not isinstance(given, (list, tuple)):

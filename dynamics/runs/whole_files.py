@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     #: Fills a file of the given name.
     Write = Callable[[Path], object]
 
-__all__ = [
-    "StorageError",
-    "as_path",
-    "check_target",
-    "fingerprint",
-    "free_name",
-    "names_directory",
-    "remove_torn",
-    "write_file",
-    "write_somewhere",
-]
-
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
 #: Bytes that a disk takes which is not full.
@@ -47,10 +35,8 @@ class StorageError(OSError):
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Return the path if it may be written, before any work starts.
 
-    Raises
-    ------
-    StorageError
-        If the file exists and `overwrite` is false, or its directory does not exist or cannot be written.
+    StorageError is raised if the file exists and `overwrite` is false, or its directory does not exist or cannot be
+    written.
     """
     check_switch("overwrite", overwrite)
     target = as_path(path)
@@ -84,7 +70,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 
 def as_path(path: object) -> Path:
-    """Return what names a file as a path, or refuse what names none."""
+    """Return a name of a file as a path; TypeError is raised for what is no name."""
     if not isinstance(path, (str, os.PathLike)):
         msg = f"Argument `path` must be a path, but is {shown(path)}."
         raise TypeError(msg)
@@ -92,20 +78,9 @@ def as_path(path: object) -> Path:
 
 
 def write_file(target: Path, write: Write, *, replaces: bool) -> None:
-    """Have a temporary file beside the target filled and flushed to the disk, and give it the name.
+    """Have `write` fill a temporary file beside the target, flush it to the disk, and give it the target's name.
 
-    Parameters
-    ----------
-    target : Path
-    write : callable
-        Fills the file of the name that it is given.
-    replaces : bool
-        Whether a file of that name, if there is one, may go.
-
-    Raises
-    ------
-    StorageError
-        If that is impossible; then `target` is as it was.
+    A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
     """
     # A signal that raised in here could leave a lock of the libraries taken, and the next file would wait for ever.
     with sheltered():
@@ -126,17 +101,9 @@ def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path
     """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
 
     That is one beside the target, in the current directory, or in the one for temporary files: an answer that took
-    hours must not be lost because a disk is full, or because something else has taken its name.
-
-    Returns
-    -------
-    path, trouble
-        Where the file is, and one sentence that says why and where if that is not the target, else "".
-
-    Raises
-    ------
-    StorageError
-        If no place takes it; the sentence is on the target.
+    hours must not be lost because a disk is full, or because something else has taken its name. Return where the file
+    is, and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError
+    is raised for the target.
     """
     try:
         write_file(target, write, replaces=replaces)

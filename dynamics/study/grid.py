@@ -52,19 +52,11 @@ class SweepPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of the axes' values, in row-major order.
-
-    Attributes
-    ----------
-    problem, options
-        What the points have in common, `options` being those of the study.
-    axes : tuple of Axis
-    study : str or callable
-        What is asked at every point, as `dynamics.study.studies.study_path` gives it.
-    """
+    """All combinations of the axes' values, in row-major order; problem and options are what the points share."""
 
     problem: Problem
     axes: tuple[Axis, ...]
+    #: What is asked at every point, as `study_path` gives it.
     study: Study
     options: dict[str, Any]
 

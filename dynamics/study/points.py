@@ -94,30 +94,18 @@ class PointDirectory:
     `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
     when it has the first alone, so that failed points are tried again.
 
-    Parameters
-    ----------
-    path : Path
-        Directory, made if it does not exist.
-    digest : str
-        What the answers depend on; a directory of another sweep is refused.
-    settings : mapping
-        The same for a reader.
-    overwrite : bool
-        Empty the directory of another sweep instead.
-
-    Raises
-    ------
-    StorageError
-        If the directory is that of another sweep, in use by another process, or cannot be written.
+    The directory is made if it does not exist. `digest` tells what the answers depend on, and `settings` tells it to a
+    reader. StorageError is raised if the directory cannot be written, is in use by another process, or is that of
+    another sweep, which `overwrite` empties instead.
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
         try:
             self._open(digest, settings, overwrite=overwrite)
+        except StorageError:
+            raise
         except OSError as error:
-            if isinstance(error, StorageError):
-                raise
             msg = f"Directory {str(path)!r} could not be written: {error}."
             raise StorageError(msg) from error
 

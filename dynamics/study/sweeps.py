@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.study.grid import Grid, SweepPoint
 
-__all__ = ["begin_points", "points_directory", "prepare_sweep", "sweep"]
-
 
 def sweep(
     problem: Problem,

@@ -134,8 +134,8 @@ ANALYSIS = (
     ),
     Fault(
         "dynamics/runs/companion.py",
-        '"loss_error": FACTOR * np.abs(loss - other),',
-        '"loss_error": np.abs(loss - other),',
+        "return FACTOR * np.abs(loss - other), events",
+        "return np.abs(loss - other), events",
         "factor of the estimated error",
         tests_of("dynamics/test_error_estimates"),
     ),
