@@ -1,4 +1,4 @@
-"""How commands end that have a result: result and figure are written, or left elsewhere, and the user is told.
+"""The end of commands that have a result: it is written with its figure, here or elsewhere, and the user is told.
 
 Imports nothing heavy before a result is there.
 """

@@ -32,14 +32,14 @@ FACTOR = 2.0
 
 
 class _Asked(Tracker):
-    """A tracker by which another thread stops a run, or has a snapshot of it."""
+    """A tracker by which another thread stops a run, or gets a snapshot of it."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._wanted: Future[Snapshot] | None = None
 
     def snapshot(self) -> Future[Snapshot]:
-        """Ask for a snapshot; it comes between two chunks of steps or beside a long one, or never after the end."""
+        """Ask for a snapshot, which comes between two chunks of steps or beside a long step, never after the end."""
         wanted: Future[Snapshot] = Future()
         self._wanted = wanted
         return wanted
@@ -92,7 +92,7 @@ class Companion:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it, however the body has ended."""
+        """Stop the looser run, however the body has ended."""
         self.cancel()
 
     def cancel(self) -> None:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from dynamics.runs.trackers import RunView
 
-#: What asks a run to end: Ctrl-C, a scheduler or `kill`, a terminal that is closed (of POSIX).
+#: The signals of Ctrl-C, of a scheduler or `kill`, and, on POSIX, of a terminal that is closed.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-#: Seconds after the first signal from which on another one raises: what has not listened until then hangs.
+#: Seconds after the first signal from which on another one raises, since the run seems to hang.
 IMPATIENCE = 5.0
 
 

@@ -49,7 +49,7 @@ class _View:
 
     def __init__(self, stepper: Stepper, times: Array, begun: RunResult) -> None:
         self._stepper = stepper
-        self._end = float(times[-1])
+        self.end = float(times[-1])
         self._begun = begun
         self._started = clock.perf_counter()
         self.result = replace(begun, records=Records(times.size, begun.records))
@@ -57,10 +57,6 @@ class _View:
     @property
     def time(self) -> float:
         return min(self._stepper.time, self.end)
-
-    @property
-    def end(self) -> float:
-        return self._end
 
     def state(self) -> Array:
         return self._stepper.interpolate(self.time)
@@ -81,7 +77,7 @@ class _View:
             records=self.result.records.so_far(),
             stop_reason=reason,
             end_time=self.time,
-            event_times=np.where(events <= self._end, events, np.nan),
+            event_times=np.where(events <= self.end, events, np.nan),
             solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
             statistics=self._stepper.statistics(),
         )
@@ -129,7 +125,7 @@ def run(
         for tracker in (interrupts, *trackers):
             tracker.start(view)
         for time in times[len(records) :].tolist():
-            # Millions of times may lie within one step.
+            # Urgent trackers are asked at every time: millions of times may lie within one step.
             reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
                 _record(stepper, time, view, pace, observe, watchers)

@@ -96,7 +96,7 @@ class RunFile:
         for name in ("overwrite", "keeps_result"):
             check_switch(name, getattr(self, name))
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
-        #: Of the file that this run has written, or goes on from: what else has its name is not ours to replace.
+        #: Fingerprint of the file that this run has written or goes on from; no other file of its name is replaced.
         self._own = None if self.begun is None else fingerprint(self.target)
 
     @property

@@ -1,4 +1,4 @@
-"""What every recorded state must satisfy: checks of a run while it goes on, at a cost that is not felt."""
+"""Checks of every recorded state while a run goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that never take the place of what must not go.
+"""Files that are written whole or not at all, and never over a file that must stay.
 
 Every file that a run leaves goes through `write_file`, or, where nobody could ask again, through `write_somewhere`.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
-#: Bytes that a disk takes which is not full.
+#: Bytes by which a disk is tested for being full.
 PROBE_BYTES = 1 << 20
 
 
@@ -128,7 +128,7 @@ def free_name(stem: str, suffix: str) -> Path:
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Return what tells the file of a name from any other that takes its place, None if there is none."""
+    """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
     try:
         found = path.lstat()
     except OSError:
@@ -137,7 +137,7 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
 
 
 def remove_torn(target: Path) -> None:
-    """Remove what kills have left of attempts to write a file that nobody else writes."""
+    """Remove temporary files that killed processes have left beside a file which nobody else writes."""
     for torn in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
         torn.unlink(missing_ok=True)
 
@@ -151,7 +151,7 @@ def names_directory(path: object) -> bool:
 
 
 def _is_taken(target: Path, *, replaces: bool) -> bool:
-    """Return whether something has the name that must stay there: a file, unless it is replaced, or anything else."""
+    """Return whether something that must stay has the name: anything but a file that may be replaced."""
     return os.path.lexists(target) and not (replaces and target.is_file())
 
 
@@ -165,8 +165,9 @@ def _temporary(target: Path) -> Path:
 def _fill(temporary: Path, write: Write) -> None:
     try:
         write(temporary)
-    except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as a missing permission, or as either
-        with temporary.open("ab") as probe:  # which says it by its name
+    except (OSError, RuntimeError) as error:
+        # netCDF4 reports a full disk as a missing permission or a RuntimeError; a plain write names the real cause.
+        with temporary.open("ab") as probe:
             probe.write(bytes(PROBE_BYTES))
             probe.flush()
             os.fsync(probe.fileno())
@@ -177,9 +178,10 @@ def _fill(temporary: Path, write: Write) -> None:
 
 
 def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
-    """Give a file its name, which whatever has appeared there meanwhile keeps if it must not be replaced."""
+    """Give a file its name, unless something that must not be replaced has taken the name meanwhile."""
     if not replaces:
-        # Unlike a test and a move it leaves no time between the two; some file systems have no links.
+        # A link fails where the name is taken: nothing can come between, as between a test and a move. Some file
+        # systems have none.
         with suppress(OSError):
             os.link(temporary, target)
             return

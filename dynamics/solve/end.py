@@ -1,4 +1,4 @@
-"""How `python -m dynamics.solve` ends: what was computed, where it is, and how to go on.
+"""The end of `python -m dynamics.solve`: it says what was computed, where it is, and how to go on.
 
 Imports nothing heavy before a run has been made.
 """

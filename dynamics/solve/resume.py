@@ -1,4 +1,4 @@
-"""`python -m dynamics.solve --resume run.nc`: everything but what is shown, and for how long, is said in the file."""
+"""`python -m dynamics.solve --resume run.nc`: all options but those of display and running time are in the file."""
 
 from __future__ import annotations
 

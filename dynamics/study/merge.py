@@ -141,7 +141,7 @@ def _survey_attribute(grid: Grid, survey: Survey, index: int, name: str, value: 
 
 
 def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
-    """Write all that needs no second look at the points: axes, shared coordinates, what is one value per point."""
+    """Write axes, shared coordinates and what is one value per point; create all other variables."""
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
         merged.createDimension(axis.name, len(axis.values))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
-#: What workers have in common: loaded once, in the process from which they are forked.
+#: The module that is loaded once, in the process from which workers are forked.
 COMMON = "dynamics.study.preload"
 
 

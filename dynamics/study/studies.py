@@ -16,6 +16,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from dynamics.solve.registry import answers_that
+from hermite.activations import suggestion
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -45,13 +46,9 @@ def study_path(study: object) -> Study:
         return path
     if ":" in study:
         return study
-    names = (*STUDIES, *_installed())
-    near = difflib.get_close_matches(study, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    menu = ", ".join(map(repr, names))
-    msg = (
-        f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {shown(study)}.{hint}"
-    )
+    names = [*STUDIES, *_installed()]
+    menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
+    msg = f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}"
     raise ValueError(msg)
 
 
