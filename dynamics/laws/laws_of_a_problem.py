@@ -175,7 +175,7 @@ def middle_ranks(count: int) -> tuple[float, float]:
 
 
 def sum_formula_of(dataset: xr.Dataset) -> Array:
-    """Return the sum formula's loss: of a prediction that is the loss itself."""
+    """Return the loss by the sum formula; in the answer "prediction" that is the loss itself."""
     name = "predicted_loss" if "predicted_loss" in dataset else "loss"
     loss: Array = dataset[name].values
     return loss

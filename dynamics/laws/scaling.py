@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
 DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32
-#: Neurons per direction where the width is not what is varied, input dimensions per direction, and their growth.
+#: Neurons and input dimensions per direction, where these are not what is varied.
 WIDTH_FACTOR, DIMENSION_FACTOR = 3, 4
-DIMENSIONS = 8
-#: Directions of the family over dimensions, at most.
-DIMENSION_DIRECTIONS = 64
+#: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
+DIMENSIONS, DIMENSION_DIRECTIONS = 8, 64
 TIMES = 400
-#: Step size of descent in units of its limit of stability: what it is makes no exponent.
+#: Step size of descent in units of its limit of stability, and that of tuned steps: they change no exponent.
 STEP_SHARE, TUNED_RATE = 0.25, 0.1
 
 

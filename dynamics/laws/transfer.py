@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
 WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4
-#: Step sizes in units of the edge: seven octaves below it by factors of two, then ever closer, and two beyond.
+#: Step sizes in units of the edge of stability: from far below by factors of two, then ever closer, and two beyond.
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
 SPEED = 1e10

@@ -1,4 +1,4 @@
-"""Snapshots of a run: the tracker that has them written every so often, and the dataset that one becomes."""
+"""Snapshots of a run: the tracker that has them written, and how one becomes a dataset and is read back."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _Asked(Tracker):
         return wanted
 
     def check(self, view: RunView) -> StopReason | None:
-        """Give what was asked for; stop when told to."""
+        """Give the snapshot that was asked for, if any; stop when told to."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted.set_result(view.snapshot())
@@ -74,7 +74,7 @@ class Companion:
         return bool(wait((self._result,), seconds).done)
 
     def finish(self, result: RunResult) -> RunResult:
-        """Wait for the looser run, or stop it if the caller's has ended early; return what it gave."""
+        """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
             self._asked.stop.set()
         looser = self._result.result()

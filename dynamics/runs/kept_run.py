@@ -49,9 +49,10 @@ def kept_run(
     companion: Companion | None = None,
     sound: Soundness | None = None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Run as `run` does, from where `file` stands, and keep the file up to date; a companion, which runs already, ends.
+    """Run as `run` does, from where `file` stands, and keep the file up to date.
 
-    `labelled` makes the dataset of a result and of that of the companion, if there is one.
+    `labelled` makes a dataset of the result and of that of the companion, if there is one; the companion runs already,
+    and is ended here.
     """
 
     def now(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:

@@ -45,7 +45,7 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 
 
 class _View:
-    """What the trackers see of the run, and its books."""
+    """What the trackers see of the run, with what it has recorded and cost."""
 
     def __init__(self, stepper: Stepper, times: Array, begun: RunResult) -> None:
         self._stepper = stepper
@@ -92,7 +92,7 @@ class _Pace:
         self.seconds_of_record = np.inf
 
     def adapt(self, seconds: float, *, full: bool) -> None:
-        """Learn from a chunk, of as many steps as were allowed if `full`, else of one at least."""
+        """Adapt to the seconds of a chunk, which had all the steps that were allowed if `full`."""
         if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
             self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
         elif seconds > 2.0 * CHUNK_SECONDS:
@@ -177,7 +177,7 @@ def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Se
 
 
 def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:
-    """Take a chunk of steps; one that may be long beside, where it can be given up for the state before it."""
+    """Take a chunk of steps; a step that may be long runs in a second thread, where it can be given up."""
     if pace.steps > 1:
         return stepper.advance(time, pace.steps)
     try:
@@ -190,7 +190,7 @@ def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: 
 def _record(
     stepper: Stepper, time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]
 ) -> None:
-    """Observe the state at a time; beside if that may take long."""
+    """Observe the state at a time, in a second thread if that may take long."""
 
     def record() -> None:
         view.result.records.append(observe(stepper.interpolate(time)))

@@ -171,7 +171,7 @@ class RunFile:
             self.trouble, self.overwrite = trouble, False
 
     def remove(self) -> None:
-        """Remove the file, but not what else may have taken its name."""
+        """Remove the file, unless another one has taken its name."""
         if self._replaces():
             self.target.unlink(missing_ok=True)
 

@@ -39,7 +39,7 @@ class Soundness:
     dies: bool = False
 
     def __call__(self, records: Records) -> StopReason | None:
-        """Look at the last record, beside the one before; what a record does not hold is not asked for."""
+        """Check the last record, beside the one before, in those of the quantities that it holds."""
         record, slack = records[-1], TOLERATED * self.rtol + 1e-9
         if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):
             return StopReason.OVERLAP_ABOVE_ONE

@@ -61,5 +61,5 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes of a command, to the one that was started."""
+    """Ignore Ctrl-C: a terminal sends it to all processes of a command, and the one that was started acts on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -38,7 +38,7 @@ CHUNK_BYTES = 1 << 22
 
 @dataclass
 class Merged:
-    """One variable of the result, as far as the points seen tell."""
+    """One variable of the result, by the points that were seen so far."""
 
     #: Without those of the grid.
     dims: tuple[str, ...]

@@ -215,7 +215,7 @@ class WorkerPool:
 
 
 def begin_workers() -> BaseContext:
-    """Return how worker processes start, and begin to get the one ready from which they are forked.
+    """Return the context in which worker processes start, and begin to make the process that they are forked from.
 
     RuntimeError is raised in a worker process that imports the script which began the sweep.
     """
