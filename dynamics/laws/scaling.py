@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
+    #: Problems that differ in size or start, each with its saved times.
+    Family = list[tuple[Problem, SaveAt]]
+
 EXPONENT, BETA, STARTS = 4, 1.0, 4
 DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32
 #: Neurons and input dimensions per direction, where these are not what is varied.
@@ -54,9 +57,9 @@ class ScalingStudy:
 
     settings: dict[str, Any]
     problem: Problem
-    starts: list[tuple[Problem, SaveAt]]
-    widths: list[tuple[Problem, SaveAt]]
-    dimensions: list[tuple[Problem, SaveAt]]
+    starts: Family
+    widths: Family
+    dimensions: Family
     workers: int
     progress: bool | None
 
@@ -71,7 +74,7 @@ class ScalingStudy:
         rate = self.settings["learning_rate"]
         laws: list[ScalingLaw] = []
         seconds, reason = 0.0, "reached_end"
-        readings: tuple[tuple[list[tuple[Problem, SaveAt]], Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
+        readings: tuple[tuple[Family, Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
             (self.starts, lambda found: _laws_of_starts(found, rate)),
             (self.widths, lambda found: [loss_against_width(found), *frontier_laws(found, rate)]),
             (self.dimensions, lambda found: [times_against_dimension(found)]),
@@ -158,35 +161,31 @@ def scaling_study(
     problem = checked_problem(information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seed)
     first = problem.seed
     seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
-    begin, _ = middle_ranks(count)
-    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
     few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
-    smallest = 2 * few.num_directions
-    families = (
-        [replace(problem, seed=s) for s in seeds],
-        [replace(problem, width=m, seed=s) for s in seeds for m in widths],
-        [
-            replace(problem, teacher=few, width=WIDTH_FACTOR * few.num_directions, dimension=smallest * 2**i, seed=s)
-            for s in seeds
-            for i in range(DIMENSIONS)
-        ],
-    )
     settings: dict[str, Any] = {
         "starts": len(seeds),
         "coupled": coupled,
         "learning_rate": STEP_SHARE * descent_limit(problem),
         "tuned_rate": TUNED_RATE,
     }
-    shared = common_times(families[0], TIMES)
-    return ScalingStudy(
-        settings,
-        problem,
-        [(one, shared) for one in families[0]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
-        # Matched pairs use all cores by themselves.
-        checked_workers(workers) if coupled else 1,
-        progress,
+    processes = checked_workers(workers) if coupled else 1  # matched pairs use all cores by themselves
+    return ScalingStudy(settings, problem, *_families(problem, few, seeds), processes, progress)
+
+
+def _families(problem: Problem, few: Teacher, seeds: range) -> tuple[Family, Family, Family]:
+    """Return three families: the problem, the same at widths from P^0.25/2 to P, and `few` at growing dimensions."""
+    count, few_count = problem.num_directions, few.num_directions
+    begin, _ = middle_ranks(count)
+    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
+    smallest = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=2 * few_count)
+    starts = [replace(problem, seed=s) for s in seeds]
+    shared = common_times(starts, TIMES)
+    wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
+    larger = [replace(smallest, dimension=2 ** (i + 1) * few_count, seed=s) for s in seeds for i in range(DIMENSIONS)]
+    return (
+        [(one, shared) for one in starts],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in wider],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in larger],
     )
 
 
