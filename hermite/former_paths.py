@@ -61,7 +61,7 @@ dynamics.integrators.large_flow.device: large_flow.torch_clusters=clusters large
 dynamics.theory: matching prediction scaling=asymptotics step_size descent_limit search_noise ideal_sums one_step
     analysis=fits slopes transfer=best_rates tuned_steps horizon
 dynamics.runs: run=loop trackers companion kept_run checkpoint run_file records interrupts soundness outcome dataset
-    variables provenance storage whole_files study_dataset
+    variables provenance storage whole_files study_dataset=dataset
 dynamics.commands: options command_line=parsing command_end=end study_command=study
 dynamics.solve: flow=overlaps answers=decoupled mean_field committee spherical coupling resumption step_settings
     solve_end=end solve_resume=resume

@@ -1,4 +1,4 @@
-"""How commands end that have a result: result and figure are written, or left elsewhere, and the user is told.
+"""The end of commands that have a result: it is written with its figure, here or elsewhere, and the user is told.
 
 Imports nothing heavy before a result is there.
 """
@@ -59,22 +59,10 @@ def end_with(
 ) -> Written:
     """Write result and figure, each wherever that is possible, and print what the result shows.
 
-    Parameters
-    ----------
-    store : callable
-        () -> where the result is, and why not where it was to be, as `write_somewhere` says it.
-    find : callable
-        () -> what the result shows, None if nobody knows; called only if something is to be drawn or printed.
-    figure : Path, optional
-        File of the figure; None if there is to be none.
-    json, quiet : bool
-        Print one JSON object instead of text, or nothing.
-    overwrite : bool
-        Whether a file may be replaced by the figure.
-    dpi : int
-        Dots per inch of the figure.
-    figure_key : str, default "plot"
-        Name of the figure's file in the JSON object.
+    `store` writes the result and returns, as `write_somewhere` does, where it is and why not where it was to be. `find`
+    returns what the result shows, None if that is not known; it is called only if something is to be drawn or printed.
+    No figure is made if `figure`, its file, is None; `overwrite` lets it replace one. `json` prints one JSON object,
+    in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
         self, args: Any = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Read the arguments; `--option=--`, which the base class takes for an empty list, has no value."""
+        """Read the arguments; refuse `--option=--`, which the base class takes for an empty list of values."""
         given = sys.argv[1:] if args is None else list(args)
         for word in given:
             if word.startswith("--") and word.endswith("=--"):

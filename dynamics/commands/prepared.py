@@ -1,4 +1,4 @@
-"""Studies as functions whose one signature serves calls and command lines, and how long they take, in words."""
+"""Studies as functions with one signature for calls and command lines, and durations in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of arguments: text to a checked value, or a ValueError that goes on with what must hold."""
+"""Readers of arguments: text to a checked value, or a ValueError with the end of a sentence, "must …, but is …"."""
 
 from __future__ import annotations
 

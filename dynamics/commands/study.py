@@ -7,9 +7,8 @@ command line is parsed.
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.end import end_with, store_result
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from dynamics.commands.end import Telling
     from dynamics.commands.prepared import Prepared
 
-# The problem in a file says these itself.
+#: Options that a file given by --problem answers itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
 FIGURE_DPI = 130
 
@@ -52,8 +51,7 @@ class StudyCommand(NamedTuple):
 
     def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
         """Import the module and return the study, checked; nothing is solved yet."""
-        module, _, name = self.prepares.partition(":")
-        prepared: Prepared = attrgetter(name)(import_module(module))(**settings, progress=progress)
+        prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
         return prepared
 
 
@@ -86,7 +84,8 @@ def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) ->
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     command = catalogue.studies[values["name"]]
     settings = _settings(command, values)
-    from dynamics.runs.storage import StorageError, check_target, free_name
+    from dynamics.problem import Problem
+    from dynamics.runs.storage import StorageError, check_target, free_name, load_answer
 
     output = Path(values["output"]) if values["output"] is not None else free_name(f"study-{values['name']}", ".nc")
     figure = chosen_figure(values, output)
@@ -95,7 +94,7 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
             if path is not None and not values["dry_run"]:
                 check_target(path, overwrite=values["overwrite"])
         if "problem" in settings:
-            settings["problem"] = _stored_problem(settings["problem"])
+            settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
         study = command.prepare(settings, progress=False if values["quiet"] else None)
     except (TypeError, ValueError, StorageError) as error:
         raise UsageError(str(error)) from None
@@ -110,8 +109,7 @@ def _finish(
     """Write and print what was computed; return the exit code."""
 
     def find() -> Telling:
-        module, _, function = catalogue.findings.partition(":")
-        found: Telling = getattr(import_module(module), function)(dataset)
+        found: Telling = resolve_name(catalogue.findings)(dataset)
         return found
 
     written = end_with(
@@ -139,10 +137,3 @@ def _settings(command: StudyCommand, values: Mapping[str, Any]) -> dict[str, Any
             msg = f"Option --{option.name} must be absent when --problem is given, but is {text}."
             raise UsageError(msg)
     return {option.key: read_option(option, text) for option, text in given.items()}
-
-
-def _stored_problem(path: str) -> Any:
-    from dynamics.problem import Problem
-    from dynamics.runs.storage import load_answer
-
-    return Problem.from_dataset(load_answer(path))

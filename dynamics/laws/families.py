@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.compiler.cores import available_cores, one_core
-from dynamics.problem.checks import checked_integer
+from dynamics.problem import Problem, Teacher
+from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
 from dynamics.solve.decoupled import solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
-from dynamics.theory.prediction import predict
+from dynamics.theory.prediction import check_decouples, predict
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import xarray as xr
-
-    from dynamics.problem import Problem
 
     Task = Callable[[], xr.Dataset]
 
@@ -115,6 +115,40 @@ def _timed(task: Task) -> tuple[xr.Dataset, float]:
 def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:
     with one_core():
         return _timed(task)
+
+
+def checked_problem(
+    information_exponent: int,
+    beta: float,
+    directions: int,
+    dimension: int,
+    *,
+    widest: int,
+    seed: int,
+    fewest: int = 2,
+    room: int = 0,
+) -> Problem:
+    """Return the problem of the largest width, with `fewest` directions or more that decouple, and d ≥ P + `room`."""
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    count = checked_integer(directions, "directions", minimum=fewest)
+    problem = Problem(
+        activation=f"he{k}",
+        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
+        width=widest,
+        dimension=checked_integer(dimension, "dimension", minimum=count + room),
+        seed=checked_integer(seed, "seed", minimum=0),
+    )
+    check_decouples(problem)
+    return problem
+
+
+def check_coupled(coupled: bool, **others: object) -> None:
+    """Refuse arguments of the coupled flow where it is not asked for."""
+    check_switch("coupled", coupled)
+    for name, value in others.items():
+        if value is not None and not coupled:
+            msg = f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}."
+            raise ValueError(msg)
 
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:

@@ -19,7 +19,7 @@ from dynamics.laws.law_variables import SOURCES
 from dynamics.laws.laws_of_a_problem import loss_against_time
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
-from dynamics.runs.study_dataset import study_dataset
+from dynamics.runs.dataset import study_dataset
 from dynamics.theory import asymptotic_exponents
 from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
 

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.prepared import duration, study_function
-from dynamics.laws.families import common_times, solve_family
+from dynamics.laws.families import check_coupled, checked_problem, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws
-from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_number
-from dynamics.runs.study_dataset import study_dataset
+from dynamics.problem import Problem
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.runs.dataset import study_dataset
 from dynamics.theory.descent_limit import descent_limit, warn_descent_limit
-from dynamics.theory.prediction import check_decouples
-from hermite.text.messages import shown
+from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,22 +184,11 @@ def compute_frontier(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    count = checked_integer(directions, "directions", minimum=16)
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
     chosen = checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
-    check_switch("coupled", coupled)
-    if largest_width is not None and not coupled:
-        msg = f"Argument `largest_width` must be absent without `coupled`, but is {shown(largest_width)}."
-        raise ValueError(msg)
-    first = checked_integer(seed, "seed", minimum=0)
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=chosen[-1],
-        dimension=checked_integer(dimension, "dimension", minimum=count),
-        seed=first,
+    check_coupled(coupled, largest_width=largest_width)
+    problem = checked_problem(
+        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, fewest=FEWEST_DIRECTIONS
     )
-    check_decouples(problem)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     limit = descent_limit(problem)
     warn_descent_limit(rate, limit)
@@ -213,7 +201,7 @@ def compute_frontier(
             LARGEST_WIDTH if largest_width is None else largest_width, "largest_width", minimum=1
         ),
     }
-    return Frontier(settings, problem, chosen, range(first, first + settings["starts"]), progress)
+    return Frontier(settings, problem, chosen, range(problem.seed, problem.seed + settings["starts"]), progress)
 
 
 def _coupled_seconds(width: int) -> float:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem import Problem
-    from dynamics.runs.study_dataset import Values
+    from dynamics.runs.dataset import Values
 
 CURVES = ("measured", "sum formula")
 SOURCES = (*CURVES, "ideal sum", "asymptotic")

@@ -36,31 +36,21 @@ TUNED_TARGETS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScalingLaw:
-    """One law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically.
+    """One law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically."""
 
-    Parameters
-    ----------
-    name : str
-        Such as "loss-time".
-    x : ndarray, shape (N,)
-        Increasing, dimensionless.
-    measured, predicted : ndarray, shape (R, N)
-        y of each run, and of the sum formula for the same start; NaN where unknown.
-    fit, finite_size : PowerLawFit
-        Of both, over the same window; their errors are those of `dynamics.theory.fits.fit_runs`.
-    asymptotic : float
-        Exponent for P, d → ∞; NaN where there is no law.
-    ranks : tuple (low, high)
-        How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
-    """
-
+    #: Such as "loss-time".
     name: str
+    #: (N,), increasing, dimensionless.
     x: Array
+    #: (R, N), y of each run, and of the sum formula for the same start; NaN where unknown.
     measured: Array
     predicted: Array
+    #: Of both, over the same window; their errors are those of `dynamics.theory.fits.fit_runs`.
     fit: PowerLawFit
     finite_size: PowerLawFit
+    #: Exponent for P, d → ∞; NaN where there is no law.
     asymptotic: float
+    #: How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
     ranks: tuple[float, float]
 
 
@@ -185,7 +175,7 @@ def middle_ranks(count: int) -> tuple[float, float]:
 
 
 def sum_formula_of(dataset: xr.Dataset) -> Array:
-    """Return the sum formula's loss: of a prediction that is the loss itself."""
+    """Return the loss by the sum formula; in the answer "prediction" that is the loss itself."""
     name = "predicted_loss" if "predicted_loss" in dataset else "loss"
     loss: Array = dataset[name].values
     return loss

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.prepared import study_function
-from dynamics.laws.families import checked_workers, common_times, solve_family
+from dynamics.laws.families import check_coupled, checked_problem, checked_workers, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
 from dynamics.laws.laws_of_a_problem import (
@@ -24,10 +24,10 @@ from dynamics.laws.laws_of_a_problem import (
     times_against_direction,
 )
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
-from dynamics.runs.study_dataset import study_dataset
-from dynamics.theory.prediction import check_decouples
-from hermite.text.messages import shown
+from dynamics.problem.checks import MOST_RUNS, checked_integer
+from dynamics.runs.dataset import study_dataset
+from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
     from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
+    #: Problems that differ in size or start, each with its saved times.
+    Family = list[tuple[Problem, SaveAt]]
+
 EXPONENT, BETA, STARTS = 4, 1.0, 4
 DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32
-#: Neurons per direction where the width is not what is varied, input dimensions per direction, and their growth.
+#: Neurons and input dimensions per direction, where these are not what is varied.
 WIDTH_FACTOR, DIMENSION_FACTOR = 3, 4
-DIMENSIONS = 8
-#: Directions of the family over dimensions, at most.
-DIMENSION_DIRECTIONS = 64
+#: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
+DIMENSIONS, DIMENSION_DIRECTIONS = 8, 64
 TIMES = 400
-#: Step size of descent in units of its limit of stability: what it is makes no exponent.
+#: Step size of descent in units of its limit of stability, and that of tuned steps: they change no exponent.
 STEP_SHARE, TUNED_RATE = 0.25, 0.1
 
 
@@ -55,9 +57,9 @@ class ScalingStudy:
 
     settings: dict[str, Any]
     problem: Problem
-    starts: list[tuple[Problem, SaveAt]]
-    widths: list[tuple[Problem, SaveAt]]
-    dimensions: list[tuple[Problem, SaveAt]]
+    starts: Family
+    widths: Family
+    dimensions: Family
     workers: int
     progress: bool | None
 
@@ -72,7 +74,7 @@ class ScalingStudy:
         rate = self.settings["learning_rate"]
         laws: list[ScalingLaw] = []
         seconds, reason = 0.0, "reached_end"
-        readings: tuple[tuple[list[tuple[Problem, SaveAt]], Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
+        readings: tuple[tuple[Family, Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
             (self.starts, lambda found: _laws_of_starts(found, rate)),
             (self.widths, lambda found: [loss_against_width(found), *frontier_laws(found, rate)]),
             (self.dimensions, lambda found: [times_against_dimension(found)]),
@@ -152,48 +154,38 @@ def scaling_study(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    check_switch("coupled", coupled)
+    check_coupled(coupled, workers=workers)
     default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
-    count = checked_integer(default if directions is None else directions, "directions", minimum=16)
-    d = checked_integer(DIMENSION_FACTOR * count if dimension is None else dimension, "dimension", minimum=count)
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    first = checked_integer(seed, "seed", minimum=0)
+    count = checked_integer(default if directions is None else directions, "directions", minimum=FEWEST_DIRECTIONS)
+    d = DIMENSION_FACTOR * count if dimension is None else dimension
+    problem = checked_problem(information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seed)
+    first = problem.seed
     seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
-    if workers is not None and not coupled:
-        msg = f"Argument `workers` must be absent without `coupled`, but is {shown(workers)}."
-        raise ValueError(msg)
-    teacher = Teacher.power_law(count, checked_number(beta, "beta", positive=False))
-    problem = Problem(activation=f"he{k}", teacher=teacher, width=WIDTH_FACTOR * count, dimension=d, seed=first)
-    check_decouples(problem)
-    begin, _ = middle_ranks(count)
-    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
     few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
-    smallest = 2 * few.num_directions
-    families = (
-        [replace(problem, seed=s) for s in seeds],
-        [replace(problem, width=m, seed=s) for s in seeds for m in widths],
-        [
-            replace(problem, teacher=few, width=WIDTH_FACTOR * few.num_directions, dimension=smallest * 2**i, seed=s)
-            for s in seeds
-            for i in range(DIMENSIONS)
-        ],
-    )
     settings: dict[str, Any] = {
         "starts": len(seeds),
         "coupled": coupled,
-        "learning_rate": STEP_SHARE * 2.0 / (max(4, k) * float(teacher.coefficients[0])),
+        "learning_rate": STEP_SHARE * descent_limit(problem),
         "tuned_rate": TUNED_RATE,
     }
-    shared = common_times(families[0], TIMES)
-    return ScalingStudy(
-        settings,
-        problem,
-        [(one, shared) for one in families[0]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[1]],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in families[2]],
-        # Matched pairs use all cores by themselves.
-        checked_workers(workers) if coupled else 1,
-        progress,
+    processes = checked_workers(workers) if coupled else 1  # matched pairs use all cores by themselves
+    return ScalingStudy(settings, problem, *_families(problem, few, seeds), processes, progress)
+
+
+def _families(problem: Problem, few: Teacher, seeds: range) -> tuple[Family, Family, Family]:
+    """Return three families: the problem, the same at widths from P^0.25/2 to P, and `few` at growing dimensions."""
+    count, few_count = problem.num_directions, few.num_directions
+    begin, _ = middle_ranks(count)
+    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
+    smallest = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=2 * few_count)
+    starts = [replace(problem, seed=s) for s in seeds]
+    shared = common_times(starts, TIMES)
+    wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
+    larger = [replace(smallest, dimension=2 ** (i + 1) * few_count, seed=s) for s in seeds for i in range(DIMENSIONS)]
+    return (
+        [(one, shared) for one in starts],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in wider],
+        [(one, common_times([one], TIMES, reach=2.0)) for one in larger],
     )
 
 

@@ -15,28 +15,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.prepared import duration, study_function
-from dynamics.laws.families import answer_all, checked_workers
-from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.laws.families import answer_all, checked_problem, checked_workers
+from dynamics.problem import Problem
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.study_dataset import study_dataset
+from dynamics.runs.dataset import study_dataset
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.theory.best_rates import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.descent_limit import descent_limit
-from dynamics.theory.prediction import check_decouples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
 
-    from dynamics.runs.study_dataset import Values
+    from dynamics.runs.dataset import Values
     from dynamics.theory.best_rates import Transfer
     from hermite.arrays import Array
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
 WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4
-#: Step sizes in units of the edge: seven octaves below it by factors of two, then ever closer, and two beyond.
+#: Step sizes in units of the edge of stability: from far below by factors of two, then ever closer, and two beyond.
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
 SPEED = 1e10
@@ -177,23 +176,6 @@ def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
             on_failure="return",
             progress=False,
         )
-
-
-def checked_problem(
-    information_exponent: int, beta: float, directions: int, dimension: int, *, widest: int, seed: int, room: int = 0
-) -> Problem:
-    """Return the problem of the largest width, whose directions decouple, in d ≥ P + `room` dimensions."""
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
-    count = checked_integer(directions, "directions", minimum=2)
-    problem = Problem(
-        activation=f"he{k}",
-        teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
-        width=widest,
-        dimension=checked_integer(dimension, "dimension", minimum=count + room),
-        seed=checked_integer(seed, "seed", minimum=0),
-    )
-    check_decouples(problem)
-    return problem
 
 
 def checked_widths(widths: Sequence[int]) -> list[int]:

@@ -1,8 +1,10 @@
 from .checkpoint import DEFAULT_SECONDS as DEFAULT_SECONDS
 from .checkpoint import Rhythm as Rhythm
 from .checkpoint import labelled_arrays as labelled_arrays
+from .dataset import Values as Values
 from .dataset import make_dataset as make_dataset
 from .dataset import prediction_values as prediction_values
+from .dataset import study_dataset as study_dataset
 from .interrupts import Interrupts as Interrupts
 from .run_file import Begun as Begun
 from .run_file import RunFile as RunFile
@@ -11,5 +13,3 @@ from .run_file import reopened as reopened
 from .storage import StorageError as StorageError
 from .storage import check_target as check_target
 from .storage import load_answer as load_answer
-from .study_dataset import Values as Values
-from .study_dataset import study_dataset as study_dataset

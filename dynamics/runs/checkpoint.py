@@ -1,4 +1,4 @@
-"""Snapshots of a run: the tracker that has them written every so often, and the dataset that one becomes."""
+"""Snapshots of a run: the tracker that has them written, and how one becomes a dataset and is read back."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dynamics.runs.result import StopReason
     from dynamics.runs.trackers import RunView
 
-__all__ = ["DEFAULT_SECONDS", "Checkpoint", "Rhythm", "labelled_arrays", "packed", "unpacked"]
-
 DEFAULT_SECONDS = 30.0
 #: Writing takes at most about this part of the time.
 LARGEST_SHARE = 0.1
@@ -30,13 +28,7 @@ STATE, RECORD = "state_", "record_"
 
 
 class Rhythm:
-    """When it is time to write again: every so many seconds, more rarely where writing takes long.
-
-    Parameters
-    ----------
-    every : float
-        Seconds of wall-clock time, positive.
-    """
+    """When it is time to write again: every so many seconds, more rarely where writing takes long."""
 
     def __init__(self, every: float) -> None:
         self._every = checked_number(every, "every", positive=True)
@@ -52,15 +44,7 @@ class Rhythm:
 
 
 class Checkpoint(Tracker):
-    """A tracker that hands a snapshot of the run to `write` every so often.
-
-    Parameters
-    ----------
-    write : callable
-        Snapshot -> None.
-    every : float, default 30
-        As of `Rhythm`.
-    """
+    """A tracker that hands a snapshot of the run to `write` in the given rhythm."""
 
     def __init__(self, write: Callable[[Snapshot], None], every: float = DEFAULT_SECONDS) -> None:
         self._write = write
@@ -85,14 +69,7 @@ def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tu
 
 
 def packed(snapshot: Snapshot, held: xr.Dataset | None = None) -> xr.Dataset | None:
-    """Return a snapshot as a dataset, None if its method cannot be continued.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    held : Dataset, optional
-        Where the records are already, along `time`; without it they are in the dataset.
-    """
+    """Return a snapshot as a dataset, without the records that `held` has along `time`; None if it cannot go on."""
     import xarray as xr
 
     if snapshot.state is None:
@@ -107,13 +84,7 @@ def packed(snapshot: Snapshot, held: xr.Dataset | None = None) -> xr.Dataset | N
 
 
 def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
-    """Return the snapshot that `packed` made a dataset of.
-
-    Raises
-    ------
-    KeyError, ValueError
-        If it did not.
-    """
+    """Return the snapshot that `packed` made a dataset of; KeyError or ValueError is raised for any other dataset."""
     names = dataset.attrs["observables"].split()
     count = int(dataset.attrs["records"])
     columns = {name: (dataset[f"{RECORD}{name}"] if held is None else held[name]).to_numpy()[:count] for name in names}

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dynamics.runs.trackers import RunView
     from hermite.arrays import Array
 
-__all__ = ["FACTOR", "LOOSER", "Companion", "estimated_errors", "event_errors"]
-
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
 #: Factor of the difference that is reported as the error.
@@ -34,20 +32,20 @@ FACTOR = 2.0
 
 
 class _Asked(Tracker):
-    """A tracker by which another thread stops a run, or has a snapshot of it."""
+    """A tracker by which another thread stops a run, or gets a snapshot of it."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._wanted: Future[Snapshot] | None = None
 
     def snapshot(self) -> Future[Snapshot]:
-        """Ask for a snapshot; it comes between two chunks of steps or beside a long one, or never after the end."""
+        """Ask for a snapshot, which comes between two chunks of steps or beside a long step, never after the end."""
         wanted: Future[Snapshot] = Future()
         self._wanted = wanted
         return wanted
 
     def check(self, view: RunView) -> StopReason | None:
-        """Give what was asked for; stop when told to."""
+        """Give the snapshot that was asked for, if any; stop when told to."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted.set_result(view.snapshot())
@@ -57,19 +55,7 @@ class _Asked(Tracker):
 
 
 class Companion:
-    """The same run at `LOOSER` times the tolerance, in a second thread.
-
-    Parameters
-    ----------
-    stepper : Stepper
-        At the start, with the looser tolerance.
-    loss : callable
-        State -> E(f − f*)².
-    times : ndarray, shape (T,)
-        Saved times.
-    begun : Snapshot, optional
-        Of a companion that was stopped, to continue.
-    """
+    """The same run at `LOOSER` times the tolerance, in a second thread; `loss` is E(f − f*)² of a state."""
 
     def __init__(
         self, stepper: Stepper, loss: Callable[[Array], float], times: Array, begun: Snapshot | None = None
@@ -88,7 +74,7 @@ class Companion:
         return bool(wait((self._result,), seconds).done)
 
     def finish(self, result: RunResult) -> RunResult:
-        """Wait for the looser run, or stop it if the caller's has ended early; return what it gave."""
+        """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
             self._asked.stop.set()
         looser = self._result.result()
@@ -106,7 +92,7 @@ class Companion:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it, however the body has ended."""
+        """Stop the looser run, however the body has ended."""
         self.cancel()
 
     def cancel(self) -> None:

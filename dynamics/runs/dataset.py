@@ -1,4 +1,4 @@
-"""Arrays to labelled datasets: one constructor, provenance on every result."""
+"""Arrays to labelled datasets, each with the provenance of its result."""
 
 from __future__ import annotations
 
@@ -23,16 +23,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
 
-__all__ = [
-    "REFERENCES",
-    "SCHEMA_VERSION",
-    "VARIABLES",
-    "make_dataset",
-    "no_prediction_values",
-    "plain_attribute",
-    "prediction_values",
-    "stamped_attributes",
-]
+#: Name -> (dims in front of those of the table of variables, array).
+Values = dict[str, tuple[tuple[str, ...], Any]]
 
 SCHEMA_VERSION = 1
 REFERENCES = (
@@ -52,39 +44,39 @@ def make_dataset(
     leading: Sequence[str] = (),
     with_leading: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Return a dataset whose variables are named, labelled and stamped with where they come from.
+    """Return a dataset with variables labelled as in `VARIABLES`, and with attributes that say where it comes from.
 
-    Parameters
-    ----------
-    values : mapping
-        Variable name -> array; names and dims are those of `VARIABLES`.
-    problem : Problem
-        What was asked; stored whole, so that `Problem.from_dataset` gives it back.
-    title : str
-    coords : mapping
-        Coordinate name -> values; `direction` is added, numbered from 1 as p is.
-    solver : mapping
-        Arguments of the call, JSON-ready; stored beside the problem in the `parameters` attribute.
-    attributes : mapping
-        Further attributes; bool becomes 0/1, None is left out, mappings become JSON.
-    leading, with_leading : sequence of str
-        Dims put in front of the variables named in `with_leading`, such as ("seed",).
+    The problem is stored whole, so that `Problem.from_dataset` gives it back, and beside it, in the attribute
+    `parameters`, `solver`: the arguments of the call, ready for JSON. Of the further attributes bool becomes 0/1, None
+    is left out, and mappings become JSON. The coordinate `direction` is added, numbered from 1 as p is. The dims
+    `leading`, such as ("seed",), are put in front of the variables named in `with_leading`.
     """
     import xarray as xr
 
+    inputs = {name: array for name, (_, array) in problem.arrays().items()}
     directions = np.arange(1, problem.num_directions + 1)
-    inputs = problem.arrays()
-    data: dict[str, Any] = {}
-    for name, array in {**{key: values_ for key, (_, values_) in inputs.items()}, **values}.items():
-        dims = VARIABLES[name].dims
-        if name in with_leading:
-            dims = (*leading, *dims)
-        data[name] = (dims, np.asarray(array), _metadata(name))
-    all_coords = {
-        name: (VARIABLES[name].dims, np.asarray(array), _metadata(name))
-        for name, array in {**coords, "direction": directions}.items()
-    }
-    return xr.Dataset(data, coords=all_coords, attrs=stamped_attributes(problem, title, solver, attributes))
+    return xr.Dataset(
+        {
+            name: _labelled(name, array, leading if name in with_leading else ())
+            for name, array in {**inputs, **values}.items()
+        },
+        coords={name: _labelled(name, array) for name, array in {**coords, "direction": directions}.items()},
+        attrs=stamped_attributes(problem, title, solver, attributes),
+    )
+
+
+def study_dataset(
+    problem: Problem,
+    values: Values,
+    *,
+    title: str,
+    coords: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> xr.Dataset:
+    """Return the dataset of a study, whose variables run over a family of problems; `problem` is the last of them."""
+    dataset = make_dataset({}, problem=problem, title=title, coords=coords, solver=settings, attributes=attributes)
+    return dataset.assign({name: _labelled(name, array, leading) for name, (leading, array) in values.items()})
 
 
 def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
@@ -113,9 +105,11 @@ def plain_attribute(value: Any) -> Any:
     return value
 
 
-def _metadata(name: str) -> dict[str, str]:
+def _labelled(
+    name: str, array: Any, leading: Sequence[str] = ()
+) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
     variable = VARIABLES[name]
-    return {"long_name": variable.long_name, "units": "1", "symbol": variable.symbol}
+    return (*leading, *variable.dims), np.asarray(array), variable.labels
 
 
 def _command() -> str:

@@ -15,20 +15,18 @@ if TYPE_CHECKING:
 
     from dynamics.runs.trackers import RunView
 
-__all__ = ["SIGNALS", "Interrupts", "sheltered"]
-
-#: What asks a run to end: Ctrl-C, a scheduler or `kill`, a terminal that is closed (of POSIX).
+#: The signals of Ctrl-C, of a scheduler or `kill`, and, on POSIX, of a terminal that is closed.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-#: Seconds after the first signal from which on another one raises: what has not listened until then hangs.
+#: Seconds after the first signal from which on another one raises, since the run seems to hang.
 IMPATIENCE = 5.0
 
 
 class Interrupts:
-    """Hear Ctrl-C, SIGTERM and SIGHUP: raised at any instant they can be lost inside a callback of some library.
+    """Notes Ctrl-C, SIGTERM and SIGHUP until the run looks: an exception may be lost in a callback of some library.
 
-    One that comes `IMPATIENCE` after the first raises at once, since somebody's tracker does not return. Outside the
-    main thread, where Python allows no handlers, they are left as they are. A tracker; in a loop of another kind, a
-    context.
+    A signal that comes `IMPATIENCE` after the first raises at once, since somebody's tracker does not return. Outside
+    the main thread, where Python allows no handlers, signals are left as they are. This is a tracker of the run loop,
+    and a context for any other loop.
     """
 
     def __init__(self) -> None:
@@ -41,13 +39,13 @@ class Interrupts:
         """Listen."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                # Who ignores one, as workers of a pool and what `nohup` starts do, has a reason.
+                # A process that ignores one, such as a worker of a pool or what `nohup` starts, has a reason.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._hear)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Put back who listened before."""
+        """Put back the handlers that were there before."""
         for number, handler in self._previous.items():
             if handler is not None:
                 signal.signal(number, handler)
@@ -63,7 +61,7 @@ class Interrupts:
     urgent = check
 
     def finish(self, view: RunView) -> None:  # noqa: ARG002
-        """Put back who listened before."""
+        """Put back the handlers that were there before."""
         self.__exit__()
 
     def _hear(self, *_signal: object) -> None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Labelled = Callable[[RunResult, RunResult | None], xr.Dataset]
 
-__all__ = ["COMPANION", "begun_snapshot", "kept_run"]
-
 #: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
 RUN, COMPANION = "run", "companion"
 
@@ -51,21 +49,10 @@ def kept_run(
     companion: Companion | None = None,
     sound: Soundness | None = None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Run as `run` does, from where `file` stands, and keep it up to date.
+    """Run as `run` does, from where `file` stands, and keep the file up to date.
 
-    Parameters
-    ----------
-    stepper, times, observe, trackers, sound
-        As of `run`.
-    labelled : callable
-        (result, result of the companion or None) -> Dataset.
-    file : RunFile
-    companion : Companion, optional
-        Runs already; it is stopped in the end.
-
-    Returns
-    -------
-    result, dataset
+    `labelled` makes a dataset of the result and of that of the companion, if there is one; the companion runs already,
+    and is ended here.
     """
 
     def now(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
@@ -75,7 +62,7 @@ def kept_run(
         return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
 
     begun = begun_snapshot(file, RUN)
-    # Who asks twice for an end shall not lose what is stored in the end.
+    # A second signal must not lose what is stored at the end.
     with Interrupts() as late:
         result = run(stepper, times, observe, trackers=[*trackers, *file.trackers(now)], begun=begun, sound=sound)
         looser = None

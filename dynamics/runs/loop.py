@@ -1,4 +1,4 @@
-"""The run loop: next save time → compiled chunk → trackers → stop reason.
+"""The run loop: compiled steps up to the next saved time, in chunks between which the trackers may stop the run.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
 hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
@@ -45,11 +45,11 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 
 
 class _View:
-    """What the trackers see of the run, and its books."""
+    """What the trackers see of the run, with what it has recorded and cost."""
 
     def __init__(self, stepper: Stepper, times: Array, begun: RunResult) -> None:
         self._stepper = stepper
-        self._end = float(times[-1])
+        self.end = float(times[-1])
         self._begun = begun
         self._started = clock.perf_counter()
         self.result = replace(begun, records=Records(times.size, begun.records))
@@ -57,10 +57,6 @@ class _View:
     @property
     def time(self) -> float:
         return min(self._stepper.time, self.end)
-
-    @property
-    def end(self) -> float:
-        return self._end
 
     def state(self) -> Array:
         return self._stepper.interpolate(self.time)
@@ -81,7 +77,7 @@ class _View:
             records=self.result.records.so_far(),
             stop_reason=reason,
             end_time=self.time,
-            event_times=np.where(events <= self._end, events, np.nan),
+            event_times=np.where(events <= self.end, events, np.nan),
             solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
             statistics=self._stepper.statistics(),
         )
@@ -96,7 +92,7 @@ class _Pace:
         self.seconds_of_record = np.inf
 
     def adapt(self, seconds: float, *, full: bool) -> None:
-        """Learn from a chunk, of as many steps as were allowed if `full`, else of one at least."""
+        """Adapt to the seconds of a chunk, which had all the steps that were allowed if `full`."""
         if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
             self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
         elif seconds > 2.0 * CHUNK_SECONDS:
@@ -112,31 +108,12 @@ def run(
     begun: Snapshot | None = None,
     sound: Callable[[Records], StopReason | None] | None = None,
 ) -> RunResult:
-    """Take `stepper` through `times`, observing at each, until the end or a reason to stop.
+    """Take `stepper` from time 0 through increasing `times`, until the end or a reason to stop.
 
-    Parameters
-    ----------
-    stepper : Stepper
-        Integrator at time 0, with its state inside.
-    times : ndarray, shape (T,)
-        Increasing times to observe at; steps are not held to them.
-    observe : callable
-        state -> named observables, stored as one record per time.
-    trackers : sequence of Tracker
-    begun : Snapshot, optional
-        Of the same run, which is then continued: its records are kept, its costs counted.
-    sound : callable, optional
-        Records so far -> why to stop, or None; called after each.
-
-    Returns
-    -------
-    RunResult
-        KeyboardInterrupt does not escape: it becomes the stop reason "interrupted".
-
-    Raises
-    ------
-    ValueError
-        If `begun` is not of this stepper.
+    At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
+    times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
+    this stepper. `sound` is called after each record and says why to stop, if the records are wrong. KeyboardInterrupt
+    does not escape: it becomes the stop reason "interrupted".
     """
     if begun is not None:
         _restore(stepper, begun)
@@ -148,11 +125,11 @@ def run(
         for tracker in (interrupts, *trackers):
             tracker.start(view)
         for time in times[len(records) :].tolist():
-            # Millions of times may lie within one step.
+            # Urgent trackers are asked at every time: millions of times may lie within one step.
             reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
                 _record(stepper, time, view, pace, observe, watchers)
-                # What is wrong comes before what somebody wants.
+                # That a record is wrong says more than that somebody wanted an end.
                 reason = (sound(records) if sound is not None else None) or reason
             if reason is not None:
                 break
@@ -200,7 +177,7 @@ def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Se
 
 
 def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:
-    """Take a chunk of steps; one that may be long beside, where it can be given up for the state before it."""
+    """Take a chunk of steps; a step that may be long runs in a second thread, where it can be given up."""
     if pace.steps > 1:
         return stepper.advance(time, pace.steps)
     try:
@@ -213,7 +190,7 @@ def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: 
 def _record(
     stepper: Stepper, time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]
 ) -> None:
-    """Observe the state at a time; beside if that may take long."""
+    """Observe the state at a time, in a second thread if that may take long."""
 
     def record() -> None:
         view.result.records.append(observe(stepper.interpolate(time)))

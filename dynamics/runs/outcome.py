@@ -58,15 +58,7 @@ def run_attributes(result: RunResult) -> dict[str, Any]:
 
 
 def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
-    """Return the dataset of a run, or raise with it inside if the run failed or was interrupted.
-
-    Raises
-    ------
-    SolveError
-        If the numerics failed and `on_failure` is "raise".
-    SolveInterrupted
-        If the run was interrupted and `on_failure` is "raise".
-    """
+    """Return the dataset of a run; with `on_failure` "raise", a failure or an interruption raises with it inside."""
     if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
         end = dataset.attrs["end_time"]
         msg = f"The {dataset.attrs['answer']} solve stopped at t = {end:.6g} ({reason}). {reason.advice}"

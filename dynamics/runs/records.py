@@ -9,20 +9,12 @@ import numpy as np
 
 from hermite.arrays import Array
 
-__all__ = ["Records"]
-
 
 class Records:
     """Records along time, in front of the dims of each observable; NaN where no time was reached.
 
-    They are put where they stay: millions of them cost no object each, and nothing is left to be stacked in the end.
-
-    Parameters
-    ----------
-    capacity : int
-        Number of saved times.
-    begun : Records, optional
-        The first of them.
+    Arrays for `capacity` saved times are made at the first record, so that millions of records cost no object each, and
+    need not be stacked at the end. `begun` holds the first of them.
     """
 
     def __init__(self, capacity: int, begun: Records | None = None) -> None:

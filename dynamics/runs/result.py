@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dynamics.runs.records import Records
 from hermite.arrays import Array
 
-__all__ = ["RunResult", "Snapshot", "StopReason"]
-
 
 class StopReason(StrEnum):
     """Why a run ended; every member carries one sentence of advice."""

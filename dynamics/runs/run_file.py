@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Parts = Mapping[str, xr.Dataset]
 
-__all__ = ["Begun", "RunFile", "as_run_file", "reopened"]
-
 
 @dataclass(frozen=True)
 class Begun:
@@ -98,7 +96,7 @@ class RunFile:
         for name in ("overwrite", "keeps_result"):
             check_switch(name, getattr(self, name))
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
-        #: Of the file that this run has written, or goes on from: what else has its name is not ours to replace.
+        #: Fingerprint of the file that this run has written or goes on from; no other file of its name is replaced.
         self._own = None if self.begun is None else fingerprint(self.target)
 
     @property
@@ -173,7 +171,7 @@ class RunFile:
             self.trouble, self.overwrite = trouble, False
 
     def remove(self) -> None:
-        """Remove the file, but not what else may have taken its name."""
+        """Remove the file, unless another one has taken its name."""
         if self._replaces():
             self.target.unlink(missing_ok=True)
 
@@ -200,15 +198,8 @@ def as_run_file(checkpoint: str | os.PathLike[str] | RunFile | None) -> RunFile:
 def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, keeps_result: bool = True) -> RunFile:
     """Return the file of a run that has not ended, with what the run is continued from.
 
-    Raises
-    ------
-    StorageError
-        If the file cannot be read or written, or holds no run that can be continued.
-
-    Warns
-    -----
-    UserWarning
-        If another version of the program wrote it, so that the last bits of the results may differ.
+    StorageError is raised if the file cannot be read or written, or holds no run that can be continued. UserWarning
+    says if another version of the program wrote it, so that the last bits of the results may differ.
     """
     if storage.names_directory(path):
         output = str(path).removesuffix(".points")

@@ -1,4 +1,4 @@
-"""What every recorded state must satisfy: checks of a run while it goes on, at a cost that is not felt."""
+"""Checks of every recorded state while a run goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from dynamics.runs.records import Records
-__all__ = ["Soundness"]
 
 #: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift
 #: from those of vectors by far more than the error of a step, so the margin has more room.
@@ -22,32 +21,25 @@ MASSES = ("squared_norm", "particle_mass")
 
 @dataclass(frozen=True)
 class Soundness:
-    r"""Say why a run must stop after a record, if it must.
+    r"""What every record must satisfy; called, it says why a run must stop after a record, if it must.
 
     .. math:: |C_{ip}| \le 1, \quad n_i > 0, \quad G - C T^{-1} C^T \succeq 0, \quad
        E(f - f^*)^2 \text{ does not rise under a gradient flow}
 
     each up to a multiple of the tolerance.
-
-    Parameters
-    ----------
-    rtol : float
-        Accuracy that was asked for; 0 for a method without.
-    scale : float
-        Size of a loss, such as E f*².
-    falls : bool
-        Whether the loss may not rise: it may under steps of finite size.
-    dies : bool
-        Whether a squared norm may be 0: where n itself is integrated, not ln n, a neuron can shrink to nothing.
     """
 
+    #: Accuracy that was asked for; 0 for a method without.
     rtol: float
+    #: Size of a loss, such as E f*².
     scale: float
+    #: Whether the loss may not rise: it may under steps of finite size.
     falls: bool
+    #: Whether a squared norm may be 0: where n itself is integrated, not ln n, a neuron can shrink to nothing.
     dies: bool = False
 
     def __call__(self, records: Records) -> StopReason | None:
-        """Look at the last record, beside the one before; what a record does not hold is not asked for."""
+        """Check the last record, beside the one before, in those of the quantities that it holds."""
         record, slack = records[-1], TOLERATED * self.rtol + 1e-9
         if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):
             return StopReason.OVERLAP_ABOVE_ONE

@@ -24,19 +24,7 @@ if TYPE_CHECKING:
 
     from dynamics.runs.whole_files import Write
 
-__all__ = [
-    "CHECKPOINT",
-    "ONE_THREAD",
-    "StorageError",
-    "check_target",
-    "free_name",
-    "load",
-    "load_answer",
-    "load_tree",
-    "names_directory",
-    "netcdf_writer",
-    "save",
-]
+__all__ = ["StorageError", "check_target", "free_name", "load", "names_directory", "save"]
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
@@ -45,9 +33,9 @@ ROOT = "/"
 #: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
 LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
-#: Bytes above which it is worth looking whether a variable ends early; bytes of the pieces in which such a one is kept.
+#: Bytes above which a variable is stored in pieces, without those that hold nothing at its end; bytes of a piece.
 LARGE_BYTES, CHUNK_BYTES = 2**20, 2**20
-#: The library of the files takes one thread at a time in a process.
+#: Held while netCDF works, which takes one thread at a time in a process.
 ONE_THREAD = threading.RLock()
 
 
@@ -195,16 +183,12 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
 
 
 def _encoding(dataset: xr.Dataset, compression: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return how the numbers are stored: in pieces if there are many, since the library writes a whole array twice."""
     return {
-        str(name): {**_pieces(variable), **compression}
+        str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
         for name, variable in dataset.variables.items()
         if variable.ndim and np.issubdtype(variable.dtype, np.number)
     }
-
-
-def _pieces(variable: xr.Variable) -> dict[str, Any]:
-    """Return in which pieces a large variable is stored: the library writes a whole one twice, with nothing first."""
-    return {"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {}
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:

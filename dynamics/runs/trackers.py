@@ -1,4 +1,4 @@
-"""What watches a run: progress, steady state, wall-clock budget, callback.
+"""Trackers, which watch a run: progress, steady state, wall-clock budget, callback.
 
 A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution.
 """
@@ -28,28 +28,22 @@ class RunView(Protocol):
     @property
     def time(self) -> float:
         """Flow time reached."""
-        ...
 
     @property
     def end(self) -> float:
         """Last requested time."""
-        ...
 
     def state(self) -> Array:
         """Return the state at `time`."""
-        ...
 
     def derivative(self) -> Array:
         """Return y' at `time`."""
-        ...
 
     def statistics(self) -> dict[str, int]:
         """Return the integrator's counters."""
-        ...
 
     def snapshot(self) -> Snapshot:
         """Return what was recorded, and a copy of the integrator's state, from which a run can go on."""
-        ...
 
 
 class Tracker(Protocol):
@@ -74,7 +68,6 @@ class UrgentTracker(Protocol):
 
     def urgent(self, view: RunView) -> StopReason | None:
         """Return a reason to give the step up, or None; called about every 50 ms, from the thread of the run."""
-        ...
 
 
 class Progress(Tracker):
@@ -182,16 +175,7 @@ class Callback(Tracker):
 
 
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
-    """Return the caller's trackers with the bar and the budget of every public `solve_*`.
-
-    Parameters
-    ----------
-    trackers : sequence of Tracker
-    progress : bool or None
-        Whether to show a progress bar on stderr; None: if stderr is a terminal.
-    max_runtime : float or None
-        Wall-clock budget in seconds.
-    """
+    """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
     check_switch("progress", progress, optional=True)
     given: object = trackers
     if not isinstance(given, (list, tuple)):

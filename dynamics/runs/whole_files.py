@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that never take the place of what must not go.
+"""Files that are written whole or not at all, and never over a file that must stay.
 
 Every file that a run leaves goes through `write_file`, or, where nobody could ask again, through `write_somewhere`.
 """
@@ -22,21 +22,9 @@ if TYPE_CHECKING:
     #: Fills a file of the given name.
     Write = Callable[[Path], object]
 
-__all__ = [
-    "StorageError",
-    "as_path",
-    "check_target",
-    "fingerprint",
-    "free_name",
-    "names_directory",
-    "remove_torn",
-    "write_file",
-    "write_somewhere",
-]
-
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
-#: Bytes that a disk takes which is not full.
+#: Bytes by which a disk is tested for being full.
 PROBE_BYTES = 1 << 20
 
 
@@ -47,10 +35,8 @@ class StorageError(OSError):
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Return the path if it may be written, before any work starts.
 
-    Raises
-    ------
-    StorageError
-        If the file exists and `overwrite` is false, or its directory does not exist or cannot be written.
+    StorageError is raised if the file exists and `overwrite` is false, or its directory does not exist or cannot be
+    written.
     """
     check_switch("overwrite", overwrite)
     target = as_path(path)
@@ -84,7 +70,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 
 def as_path(path: object) -> Path:
-    """Return what names a file as a path, or refuse what names none."""
+    """Return a name of a file as a path; TypeError is raised for what is no name."""
     if not isinstance(path, (str, os.PathLike)):
         msg = f"Argument `path` must be a path, but is {shown(path)}."
         raise TypeError(msg)
@@ -92,20 +78,9 @@ def as_path(path: object) -> Path:
 
 
 def write_file(target: Path, write: Write, *, replaces: bool) -> None:
-    """Have a temporary file beside the target filled and flushed to the disk, and give it the name.
+    """Have `write` fill a temporary file beside the target, flush it to the disk, and give it the target's name.
 
-    Parameters
-    ----------
-    target : Path
-    write : callable
-        Fills the file of the name that it is given.
-    replaces : bool
-        Whether a file of that name, if there is one, may go.
-
-    Raises
-    ------
-    StorageError
-        If that is impossible; then `target` is as it was.
+    A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
     """
     # A signal that raised in here could leave a lock of the libraries taken, and the next file would wait for ever.
     with sheltered():
@@ -126,17 +101,9 @@ def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path
     """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
 
     That is one beside the target, in the current directory, or in the one for temporary files: an answer that took
-    hours must not be lost because a disk is full, or because something else has taken its name.
-
-    Returns
-    -------
-    path, trouble
-        Where the file is, and one sentence that says why and where if that is not the target, else "".
-
-    Raises
-    ------
-    StorageError
-        If no place takes it; the sentence is on the target.
+    hours must not be lost because a disk is full, or because something else has taken its name. Return where the file
+    is, and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError
+    is raised for the target.
     """
     try:
         write_file(target, write, replaces=replaces)
@@ -161,7 +128,7 @@ def free_name(stem: str, suffix: str) -> Path:
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Return what tells the file of a name from any other that takes its place, None if there is none."""
+    """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
     try:
         found = path.lstat()
     except OSError:
@@ -170,7 +137,7 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
 
 
 def remove_torn(target: Path) -> None:
-    """Remove what kills have left of attempts to write a file that nobody else writes."""
+    """Remove temporary files that killed processes have left beside a file which nobody else writes."""
     for torn in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
         torn.unlink(missing_ok=True)
 
@@ -184,7 +151,7 @@ def names_directory(path: object) -> bool:
 
 
 def _is_taken(target: Path, *, replaces: bool) -> bool:
-    """Return whether something has the name that must stay there: a file, unless it is replaced, or anything else."""
+    """Return whether something that must stay has the name: anything but a file that may be replaced."""
     return os.path.lexists(target) and not (replaces and target.is_file())
 
 
@@ -198,8 +165,9 @@ def _temporary(target: Path) -> Path:
 def _fill(temporary: Path, write: Write) -> None:
     try:
         write(temporary)
-    except (OSError, RuntimeError) as error:  # netCDF4 reports a full disk as a missing permission, or as either
-        with temporary.open("ab") as probe:  # which says it by its name
+    except (OSError, RuntimeError) as error:
+        # netCDF4 reports a full disk as a missing permission or a RuntimeError; a plain write names the real cause.
+        with temporary.open("ab") as probe:
             probe.write(bytes(PROBE_BYTES))
             probe.flush()
             os.fsync(probe.fileno())
@@ -210,9 +178,10 @@ def _fill(temporary: Path, write: Write) -> None:
 
 
 def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
-    """Give a file its name, which whatever has appeared there meanwhile keeps if it must not be replaced."""
+    """Give a file its name, unless something that must not be replaced has taken the name meanwhile."""
     if not replaces:
-        # Unlike a test and a move it leaves no time between the two; some file systems have no links.
+        # A link fails where the name is taken: nothing can come between, as between a test and a move. Some file
+        # systems have none.
         with suppress(OSError):
             os.link(temporary, target)
             return

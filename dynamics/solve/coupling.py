@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-__all__ = ["solve_coupling"]
-
 DEFAULT_PARTICLES = 8192
 
 

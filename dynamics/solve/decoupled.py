@@ -1,7 +1,4 @@
-"""The public questions that need no time stepping: problem → prediction or decoupled solution → dataset.
-
-Each function here reads top to bottom: check, solve, return. The coupled flow is in `flow`.
-"""
+"""The answers that need no time stepping: predicted times of emergence, and the flow of matched pairs."""
 
 from __future__ import annotations
 

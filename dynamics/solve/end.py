@@ -1,4 +1,4 @@
-"""How `python -m dynamics.solve` ends: what was computed, where it is, and how to go on.
+"""The end of `python -m dynamics.solve`: it says what was computed, where it is, and how to go on.
 
 Imports nothing heavy before a run has been made.
 """
@@ -35,7 +35,7 @@ def solve_and_report(
     find: Callable[[xr.Dataset], Telling | None],
 ) -> int:
     """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
-    # Compiled steps release the interpreter, which loads meanwhile what the end needs, also where it comes early.
+    # While compiled steps run, the interpreter is free to load what is needed at the end, which may come early.
     threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
     dataset, code = _compute(solve, file, given)
     written = end_with(

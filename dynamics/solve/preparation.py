@@ -1,4 +1,4 @@
-"""What can be said before an answer is computed: why it is refused, and the times it would save by itself."""
+"""What the registry asks before an answer is computed: whether it is refused, and its default times."""
 
 from __future__ import annotations
 

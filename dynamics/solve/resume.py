@@ -1,4 +1,4 @@
-"""`python -m dynamics.solve --resume run.nc`: everything but what is shown, and for how long, is said in the file."""
+"""`python -m dynamics.solve --resume run.nc`: all options but those of display and running time are in the file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ BESIDE_RESUME = ("resume", "max_runtime", "checkpoint_every", "plot", "no_plot",
 
 
 def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
-    """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code.
-
-    Raises
-    ------
-    UsageError
-        For what must not stand beside the file, or if it holds no run that can go on.
-    """
+    """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code."""
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError, check_target
     from dynamics.solve.resumption import resume

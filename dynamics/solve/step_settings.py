@@ -1,8 +1,4 @@
-"""What a learning rate asks of the coupled flow: which equation, what limit, and what it should do to the times.
-
-Responsible for the three arguments of `solve_overlaps` that belong together, and for what is said about them before and
-after a run.  Knows the limits and the expected delay; neither the systems' equations nor datasets.
-"""
+"""What `learning_rate`, `step_theory` and `batch_size` ask of the coupled flow: equation, limit of stability, delay."""
 
 from __future__ import annotations
 
@@ -23,25 +19,16 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
 
-__all__ = ["StepSettings", "checked_step", "limit_of", "make_system", "step_attributes", "step_notes", "warn_limit"]
-
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """Hold how steps of finite size enter.
+    """How steps of finite size enter."""
 
-    Parameters
-    ----------
-    learning_rate : float or None
-        η > 0, dimensionless; None for the flow.
-    step_theory : {"finite-d", "infinite-d"} or None
-        Equation that is integrated; None for the flow, and for the discrete steps of gradient descent.
-    batch_size : int
-        Number B of samples per step.
-    """
-
+    #: η > 0, dimensionless; None for the flow.
     learning_rate: float | None = None
+    #: "finite-d" or "infinite-d": the equation; None for the flow, and for the discrete steps of gradient descent.
     step_theory: str | None = None
+    #: Number B of samples per step.
     batch_size: int = 1
 
     @property
@@ -55,19 +42,7 @@ def checked_step(
 ) -> StepSettings:
     """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default.
 
-    Parameters
-    ----------
-    learning_rate : float or None
-        η, dimensionless.
-    method : str
-        Method of `solve_overlaps`.
-    step_theory : {"finite-d", "infinite-d"} or None
-    batch_size : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of another kind, or without effect.
+    TypeError or ValueError is raised for an argument of another kind, or without effect.
 
     Examples
     --------
@@ -93,12 +68,9 @@ def checked_step(
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
-    """Return the system of equations: the finite-step one for a step theory, the flow otherwise.
+    """Return the finite-step equations for a step theory, the flow otherwise.
 
-    Raises
-    ------
-    ValueError
-        If the problem has no exact one-step moments and a step theory is asked for.
+    ValueError is raised for a step theory of a problem that has no exact one-step moments.
     """
     if settings.step_theory is None or settings.learning_rate is None:
         from dynamics.equations.overlaps.system import OverlapSystem
@@ -115,7 +87,7 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     .. math:: \frac{1}{\eta_{\max}} = \frac{1}{B \eta^*} + \Big(1 - \frac1B\Big) \frac{1}{\eta_{\mathrm{descent}}}
 
     for "finite-d", B η* for "infinite-d", with η* of `learning_rate_limit` and η_descent of `descent_limit`, which
-    alone counts for gradient descent.  Noise and drift are taken to excite the same mode, so that between B = 1 and
+    alone counts for gradient descent. Noise and drift are taken to excite the same mode, so that between B = 1 and
     B → ∞ it is a lower bound.
     """
     if settings.learning_rate is None:

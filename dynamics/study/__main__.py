@@ -119,14 +119,15 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     from dynamics.runs.storage import StorageError, check_target
     from dynamics.study.cluster import check_cluster
     from dynamics.study.file import read_study_file
-    from dynamics.study.sweeps import begin_points, prepare_sweep
+    from dynamics.study.grid import make_grid
+    from dynamics.study.sweeps import begin_points
 
     asked = read_study_file(given["file"], given["study"])
     output = Path(given["output"]) if given["output"] is not None else asked.output
     try:
         if given["scheduler"] is not None:
             check_cluster("Option --scheduler")
-        grid = prepare_sweep(asked.problem, asked.grid, asked.study, asked.options)
+        grid = make_grid(asked.problem, asked.grid, asked.study, asked.options)
         grid.digest()  # makes every point, and so checks it
         if given["dry_run"]:
             begin_points(grid)

@@ -35,8 +35,8 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
     """Connect to a running scheduler, or start a cluster on this machine, which ends with the context.
 
     The scheduler is an address such as ``"tcp://host:8786"``, whose workers need this program; `workers` is the number
-    of processes to start here, each on one thread. A worker that dies is replaced, and what it did is done again by
-    another. ConnectionError is raised if no scheduler answers at the address.
+    of processes to start here, each on one thread. A worker that dies is replaced, and its tasks are done again.
+    ConnectionError is raised if no scheduler answers at the address.
     """
     check_cluster("A cluster")
     distributed: Any = import_module("distributed")
@@ -61,5 +61,5 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes of a command, to the one that was started."""
+    """Ignore Ctrl-C: a terminal sends it to all processes of a command, and the one that was started acts on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -54,18 +54,9 @@ class StudyFile:
 
 
 def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
-    """Read and check a study file, all but what only the study itself can check.
+    """Read and check a study file, all but what only the study itself can check; raise UsageError with one sentence.
 
-    Parameters
-    ----------
-    path : str
-    trusted : str, optional
-        Study that the user has named, which the file may ask for though its name is not registered.
-
-    Raises
-    ------
-    UsageError
-        One sentence: what must hold, what was given.
+    `trusted` is a study that the user has named; the file may ask for it though its name is not registered.
     """
     tables = _tables(path)
     problem, study = tables["problem"], {"name": trusted or "overlaps", **tables["study"]}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import Problem
+from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.runs import provenance
-from dynamics.study.studies import check_options, name_of_study
+from dynamics.study.studies import check_options, name_of_study, study_path
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -52,19 +52,11 @@ class SweepPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of the axes' values, in row-major order.
-
-    Attributes
-    ----------
-    problem, options
-        What the points have in common, `options` being those of the study.
-    axes : tuple of Axis
-    study : str or callable
-        What is asked at every point, as `dynamics.study.studies.study_path` gives it.
-    """
+    """All combinations of the axes' values, in row-major order; problem and options are what the points share."""
 
     problem: Problem
     axes: tuple[Axis, ...]
+    #: What is asked at every point, as `study_path` gives it.
     study: Study
     options: dict[str, Any]
 
@@ -125,11 +117,9 @@ class Grid:
 
 
 def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
-    """Return the grid of a sweep, its keys and options checked; see `dynamics.sweep`."""
-    asked: object = problem
-    if not isinstance(asked, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(asked).__name__}."
-        raise TypeError(msg)
+    """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
+    study = study_path(study)
+    check_problem(problem, getattr(problem, "student", ""))  # whichever student it has
     named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
     for name, given in named:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):

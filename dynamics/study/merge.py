@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import netCDF4
 import numpy as np
 
-from dynamics.runs.dataset import VARIABLES, stamped_attributes
+from dynamics.runs.dataset import stamped_attributes
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD
+from dynamics.runs.variables import VARIABLES
 from dynamics.runs.whole_files import remove_torn, write_file
 
 if TYPE_CHECKING:
@@ -37,22 +38,14 @@ CHUNK_BYTES = 1 << 22
 
 @dataclass
 class Merged:
-    """One variable of the result, as far as the points seen tell.
+    """One variable of the result, by the points that were seen so far."""
 
-    Attributes
-    ----------
-    dims : tuple of str
-        Without those of the grid.
-    text : bool
-        Whether it holds text rather than numbers.
-    attributes : dict
-    shared : ndarray or None
-        Values of a coordinate, the longest seen, as long as all points agree on it.
-    """
-
+    #: Without those of the grid.
     dims: tuple[str, ...]
+    #: Whether it holds text rather than numbers.
     text: bool
     attributes: dict[str, Any]
+    #: Values of a coordinate, the longest seen, as long as all points agree on it.
     shared: NDArray[Any] | None = None
 
 
@@ -148,7 +141,7 @@ def _survey_attribute(grid: Grid, survey: Survey, index: int, name: str, value: 
 
 
 def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
-    """Write all that needs no second look at the points: axes, shared coordinates, what is one value per point."""
+    """Write axes, shared coordinates and what is one value per point; create all other variables."""
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
         merged.createDimension(axis.name, len(axis.values))
@@ -265,7 +258,4 @@ def _clear_of(grid: Grid, name: str) -> str:
 
 def _labels_of(name: str) -> dict[str, str]:
     """Return name, units and symbol of a variable, from the table of variables where it has them."""
-    known = VARIABLES.get(name)
-    if known is None:
-        return {"long_name": name.replace("_", " "), "units": "1"}
-    return {"long_name": known.long_name, "units": "1", "symbol": known.symbol}
+    return VARIABLES[name].labels if name in VARIABLES else {"long_name": name.replace("_", " "), "units": "1"}

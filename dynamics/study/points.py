@@ -38,7 +38,7 @@ class PointAnswer(NamedTuple):
 
 
 def answer_point(study: Study, problem: Problem, options: Mapping[str, Any]) -> PointAnswer:
-    """Answer one point on one core; what runs in a worker.
+    """Answer one point on one core; this runs in a worker.
 
     Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
     computed before.
@@ -74,7 +74,7 @@ def _file_of(dataset: Any) -> bytes:
 
 @contextmanager
 def _recorded_warnings() -> Iterator[list[str]]:
-    """Yield the list that the warnings of the body come in; outside of the main thread they go their usual way.
+    """Yield a list that holds the warnings of the body after it; outside the main thread they are shown as usual.
 
     Recording them replaces filters of the whole process, which other threads may be using.
     """
@@ -89,35 +89,23 @@ def _recorded_warnings() -> Iterator[list[str]]:
 
 
 class PointDirectory:
-    """The files of a sweep that runs: one per point, and what the sweep is.
+    """The directory of a running sweep: files of its points, and a description of the sweep.
 
     `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
     when it has the first alone, so that failed points are tried again.
 
-    Parameters
-    ----------
-    path : Path
-        Directory, made if it does not exist.
-    digest : str
-        What the answers depend on; a directory of another sweep is refused.
-    settings : mapping
-        The same for a reader.
-    overwrite : bool
-        Empty the directory of another sweep instead.
-
-    Raises
-    ------
-    StorageError
-        If the directory is that of another sweep, in use by another process, or cannot be written.
+    The directory is made if it does not exist. `digest` tells what the answers depend on, and `settings` tells it to a
+    reader. StorageError is raised if the directory cannot be written, is in use by another process, or is that of
+    another sweep, which `overwrite` empties instead.
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
         try:
             self._open(digest, settings, overwrite=overwrite)
+        except StorageError:
+            raise
         except OSError as error:
-            if isinstance(error, StorageError):
-                raise
             msg = f"Directory {str(path)!r} could not be written: {error}."
             raise StorageError(msg) from error
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
-#: What workers have in common: loaded once, in the process from which they are forked.
+#: The module that is loaded once, in the process from which workers are forked.
 COMMON = "dynamics.study.preload"
 
 
@@ -215,7 +215,7 @@ class WorkerPool:
 
 
 def begin_workers() -> BaseContext:
-    """Return how worker processes start, and begin to get the one ready from which they are forked.
+    """Return the context in which worker processes start, and begin to make the process that they are forked from.
 
     RuntimeError is raised in a worker process that imports the script which began the sweep.
     """

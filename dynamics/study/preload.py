@@ -27,7 +27,7 @@ def same(x):
 
 
 def load_common() -> None:
-    """Load the flow and the compiler, and answer a small point, so that what is imported late has been."""
+    """Load the flow and the compiler, and answer a small point, which imports what is imported late."""
     from dynamics.compiler.compilation import Piece, load
     from dynamics.problem import Problem, Teacher
     from dynamics.study.points import answer_point

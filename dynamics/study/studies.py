@@ -16,6 +16,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from dynamics.solve.registry import answers_that
+from hermite.activations import suggestion
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -26,17 +27,6 @@ if TYPE_CHECKING:
 
     Study = str | Callable[..., Any]
 
-__all__ = [
-    "STUDIES",
-    "check_options",
-    "compile_study",
-    "find_study",
-    "name_of_study",
-    "registered_path",
-    "study_path",
-    "takes_option",
-]
-
 #: Name -> "module:function" of the answers of this package that a sweep can ask for.
 STUDIES = {answer.name: answer.function for answer in answers_that("sweep")}
 ENTRY_POINTS = "feature_emergence.studies"
@@ -45,13 +35,7 @@ _INSTANT = 1e-9
 
 
 def study_path(study: object) -> Study:
-    """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither, or nothing of that name exists.
-    """
+    """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise."""
     if callable(study):
         return study
     if not isinstance(study, str):
@@ -62,13 +46,9 @@ def study_path(study: object) -> Study:
         return path
     if ":" in study:
         return study
-    names = (*STUDIES, *_installed())
-    near = difflib.get_close_matches(study, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    menu = ", ".join(map(repr, names))
-    msg = (
-        f"Argument `study` must be one of {menu}, a path 'module:function' or a callable, but is {shown(study)}.{hint}"
-    )
+    names = [*STUDIES, *_installed()]
+    menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
+    msg = f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}"
     raise ValueError(msg)
 
 
@@ -82,13 +62,7 @@ def _installed() -> dict[str, str]:
 
 
 def find_study(path: Study) -> Callable[..., Any]:
-    """Return the function of a path, or the callable as it is.
-
-    Raises
-    ------
-    ValueError
-        If the path leads nowhere.
-    """
+    """Return the function of a path, or the callable as it is; raise ValueError if the path leads nowhere."""
     if not isinstance(path, str):
         return path
     module, _, name = path.partition(":")
@@ -114,13 +88,7 @@ def name_of_study(study: Study) -> str:
 
 
 def check_options(study: Study, options: Mapping[str, Any]) -> None:
-    """Raise one sentence unless the study takes these options and lacks none.
-
-    Raises
-    ------
-    ValueError
-        If an option is unknown, or a needed one is absent.
-    """
+    """Raise ValueError if the study does not take one of these options, or needs one that is absent."""
     function = find_study(study)
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -147,14 +115,9 @@ def takes_option(study: Study, name: str) -> bool:
 
 
 def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> str:
-    """Take the first step of a study of this package, so that its kernels are compiled or loaded from the cache.
+    """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not.
 
-    Does nothing for other studies. What goes wrong in the step itself, the point will say.
-
-    Returns
-    -------
-    str
-        Why the study refuses the problem or the options, "" if it does not.
+    Studies of other packages are left alone. What goes wrong in the step itself, the point will say.
     """
     from dynamics.problem.schedule import SaveAt, checked_schedule
 
@@ -180,15 +143,12 @@ def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) ->
 def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
     """Return the method that the run would begin with; "auto" chooses by its end."""
     from dynamics.solve.overlaps import first_method
+    from dynamics.solve.preparation import flow_schedule
     from dynamics.solve.step_settings import checked_step, make_system
-    from dynamics.theory.horizon import default_schedule
-    from dynamics.theory.prediction import predict
 
     method: str = options.get("method", "auto")
     if method != "auto" or options.get("device") is not None:
         return method
     step = checked_step(options.get("learning_rate"), method, options.get("step_theory"), options.get("batch_size", 1))
-    schedule: SaveAt | None = options.get("save_at")
-    if schedule is None:
-        schedule = default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    schedule: SaveAt = options.get("save_at") or flow_schedule(problem)
     return first_method(make_system(problem, step), method, float(schedule.times[-1]))

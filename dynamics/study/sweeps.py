@@ -21,7 +21,7 @@ from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
 from dynamics.study.points import PointAnswer, PointDirectory
 from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
-from dynamics.study.studies import compile_study, name_of_study, study_path
+from dynamics.study.studies import compile_study, name_of_study
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from dynamics.study.grid import Grid, SweepPoint
-
-__all__ = ["begin_points", "points_directory", "prepare_sweep", "sweep"]
 
 
 def sweep(
@@ -133,7 +131,7 @@ def sweep(
         msg = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
         raise ValueError(msg)
     count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
-    points = prepare_sweep(problem, grid, study, options)
+    points = make_grid(problem, grid, study, options or {})
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
@@ -150,16 +148,6 @@ def sweep(
         _answer(points, Path(folder) / "sweep.nc", executor, count, progress, overwrite=False)
         found: xr.Dataset = load(Path(folder) / "sweep.nc")
         return found
-
-
-def prepare_sweep(
-    problem: Problem,
-    grid: Mapping[str, Iterable[Any]],
-    study: str | Callable[..., xr.Dataset],
-    options: Mapping[str, Any] | None,
-) -> Grid:
-    """Return the checked grid of `sweep`, with its study found."""
-    return make_grid(problem, grid, study_path(study), options or {})
 
 
 def points_directory(output: Path) -> Path:

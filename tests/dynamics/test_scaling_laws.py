@@ -15,7 +15,7 @@ from dynamics.laws.laws_of_a_problem import (
     times_against_direction,
 )
 from dynamics.problem import Problem, Teacher
-from dynamics.runs.study_dataset import study_dataset
+from dynamics.runs.dataset import study_dataset
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.best_rates import read_transfer
 from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs
