@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.problem import checked_increasing, checked_number
 from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.work import PreparedStudy, seconds_of, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, log_means, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,11 +64,6 @@ class SampleComplexity(PreparedStudy):
         """Expected number of steps of all runs together."""
         return float(self.settings["seeds"] * sum(cell.expected_steps for cell in self.cells.values()))
 
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        largest = max(self.cells.values(), key=lambda cell: cell.expected_steps)
-        return seconds_of(largest.problem, self.settings["seeds"], self.steps)
-
     def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         from sgd_check.studies.escape import escape_times
@@ -86,7 +81,6 @@ class SampleComplexity(PreparedStudy):
                 )
         return self.dataset(
             "sample-complexity",
-            list(self.cells.values())[-1].problem,
             self._values(found),
             meter,
             title="Steps to escape against the dimension",
@@ -147,15 +141,6 @@ class SampleComplexity(PreparedStudy):
             rows.append([measured.exponent, *theory, k - 1.0])
             errors.append([measured.standard_error, 0.0, 0.0, 0.0])
         return np.array(rows), np.array(errors)
-
-
-def log_means(time: Array) -> tuple[Array, Array]:
-    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
-
-    A mean without the late runs would be too small, so that a cell with a censored run counts for no fit.
-    """
-    logs = np.log(time)
-    return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
 
 
 def agreement(deviations: Array, runs: int) -> float:
@@ -237,11 +222,10 @@ def sample_complexity(
         "dimensions": sizes,
         "rate": checked_number(rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
+        **checked_runs(seeds, seed),
     }
     cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
-    return SampleComplexity(settings, progress, cells)
+    return SampleComplexity(settings, progress, cells[exponents[-1], sizes[-1]].problem, cells)
 
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
-from dynamics.problem import MOST_RUNS, Problem, checked_integer
+from dynamics.problem import MOST_RUNS, checked_integer
 from dynamics.theory import learning_rate_limit
 from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
 
@@ -35,7 +35,6 @@ SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 class TransferStudy(PreparedStudy):
     """The study, prepared: settings are checked, no step is taken yet."""
 
-    problem: Problem
     widths: list[int]
     limit: float
 
@@ -69,7 +68,6 @@ class TransferStudy(PreparedStudy):
                 meter.add(found.size * self.settings["samples"])
         return self.dataset(
             "transfer",
-            self.problem,
             transfer_values(self.problem, self.widths, self.rates, loss),
             meter,
             title="Loss after so many samples of online SGD over step sizes and widths",

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynamics.commands import duration
-from dynamics.problem import SaveAt
+from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
 from dynamics.runs import study_dataset
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
 from sgd_check.runs.simulation import simulate
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from dynamics.runs import Values
+    from hermite.arrays import Array
 
 BURSTS = 3
 LONG_RUN_SECONDS = 660
@@ -36,14 +39,6 @@ def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
 
 
-def announcement(seconds: float, steps: float) -> str:
-    """Return what a study says before its first step."""
-    lines = [f"About {duration(seconds)} for {steps:.2g} steps of all runs together."]
-    if seconds > LONG_RUN_SECONDS:
-        lines.append("This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster.")
-    return "\n".join(lines)
-
-
 class Meter:
     """The bar of a study that is under way; in the end its seconds and why it ended."""
 
@@ -54,6 +49,28 @@ class Meter:
     def add(self, steps: int) -> None:
         """Count steps of all runs together."""
         self._bar.update(steps)
+
+
+def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
+    """Return the settings "seeds", two or more runs of each point, and "seed", the first of all of them."""
+    return {
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+
+
+def log_means(time: Array) -> tuple[Array, Array]:
+    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
+
+    A mean without the late runs would be too small, so that a point with a censored run counts for no fit.
+    """
+    logs = np.log(time)
+    return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
+
+
+def share_never(time: Array, blown: Array) -> Array:
+    """Return the share of runs (points, runs, …) that have no time; NaN for points that were not run."""
+    return np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
 
 
 @contextmanager
@@ -78,23 +95,33 @@ def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point."""
+    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point.
+
+    `problem` is the one in the dataset; where runs are of several problems, it is the one that takes most steps.
+    """
 
     settings: dict[str, Any]
     progress: bool | None
+    problem: Problem
 
     @property
     def steps(self) -> float:
-        """Expected number of steps of all runs together."""
+        """Expected number of steps of all runs together, if none blows up."""
         raise NotImplementedError
 
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
-        raise NotImplementedError
+        return seconds_of(self.problem, self.settings["seeds"], self.steps)
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        return announcement(self.expected_seconds(), self.steps)
+        seconds = self.expected_seconds()
+        lines = [f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."]
+        if seconds > LONG_RUN_SECONDS:
+            lines.append(
+                "This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
+            )
+        return "\n".join(lines)
 
     def seeds_of(self, point: int) -> range:
         """Return the seeds of the runs of a point: no two runs of the study share their samples."""
@@ -104,7 +131,6 @@ class PreparedStudy:
     def dataset(
         self,
         answer: str,
-        problem: Problem,
         values: Values,
         meter: Meter,
         *,
@@ -115,7 +141,7 @@ class PreparedStudy:
         """Return what was found, labelled; what an interruption has left undone is NaN."""
         ended = {"stop_reason": meter.reason, "wall_seconds": meter.seconds}
         return study_dataset(
-            problem,
+            self.problem,
             values,
             title=title,
             coords=coords,

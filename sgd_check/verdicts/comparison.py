@@ -1,8 +1,4 @@
-"""`sgd_check.compare`: align prediction and simulation, test every direction and the loss, and say one word.
-
-It calls `alignment` (do both answer one question?), `expectation` (the band that theory allows), `direction` and
-`survival` (tests of times), `loss_band` (tests of losses), `judgement` (the word and its reasons) and `mean_field`.
-"""
+"""`sgd_check.compare`: align prediction and simulation, test every direction and the loss, and say one word."""
 
 from __future__ import annotations
 

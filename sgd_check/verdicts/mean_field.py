@@ -97,9 +97,6 @@ def compare_with_mean_field(mean_field: xr.Dataset, simulations: object, *, fals
     return xr.DataTree.from_dict({"/prediction": mean_field, **branches, "/comparison": comparison})
 
 
-# --- distances --------------------------------------------------------------------------------------------
-
-
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
     from dynamics.equations import make_particle_system
@@ -162,9 +159,6 @@ def _followers(runs: WidthRuns, w: int, start: int, paths: Array) -> Array:
 
     width = int(runs.widths[w])
     return followers_in_space(coupled_problem(runs.problem, width, start).reduced_weights(), paths[:, :width])
-
-
-# --- verdict ----------------------------------------------------------------------------------------------
 
 
 def _tested(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:

@@ -55,9 +55,6 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
     return Piece("sampled link", "\n".join([*_HEADER, *body, ""])), name
 
 
-# --- series -----------------------------------------------------------------------------------------------------
-
-
 def _series(coefficients: Array) -> list[str]:
     c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
@@ -113,16 +110,10 @@ def _recurrence(c: Array, slope: Array) -> list[str]:
     ]
 
 
-# --- formulas ---------------------------------------------------------------------------------------------------
-
-
 def _formula(expression: Any) -> list[str]:
-    """Write a sympy formula in one real variable and its derivative.
+    """Write a sympy formula in one real variable and its derivative; NotImplementedError without a compiled form.
 
-    Raises
-    ------
-    NotImplementedError
-        If the formula or its derivative has a function without a compiled form, as the delta at a jump.
+    A derivative has none where the formula jumps.
     """
     import sympy
 

@@ -177,8 +177,6 @@ class BlockStepper:
             self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
             self._take(0, taken)
 
-    # --- samples ------------------------------------------------------------------------------------------
-
     def draw(self) -> None:
         """Fill the buffers with fresh samples of the steps to come."""
         self._before_draw = self._streams.state()
@@ -194,8 +192,6 @@ class BlockStepper:
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
             torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
-
-    # --- blocks -------------------------------------------------------------------------------------------
 
     def _take(self, first: int, last: int) -> None:
         """Take steps of a block, which opens with the first and ends with the last."""

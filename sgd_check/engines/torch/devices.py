@@ -13,7 +13,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30
 
 
-def check_memory(numbers: int, problem: Problem, seeds: int, dtype: torch.dtype) -> None:
+def check_runs_fit(numbers: int, problem: Problem, seeds: int, dtype: torch.dtype) -> None:
     """Refuse runs that keep so many numbers of this type that they do not fit."""
     need = numbers * torch.empty(0, dtype=dtype).element_size()
     if need > MEMORY_LIMIT:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -24,28 +26,23 @@ class TorchLink(Protocol):
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
-        ...
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
-        ...
 
     def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z) to out[0] and σ'(z) to out[2], and anything to out[1]."""
-        ...
 
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
     """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
-    return simulated_link(expansion, lambda: _series(expansion, dtype, device), FormulaLink)
 
+    def series() -> TorchLink:
+        c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
+        form = MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else RecurrenceLink
+        return form(three_rows(c), dtype, device)
 
-def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> TorchLink:
-    c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
-    rows = three_rows(c)
-    if c.size - 1 <= MONOMIAL_DEGREE:
-        return MonomialLink(rows, dtype, device)
-    return RecurrenceLink(rows, dtype, device)
+    return simulated_link(expansion, series, FormulaLink)
 
 
 def three_rows(c: Array) -> Array:
@@ -141,20 +138,13 @@ class RecurrenceLink:
 
 
 class FormulaLink:
-    """A sympy formula in one real variable and its derivative, evaluated node by node.
-
-    Raises
-    ------
-    NotImplementedError
-        If the formula or its derivative has a function that torch lacks.
-    """
+    """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one."""
 
     def __init__(self, expression: Any) -> None:
         import sympy
 
         z = sympy.Dummy("z", real=True)
-        symbols = expression.free_symbols
-        sigma = expression.xreplace(dict.fromkeys(symbols, z))
+        sigma = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
         shared, (sigma, slope) = sympy.cse([sigma, sigma.diff(z)], symbols=sympy.numbered_symbols(cls=sympy.Dummy))
         self._z = z
         self._shared = [(symbol, _node(value)) for symbol, value in shared]
@@ -212,8 +202,8 @@ def _node(expression: Any) -> Callable[[dict[Any, Any]], Any]:
 def _operations() -> dict[str, Callable[..., Any]]:
     """Return torch operations by the name of their sympy head; a further function is one more line."""
     return {
-        "Add": lambda *terms: sum(terms[1:], terms[0]),
-        "Mul": _product,
+        "Add": lambda *terms: reduce(operator.add, terms),
+        "Mul": lambda *factors: reduce(operator.mul, factors),
         "Pow": torch.pow,
         "exp": torch.exp,
         "log": torch.log,
@@ -232,13 +222,6 @@ def _operations() -> dict[str, Callable[..., Any]]:
         "Max": lambda *terms: _extreme(torch.clamp_min, torch.maximum, terms),
         "Min": lambda *terms: _extreme(torch.clamp_max, torch.minimum, terms),
     }
-
-
-def _product(*factors: Any) -> Any:
-    total = factors[0]
-    for factor in factors[1:]:
-        total = total * factor
-    return total
 
 
 def _extreme(with_number: Callable[..., Any], with_tensor: Callable[..., Any], terms: tuple[Any, ...]) -> Any:

@@ -20,7 +20,7 @@ import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
-from sgd_check.engines.torch.devices import DTYPES, check_memory, checked_device, device_name
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, drawn_steps
 from sgd_check.engines.torch.streams import make_streams
@@ -143,7 +143,7 @@ def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype) 
     d, batch, reused = problem.dimension, options.batch_size, options.training_samples
     held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
     seeds = len(options.seeds)
-    check_memory(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
+    check_runs_fit(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
 
 
 def _sources(

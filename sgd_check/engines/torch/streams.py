@@ -24,15 +24,12 @@ class Streams(Protocol):
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
-        ...
 
     def state(self) -> NDArray[np.generic]:
         """Return where all streams are, as integers."""
-        ...
 
     def restore(self, state: NDArray[np.generic]) -> None:
         """Go on from where `state` says."""
-        ...
 
 
 class TorchStreams:
