@@ -14,7 +14,7 @@ from dynamics.commands import study_function
 from dynamics.problem import checked_increasing, checked_number
 from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.work import PreparedStudy, checked_runs, log_means, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, log_means, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,7 +230,6 @@ def sample_complexity(
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:
     from dynamics.theory import predict
-    from sgd_check.studies.theory import finite_step_times
 
     problem = prepared_pairs(k, d, start=start)
     learning_rate = rate * d ** (-0.5 * k)

@@ -16,9 +16,8 @@ from dynamics.problem import check_problem, checked_number, float_array
 from dynamics.theory import predict
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
-from sgd_check.studies.work import PreparedStudy, checked_runs, share_never, simulated, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, share_never, simulated, under_way
 
 if TYPE_CHECKING:
     import xarray as xr

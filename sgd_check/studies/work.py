@@ -1,4 +1,4 @@
-"""What all studies share: how long the steps should take, the bar and Ctrl-C while they are taken, and the dataset."""
+"""What all studies share: how long the steps should take, the bar and Ctrl-C meanwhile, means, and the dataset."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import numpy as np
 from dynamics.commands import duration
 from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
 from dynamics.runs import study_dataset
+from dynamics.solve import solve_overlaps
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.defaults import measured_seconds_per_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -39,16 +40,13 @@ def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
 
 
+@dataclass
 class Meter:
-    """The bar of a study that is under way; in the end its seconds and why it ended."""
+    """Counts the steps of all runs of a study that is under way; in the end its seconds and why it ended."""
 
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self.seconds, self.reason = 0.0, "reached_end"
-
-    def add(self, steps: int) -> None:
-        """Count steps of all runs together."""
-        self._bar.update(steps)
+    add: Callable[[int], object]
+    seconds: float = 0.0
+    reason: str = "reached_end"
 
 
 def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
 
     started, hidden = clock.perf_counter(), None if shown is None else not shown
     bar = tqdm(total=round(steps), file=sys.stderr, disable=hidden, leave=False, unit="step", unit_scale=True)
-    meter = Meter(bar)
+    meter = Meter(bar.update)
     with bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
         try:
@@ -165,3 +163,24 @@ def simulated(
     if runs.attrs["stop_reason"] == "interrupted":
         raise KeyboardInterrupt
     return runs
+
+
+def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
+    """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
+
+    Above the limit of stability the overlaps may blow up; what emerged before counts.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = solve_overlaps(
+            problem,
+            learning_rate=learning_rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at([last]),
+            keep="summary",
+            progress=False,
+            on_failure="return",
+            error_estimate=False,
+        )
+    times: Array = found["emergence_time"].values
+    return times

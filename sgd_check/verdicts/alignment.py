@@ -89,6 +89,11 @@ def sound_runs(simulation: xr.Dataset) -> NDArray[np.bool_]:
     return np.asarray(simulation["blown_up"].values == 0)
 
 
+def of_sound_runs(simulation: xr.Dataset, name: str) -> Array:
+    """Return a variable of the runs that did not blow up, shape (runs, …)."""
+    return np.asarray(simulation[name].values, dtype=np.float64)[sound_runs(simulation)]
+
+
 def noise_rate(simulation: xr.Dataset) -> float:
     """Return learning rate over batch size, what sets the noise of the steps."""
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])

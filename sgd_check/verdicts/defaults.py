@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,16 +102,12 @@ def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options
     course = choose_course(prediction, **options)
     if options.get("steps") is not None or course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
         return course
-    fits, too_long = 1, course.checked
-    best = choose_course(prediction, **options, directions=1)
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        course = choose_course(prediction, **options, directions=middle)
-        if course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
-            fits, best = middle, course
-        else:
-            too_long = middle
-    return best
+
+    def seconds(directions: int) -> float:
+        return choose_course(prediction, **options, directions=directions).steps * seconds_per_step
+
+    more = bisect_right(range(2, course.checked), AFFORDABLE_SECONDS, key=seconds)
+    return choose_course(prediction, **options, directions=1 + more)
 
 
 def engine_for(prediction: xr.Dataset, name: str, options: EngineOptions, **choice: Any) -> Engine:

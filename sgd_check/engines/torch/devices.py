@@ -1,13 +1,17 @@
-"""Devices and precisions of torch by their names, and the limit of memory."""
+"""Devices and precisions of torch by their names, the limit of memory, and threads."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dynamics.problem import Problem
+    from sgd_check.engines.threads import RunThreads
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30
@@ -22,6 +26,22 @@ def check_runs_fit(numbers: int, problem: Problem, seeds: int, dtype: torch.dtyp
             f"of {problem.width} neurons in dimension {problem.dimension} need {need / 2**30:.1f} GiB."
         )
         raise ValueError(msg)
+
+
+@contextmanager
+def shared_by(threads: RunThreads, *, single: bool) -> Iterator[None]:
+    """Return a context without autograd in which runs share threads; if `single`, the matrix library has one in each.
+
+    Torch's own number of threads is put back.
+    """
+    before = torch.get_num_threads()
+    if single:
+        torch.set_num_threads(1)
+    try:
+        with torch.inference_mode(), threads.running():
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def checked_device(device: str) -> torch.device:

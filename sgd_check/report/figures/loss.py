@@ -15,6 +15,7 @@ from sgd_check.report.figures.style import (
     compared_parts,
     finish_over_time,
 )
+from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
 
 def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     comparison, simulation, prediction = compared_parts(tree)
-    time, loss = simulation["time"].values, simulation["loss"].values[simulation["blown_up"].values == 0]
+    time, loss = simulation["time"].values, of_sound_runs(simulation, "loss")
     lowest, largest = np.inf, 0.0
     if loss.size:
         known = np.isfinite(loss).any(axis=0)
