@@ -26,10 +26,7 @@ def end(
     stop_reason: str,
     file: RunFile | None = None,
 ) -> int:
-    """Write tree and figure, each wherever that is possible, print what was compared; return the exit code.
-
-    `file` is what keeps the runs while they go on.
-    """
+    """Write tree and figure, print what was compared, end the file of the runs if any; return the exit code."""
 
     def find() -> Findings | None:
         from sgd_check.report.findings import comparison_findings

@@ -24,10 +24,7 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Tells which runs are sound, and when directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
-
-    The times of `emergence` are flow times (runs, P).
-    """
+    """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0."""
 
     def __init__(self, problem: Problem, runs: int) -> None:
         self._odd = bool(problem.information_exponent % 2)

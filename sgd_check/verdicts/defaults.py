@@ -121,8 +121,7 @@ def choose_and_time(
 ) -> tuple[Course, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    Without `directions` the course is for as many as ten minutes allow. `engine` is spent; `choice` as of
-    `choose_course`.
+    Without `directions` it is for as many as ten minutes allow. Spends `engine`; `choice` as of `choose_course`.
     """
     choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
     if isinstance(engine, SpanEngine):
@@ -167,10 +166,7 @@ def _safe_rate(
 
 
 def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
-    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent.
-
-    The first burst has so many steps.
-    """
+    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
     with engine.running():
         engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)

@@ -111,10 +111,7 @@ def _recurrence(c: Array, slope: Array) -> list[str]:
 
 
 def _formula(expression: Any) -> list[str]:
-    """Write a sympy formula in one real variable and its derivative; NotImplementedError without a compiled form.
-
-    A derivative has none where the formula jumps.
-    """
+    """Write a sympy formula in z and its derivative; NotImplementedError without a compiled form, as at a jump."""
     import sympy
 
     z = sympy.Symbol("z", real=True)

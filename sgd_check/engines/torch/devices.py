@@ -30,10 +30,7 @@ def check_runs_fit(numbers: int, problem: Problem, seeds: int, dtype: torch.dtyp
 
 @contextmanager
 def shared_by(threads: RunThreads, *, single: bool) -> Iterator[None]:
-    """Return a context without autograd in which runs share threads; if `single`, the matrix library has one in each.
-
-    Torch's own number of threads is put back.
-    """
+    """Return a context without autograd in which runs share threads, each with one of torch's own if `single`."""
     before = torch.get_num_threads()
     if single:
         torch.set_num_threads(1)

@@ -32,6 +32,7 @@ class TorchLink(Protocol):
 
     def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z) to out[0] and σ'(z) to out[2], and anything to out[1]."""
+        self.fill(z, out)
 
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
@@ -39,7 +40,7 @@ def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.dev
 
     def series() -> TorchLink:
         c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
-        form = MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else RecurrenceLink
+        form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
         return form(three_rows(c), dtype, device)
 
     return simulated_link(expansion, series, FormulaLink)
@@ -69,7 +70,7 @@ def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> to
     return out.add_(coefficients[-1])
 
 
-class MonomialLink:
+class _MonomialLink(TorchLink):
     """Low-degree polynomial by Horner's rule, the three functions in one pass."""
 
     def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
@@ -79,11 +80,10 @@ class MonomialLink:
         self._slope = [float(v) for v in powers[2, -2::-1]]
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
         return _horner(self._sigma, z, torch.empty_like(z))
 
     def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z) and σ'(z) to the first and last row; a link with a parity takes half the passes, in z²."""
+        # A link with a parity takes half the passes, in z².
         value, square, slope = out.unbind(0)
         if any(self._sigma[1::2]):
             _horner(self._sigma, z, value)
@@ -97,13 +97,12 @@ class MonomialLink:
         odd.mul_(z)
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
         torch.addcmul(self._stack[1], self._stack[0], z, out=out)
         for coefficient in self._stack[2:]:
             torch.addcmul(coefficient, out, z, out=out)
 
 
-class RecurrenceLink:
+class _RecurrenceLink(TorchLink):
     """Polynomial of any degree by the recurrence h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
 
     def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
@@ -112,7 +111,6 @@ class RecurrenceLink:
         self._sigma = [float(v) for v in rows[0]]
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
         total = torch.zeros_like(z)
         for c, h in zip(self._sigma, self._table(z), strict=False):
             if c != 0.0:
@@ -120,15 +118,10 @@ class RecurrenceLink:
         return total
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
         out.zero_()
         for used, column, h in zip(self._nonzero, self._columns, self._table(z), strict=False):
             if used:
                 out.addcmul_(column, h)
-
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write all three rows."""
-        self.fill(z, out)
 
     def _table(self, z: torch.Tensor) -> Any:
         before, now = torch.zeros_like(z), torch.ones_like(z)
@@ -137,7 +130,7 @@ class RecurrenceLink:
             before, now = now, (z * now).sub_(before, alpha=j**0.5).div_((j + 1) ** 0.5)
 
 
-class FormulaLink:
+class FormulaLink(TorchLink):
     """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one."""
 
     def __init__(self, expression: Any) -> None:
@@ -161,10 +154,6 @@ class FormulaLink:
         sigma.copy_(_as_tensor(self._sigma(scope), z))
         slope.copy_(_as_tensor(self._slope(scope), z))
         torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
-
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write all three rows."""
-        self.fill(z, out)
 
     def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
         scope = {self._z: z}

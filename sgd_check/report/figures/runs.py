@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     for p, colour in zip(*spread_directions(overlap.shape[-1]), strict=True):
         runs = np.max(squared[..., p], axis=2)
         ax.plot(time, runs.T, color=colour, lw=0.5, alpha=0.5)
-        curve = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
+        curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     ax.set_ylim(-0.02, 1.05)
