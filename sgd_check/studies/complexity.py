@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
     from sgd_check.studies.escape import Escapes
 
-EXPONENTS = (3, 4)
-DIMENSIONS = (32, 64, 128, 256, 512, 1024)
-RATE = 0.1
-SEEDS = 16
 # A run may take this many times the expected number of steps: at d = 32 the logarithm of the time scatters by 0.4.
 HORIZON = 6.0
 # The equation of finite steps is followed to this many times the flow's escape.
@@ -163,11 +159,11 @@ def agreement(deviations: Array, runs: int) -> float:
 @study_function
 def sample_complexity(
     *,
-    information_exponents: Sequence[int] = EXPONENTS,
-    dimensions: Sequence[int] = DIMENSIONS,
-    rate: float = RATE,
+    information_exponents: Sequence[int] = (3, 4),
+    dimensions: Sequence[int] = (32, 64, 128, 256, 512, 1024),
+    rate: float = 0.1,
     start: float = DEFAULT_START,
-    seeds: int = SEEDS,
+    seeds: int = 16,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SampleComplexity:

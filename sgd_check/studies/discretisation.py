@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from dynamics.runs import Values
     from hermite.arrays import Array, Integers
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 16, 48
-RATE, NORM, SEEDS = 0.5, 0.1, 12
-LARGE_DIRECTIONS, LARGE_DIMENSION, LARGE_TARGETS, WIDTH_FACTOR = 4096, 16384, 20, 3
+LARGE_TARGETS, WIDTH_FACTOR = 20, 3
 # Wanted directions: up to this power of P, beyond which the sum over the rest is far from its limit.
 TARGET_POWER = 0.75
 MOST_TARGETS = 6
@@ -159,18 +157,18 @@ class Discretisation(PreparedStudy):
 @study_function
 def unstable_discretisation(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 16,
+    dimension: int = 48,
     targets: Sequence[int] | None = None,
-    rate: float = RATE,
+    rate: float = 0.5,
     start: float = DEFAULT_START,
-    initial_norm: float = NORM,
-    seeds: int = SEEDS,
+    initial_norm: float = 0.1,
+    seeds: int = 12,
     seed: int = 0,
-    large_directions: int = LARGE_DIRECTIONS,
-    large_dimension: int = LARGE_DIMENSION,
+    large_directions: int = 4096,
+    large_dimension: int = 16384,
     progress: bool | None = None,
 ) -> Discretisation:
     r"""Measure the loss that so many samples reach when the step size is tuned to the last wanted direction.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dynamics.runs import Values
     from hermite.arrays import Array
 
-EXPONENT, DIMENSION = 4, 64
-SEEDS = 32
 # Default step sizes, in units of the limit of stability.
 SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
 # Runs end at this many times the last learned time of the flow, so that an instability has time to show.
@@ -119,11 +117,11 @@ class StepSizes(PreparedStudy):
 def step_size_phases(
     problem: Problem | None = None,
     *,
-    information_exponent: int = EXPONENT,
-    dimension: int = DIMENSION,
+    information_exponent: int = 4,
+    dimension: int = 64,
     start: float = DEFAULT_START,
     learning_rates: ArrayLike | None = None,
-    seeds: int = SEEDS,
+    seeds: int = 32,
     seed: int = 0,
     progress: bool | None = None,
 ) -> StepSizes:

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 8, 48
-WIDTHS, SAMPLES = (2, 4, 8, 16, 32), 100_000
-STARTS, SEEDS = 6, 4
 #: Step sizes in units of the limit of stability.
 SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
@@ -95,14 +92,14 @@ class TransferStudy(PreparedStudy):
 @study_function
 def sgd_transfer(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    samples: int = SAMPLES,
-    starts: int = STARTS,
-    seeds: int = SEEDS,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 8,
+    dimension: int = 48,
+    widths: Sequence[int] = (2, 4, 8, 16, 32),
+    samples: int = 100_000,
+    starts: int = 6,
+    seeds: int = 4,
     seed: int = 0,
     progress: bool | None = None,
 ) -> TransferStudy:

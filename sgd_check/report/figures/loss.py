@@ -73,6 +73,8 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
         mean, error = comparison["mean_loss"].values, comparison["loss_standard_error"].values
         compared = comparison["loss_compared"].values != 0
         width = _critical(comparison) * error
+        theory = comparison.attrs["theory"]
+        label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
         ax.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
         ax.fill_between(
             time,
@@ -84,7 +86,7 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
             lw=0,
             label="its band where compared",
         )
-        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=_predicted_label(comparison))
+        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
     elif "loss" in prediction and "seed" not in prediction.dims:
         ax.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
     ax.set_yscale("log")
@@ -121,8 +123,3 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
 
 def _critical(comparison: xr.Dataset) -> float:
     return critical_score(int(comparison.attrs["loss_compared_times"]), float(comparison.attrs["false_alarm_rate"]))
-
-
-def _predicted_label(comparison: xr.Dataset) -> str:
-    theory = comparison.attrs["theory"]
-    return "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
