@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
 MONOMIAL_DEGREE = 8
+#: Functions of one name in sympy and torch.
+ELEMENTARY = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc", "sign")
 
 
 class TorchLink(Protocol):
@@ -194,19 +196,8 @@ def _operations() -> dict[str, Callable[..., Any]]:
         "Add": lambda *terms: reduce(operator.add, terms),
         "Mul": lambda *factors: reduce(operator.mul, factors),
         "Pow": torch.pow,
-        "exp": torch.exp,
-        "log": torch.log,
-        "sin": torch.sin,
-        "cos": torch.cos,
-        "tan": torch.tan,
-        "sinh": torch.sinh,
-        "cosh": torch.cosh,
-        "tanh": torch.tanh,
-        "atan": torch.atan,
-        "erf": torch.erf,
-        "erfc": torch.erfc,
+        **{name: getattr(torch, name) for name in ELEMENTARY},
         "Abs": torch.abs,
-        "sign": torch.sign,
         "Heaviside": lambda x: 0.5 * (torch.sign(x) + 1.0),
         "Max": lambda *terms: _extreme(torch.clamp_min, torch.maximum, terms),
         "Min": lambda *terms: _extreme(torch.clamp_max, torch.minimum, terms),
