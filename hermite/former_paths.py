@@ -87,8 +87,9 @@ sgd_check.verdicts: comparison alignment expectation judgement loss_band surviva
     chaos=mean_field family=mean_field_runs
     finite_step defaults
 sgd_check.report: findings table=comparison table_chaos=mean_field studies.tables=studies
-sgd_check.report.figures: plotting=comparison plotting_loss=loss plotting_runs=runs plotting_simulation=simulation
+sgd_check.report.figures: plotting=comparison plotting_loss=loss plotting_runs=runs plotting_simulation=runs
     plotting_style=style plotting_widths=widths studies.figures=studies
+sgd_check.studies: studies.theory=work
 sgd_check.run: run_end=end run_mean_field=mean_field run_options=options run_resume=resume
 hermite: entrance=conversion exponents=zero_coefficients
 hermite.closed_forms: moment_families recognition

@@ -1,13 +1,10 @@
-"""What an engine is, and the one table of engines: a further engine is one module and one line here.
-
-An engine advances a batch of independent runs and measures their overlaps.
-"""
+"""What an engine is, and the one table of engines: a further engine is one module and one line here."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from hermite.text.messages import shown
@@ -53,26 +50,22 @@ class EngineOptions:
 
 
 class Engine(Protocol):
-    """A batch of independent SGD runs, one per seed, from one common start."""
+    """A batch of independent SGD runs, one per seed, from one common start: advances them, measures their overlaps."""
 
     attributes: dict[str, str | int | float]
     """What to write down about the run: device, dtype, versions, the link that was simulated."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which `advance` and `measure` are called."""
-        ...
 
     def advance(self, rates: Array) -> None:
         """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
-        ...
 
     def measure(self, *, student: bool) -> Measurement:
         """Return the overlaps of all runs; the student's own, or its neurons, only if `student`."""
-        ...
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
-        ...
 
 
 @runtime_checkable
@@ -87,11 +80,9 @@ class SpanEngine(Engine, Protocol):
 
         Return False if `time.perf_counter()` passed `deadline` on the way; the state is then not to be used.
         """
-        ...
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
         """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
-        ...
 
 
 @runtime_checkable
@@ -100,17 +91,15 @@ class ResumableEngine(Engine, Protocol):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on, generators included."""
-        ...
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from a state of an engine for the same problem and options."""
-        ...
 
 
 class Declaration(NamedTuple):
-    """One engine: a module with make_engine(problem, options), and what it takes; the first precision is its own."""
+    """One engine: where problem and options are made into it, and what it takes; the first precision is its own."""
 
-    module: str
+    maker: str
     dtypes: tuple[str, ...] = ("float64",)
     devices: tuple[str, ...] = ("auto", "cpu")
     students: tuple[str, ...] = ("homogeneous",)
@@ -118,14 +107,14 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected.engine"),
+    "projected": Declaration("sgd_check.engines.projected.engine:ProjectedEngine"),
     "torch": Declaration(
-        "sgd_check.engines.torch.engine",
+        "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
         ("homogeneous", "committee", "spherical"),
     ),
-    "diffusion": Declaration("sgd_check.engines.diffusion.engine"),
+    "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
 }
 DEFAULT_ENGINE = "projected"
 
@@ -139,10 +128,10 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     declared = ENGINES[name]
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
-    module = import_module(declared.module)
+    make = resolve_name(declared.maker)
     _check_taken("device", options.device, declared.devices, name)
     _check_taken("dtype", options.dtype, declared.dtypes, name)
-    engine: Engine = module.make_engine(problem, options)
+    engine: Engine = make(problem, options)
     return engine
 
 

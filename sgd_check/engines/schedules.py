@@ -21,12 +21,7 @@ from hermite.text.messages import shown
 class Schedule:
     """Learning rate η of every step; made by `power_law_decay` and `piecewise`. Steps and rates are dimensionless.
 
-    Parameters
-    ----------
-    name : str
-        The call that makes it.
-    rates : callable
-        Steps as a float64 array to learning rates.
+    `name` is the call that makes it; `rates` turns steps as a float64 array to learning rates.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -23,15 +23,12 @@ class RunThreads:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Return the context in which the threads live."""
-        if self.count == 1:
-            yield
-            return
-        with ThreadPoolExecutor(self.count, thread_name_prefix="sgd") as pool:
-            self._pool = pool
-            try:
+        pool = ThreadPoolExecutor(self.count, thread_name_prefix="sgd") if self.count > 1 else nullcontext()
+        try:
+            with pool as self._pool:
                 yield
-            finally:
-                self._pool = None
+        finally:
+            self._pool = None
 
     @property
     def shared(self) -> bool:

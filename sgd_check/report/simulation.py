@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.report import Drawing, Findings, Table, end_of_run, one_panel
-from sgd_check.report.figures.simulation import plot_run_losses, plot_run_times
+from sgd_check.report.figures.runs import plot_run_losses, plot_run_times
 
 if TYPE_CHECKING:
     import xarray as xr

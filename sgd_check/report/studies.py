@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import transfer_told
+from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,15 +27,15 @@ def _complexity(dataset: xr.Dataset) -> Told:
     for k in dataset["information_exponent"].values.tolist():
         one = dataset.sel(information_exponent=k).isel(direction=0)
         rate = one["step_size"].values
-        logs = np.log(one["emergence_step"].values)
+        mean, error = log_means(one["emergence_step"].values)
         for at, d in enumerate(one["dimension"].values.tolist()):
             points.append(
                 {
                     "k": k,
                     "d": d,
                     "eta": rate[at],
-                    "steps": np.exp(logs[at].mean()),
-                    "s.e.": np.exp(logs[at].mean()) * logs[at].std(ddof=1) / math.sqrt(logs[at].size),
+                    "steps": np.exp(mean[at]),
+                    "s.e.": np.exp(mean[at]) * error[at],
                     "equation": one["finite_step_time"].values[at] / rate[at],
                     "flow": one["predicted_emergence_time"].values[at] / rate[at],
                     "z": one["time_deviation"].values[at],
@@ -42,17 +43,17 @@ def _complexity(dataset: xr.Dataset) -> Told:
                     "blown_up": one["blown_up_share"].values[at],
                 }
             )
-        exponent, error = one["exponent"].values, float(one["exponent_error"].values[0])
+        exponent, spread = one["exponent"].values, float(one["exponent_error"].values[0])
         fits.append(
             {
                 "k": k,
                 "exponent": exponent[0],
-                "standard_error": error,
+                "standard_error": spread,
                 "equation": exponent[1],
                 "flow": exponent[2],
                 "asymptotic": exponent[3],
-                "z_asymptotic": (exponent[0] - exponent[3]) / error,
-                "z_equation": (exponent[0] - exponent[1]) / error,
+                "z_asymptotic": (exponent[0] - exponent[3]) / spread,
+                "z_equation": (exponent[0] - exponent[1]) / spread,
                 "p_value": float(one["p_value"].values),
             }
         )
@@ -80,17 +81,17 @@ def _discretisation(dataset: xr.Dataset) -> Told:
     flow = dataset["predicted_emergence_time"].values
     for at, target in enumerate(dataset["target"].values.tolist()):
         needed = dataset["samples_needed"].values[at]
-        logs = np.log(needed)
+        mean, error = log_means(needed)
         emerged = dataset["emergence_time"].values[at, :, target - 1]
         points.append(
             {
                 "wanted": target,
                 "eta/limit": float(dataset["step_size"].values[at]) / limit,
                 "loss": float(dataset["target_loss"].values[at]),
-                "samples": np.exp(logs.mean()),
-                "s.e.": np.exp(logs.mean()) * logs.std(ddof=1) / math.sqrt(logs.size),
+                "samples": np.exp(mean),
+                "s.e.": np.exp(mean) * error,
                 "theory": predicted[at],
-                "z": (logs.mean() - np.log(predicted[at])) / (logs.std(ddof=1) / math.sqrt(logs.size)),
+                "z": (mean - np.log(predicted[at])) / error,
                 "last_delay": np.median(np.where(np.isnan(emerged), np.inf, emerged)) / flow[target - 1],
                 "missed": float(np.isnan(needed).mean()),
                 "blown_up": float(dataset["blown_up_share"].values[at]),

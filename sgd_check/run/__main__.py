@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_FAILED, UsageError, check_names_a_file, chosen_figure, duration, exit_code_of, say
+from dynamics.commands import UsageError, check_names_a_file, chosen_figure, duration, exit_code_of, say
 from hermite.text.messages import shown
-from sgd_check.run.end import exit_code, sentence, write
+from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
-from sgd_check.run.resume import end_of_runs, file_of_runs, reopened_runs, said_by_runs
+from sgd_check.run.resume import file_of_runs, reopened_runs, said_by_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -174,12 +174,7 @@ def _simulate(
         tree = compare(tested, simulation, false_alarm_rate=settings["false_alarm_rate"])
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    written = write(tree, output, figure, settings)
-    if written.output is None:
-        return EXIT_FAILED
-    code = exit_code(simulation.attrs["stop_reason"], written.output)
-    end_of_runs(file, settings)
-    return (code or EXIT_FAILED) if written.trouble else code
+    return end(tree, output, figure, settings, simulation.attrs["stop_reason"], file)
 
 
 if __name__ == "__main__":

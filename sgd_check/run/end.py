@@ -1,4 +1,4 @@
-"""What the commands of a check do alike: files and figure, what is printed, exit codes, messages."""
+"""How a check of a flow and one of a mean field end: files and figure, what is printed, exit codes, messages."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, say, store_result
+from sgd_check.run.resume import end_of_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from dynamics.commands import Written
     from dynamics.report import Findings
+    from dynamics.runs import RunFile
 
 FIGURE_DPI = 150
 
 
-def write(tree: Any, output: Path, figure: Path | None, settings: Mapping[str, Any]) -> Written:
-    """Write tree and figure, each wherever that is possible, and print what was compared."""
+def end(
+    tree: Any,
+    output: Path,
+    figure: Path | None,
+    settings: Mapping[str, Any],
+    stop_reason: str,
+    file: RunFile | None = None,
+) -> int:
+    """Write tree and figure, print what was compared, end the file of the runs if any; return the exit code."""
 
     def find() -> Findings | None:
         from sgd_check.report.findings import comparison_findings
@@ -27,10 +35,16 @@ def write(tree: Any, output: Path, figure: Path | None, settings: Mapping[str, A
 
     told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=settings["overwrite"])
-    return end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    if written.output is None:
+        return EXIT_FAILED
+    code = _exit_code(stop_reason, written.output)
+    if file is not None:
+        end_of_runs(file, settings)
+    return (code or EXIT_FAILED) if written.trouble else code
 
 
-def exit_code(stop_reason: str, output: Path) -> int:
+def _exit_code(stop_reason: str, output: Path) -> int:
     """Return the exit code of a run that ended so, and say what was kept if it ended early."""
     if stop_reason == "interrupted":
         say(f"The run was interrupted; what was computed is in {output}.")

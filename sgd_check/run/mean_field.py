@@ -1,7 +1,4 @@
-"""The check of a mean field on the command line: choose widths, steps and times, simulate, compare, write.
-
-`python -m sgd_check.run` calls it for the files of `python -m dynamics.solve --model mean-field`.
-"""
+"""`python -m sgd_check.run` for the file of a mean field: choose widths, steps and times, simulate, compare, write."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import EXIT_FAILED, UsageError, duration, say
-from sgd_check.run.end import exit_code, sentence, write
+from dynamics.commands import UsageError, duration, say
+from sgd_check.run.end import end, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,21 +83,8 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
             raise
         say(f"Nothing could be compared: {error}")
         branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
-        tree = xr.DataTree.from_dict({"/prediction": prediction, **branches})
-        return _end(settings, tree, output, None, reason)
-    return _end(settings, tree, output, figure, reason)
-
-
-def _end(settings: Mapping[str, Any], tree: xr.DataTree, output: Path, figure: Path | None, reason: str) -> int:
-    """Write what there is, and print what was compared; return the exit code."""
-    written = write(tree, output, figure, settings)
-    if written.output is None:
-        return EXIT_FAILED
-    code = exit_code(reason, written.output)
-    return (code or EXIT_FAILED) if written.trouble else code
-
-
-# --- choosing ---------------------------------------------------------------------------------------------
+        tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
+    return end(tree, output, figure, settings, reason)
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
@@ -160,9 +144,6 @@ def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
         engine = make_engine(ENGINE, replace(plan.problem, width=width), replace(options, batch_size=size))
         total += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
     return total * plan.steps * len(plan.starts)
-
-
-# --- running ----------------------------------------------------------------------------------------------
 
 
 def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:

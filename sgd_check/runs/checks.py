@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -56,11 +57,7 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
     """Return the seeds of a number of runs, or those given."""
     if isinstance(seeds, (int, np.integer)):
         return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
-    try:
-        chosen = tuple(checked_integer(seed, "seeds", minimum=0) for seed in seeds)  # type: ignore[attr-defined]
-    except TypeError:
-        msg = f"Argument `seeds` must be a number of runs or a sequence of integers, but is {shown(seeds)}."
-        raise TypeError(msg) from None
+    chosen = _integers(seeds, "seeds", "a number of runs or a sequence of integers")
     if not chosen:
         msg = "Argument `seeds` must name at least one seed, but is empty."
         raise ValueError(msg)
@@ -92,11 +89,7 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     if not problem.start_is_random:
         msg = "Argument `starts` must be None for a problem with a given start, but is not."
         raise ValueError(msg)
-    try:
-        chosen = tuple(checked_integer(seed, "starts", minimum=0) for seed in starts)
-    except TypeError:
-        msg = f"Argument `starts` must be a sequence of integers, but is {shown(starts)}."
-        raise TypeError(msg) from None
+    chosen = _integers(starts, "starts", "a sequence of integers")
     if len(chosen) != runs:
         msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
         raise ValueError(msg)
@@ -125,6 +118,15 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
             f"{runs} runs need {need / 2**30:.1f} GiB."
         )
         raise ValueError(msg)
+
+
+def _integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
+    """Return a sequence of integers of at least 0."""
+    try:
+        return tuple(checked_integer(value, name, minimum=0) for value in values)
+    except TypeError:
+        msg = f"Argument `{name}` must be {wanted}, but is {shown(values)}."
+        raise TypeError(msg) from None
 
 
 def _check_spherical(name: str, problem: Problem) -> None:

@@ -14,19 +14,8 @@ class CrossingTracker:
     """Remember, for every entry of an array, when it first reached its threshold.
 
     Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
-    its threshold at the first look crossed at that look's time. NaN never crosses.
-
-    Parameters
-    ----------
-    threshold : ndarray
-        Thresholds; must broadcast with the values.
-    shape : tuple of int
-        Shape of the values.
-
-    Attributes
-    ----------
-    time : ndarray
-        Time of the first crossing, NaN where there was none.
+    its threshold at the first look crossed at that look's time. NaN never crosses. Thresholds broadcast with values of
+    the shape; `time` is that of the first crossing, NaN where there was none.
 
     Examples
     --------

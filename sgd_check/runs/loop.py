@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time as clock
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from dynamics.runs import Interrupts, Rhythm, labelled_arrays
+from dynamics.runs import Interrupts, labelled_arrays
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
     from numpy.typing import NDArray
-    from tqdm import tqdm
 
-    from dynamics.runs import Begun
+    from dynamics.runs import Begun, Rhythm
     from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
     from sgd_check.runs.recording import Recorder
@@ -44,76 +43,67 @@ class Reached:
     intact: bool = True
 
 
-def run_steps(
-    engine: Engine,
-    plan: Plan,
-    recorder: Recorder,
-    begun: Reached,
-    *,
-    budget: float,
-    progress: bool | None,
-    every: float,
-    keep: Callable[[Reached], None] | None,
-) -> tuple[Reached, str]:
-    """Take the steps until the end, the budget, an interruption, or until every run blew up; return how far, and why.
-
-    `begun` is where engine and recorder stand, `budget` seconds of wall-clock time. A bar is shown if `progress`; None:
-    if stderr is a terminal. `keep` writes down every so many seconds how far the runs are, for an engine that can be
-    resumed.
-    """
-    from tqdm import tqdm
-
-    now, hidden, reason = replace(begun), None if progress is None else not progress, "reached_end"
-    interrupts = Interrupts()
-    # The steps of a span are many: it is torn at any instant rather than heard at its end.
-    listening = nullcontext() if isinstance(engine, SpanEngine) else interrupts
-    bar = tqdm(total=plan.steps, initial=now.step, file=sys.stderr, disable=hidden, leave=False, unit="step")
-    started = clock.perf_counter() - begun.seconds
-    deadline = started + begun.seconds + budget
-    stretch = _Stretch(engine, plan, now, bar, interrupts, started, deadline, Rhythm(every), keep)
-    with engine.running(), bar, listening:
-        try:
-            for look in plan.looked_at[plan.looked_at > now.look].tolist():
-                if not stretch.advance(look):
-                    reason = "interrupted" if interrupts.heard else "max_runtime"
-                    break
-                now.look, now.intact = look, False
-                engine.freeze(recorder.look(look, engine))
-                now.intact = True
-                if recorder.blown_up.all():
-                    reason = "blown_up"
-                    break
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    now.seconds = clock.perf_counter() - started
-    return now, reason
-
-
 @dataclass
-class _Stretch:
-    """The steps between two looks, cut into pieces so that the clock, the bar, Ctrl-C and the file are served."""
+class StepLoop:
+    """Takes the steps of a simulation from look to look; between them clock, bar, Ctrl-C and file are served.
+
+    `now` says how far engine and recorder are, and moves; `budget` is seconds of wall-clock time. A bar is shown if
+    `progress`; None: if stderr is a terminal. `keep` writes down in the rhythm given how far the runs are, for an
+    engine that can be resumed.
+    """
 
     engine: Engine
     plan: Plan
+    recorder: Recorder
     now: Reached
-    bar: tqdm[NoReturn]
-    interrupts: Interrupts
-    started: float
-    deadline: float
+    budget: float
+    progress: bool | None
     rhythm: Rhythm
     keep: Callable[[Reached], None] | None
+    interrupts: Interrupts = field(default_factory=Interrupts)
     tick: int = field(default_factory=lambda: TICK_STEPS)
 
-    def advance(self, look: int) -> bool:
+    def __post_init__(self) -> None:
+        from tqdm import tqdm
+
+        hidden = None if self.progress is None else not self.progress
+        total, done = self.plan.steps, self.now.step
+        self._bar = tqdm(total=total, initial=done, file=sys.stderr, disable=hidden, leave=False, unit="step")
+        self._started = clock.perf_counter() - self.now.seconds
+        self._deadline = self._started + self.now.seconds + self.budget
+
+    def run(self) -> str:
+        """Take the steps until the end, the budget, an interruption, or until every run blew up; return why."""
+        engine, recorder, now, reason = self.engine, self.recorder, self.now, "reached_end"
+        # The steps of a span are many: it is torn at any instant rather than heard at its end.
+        listening = nullcontext() if isinstance(engine, SpanEngine) else self.interrupts
+        with engine.running(), self._bar, listening:
+            try:
+                for look in self.plan.looked_at[self.plan.looked_at > now.look].tolist():
+                    if not self._advance(look):
+                        reason = "interrupted" if self.interrupts.heard else "max_runtime"
+                        break
+                    now.look, now.intact = look, False
+                    engine.freeze(recorder.look(look, engine))
+                    now.intact = True
+                    if recorder.blown_up.all():
+                        reason = "blown_up"
+                        break
+            except KeyboardInterrupt:
+                reason = "interrupted"
+        now.seconds = clock.perf_counter() - self._started
+        return reason
+
+    def _advance(self, look: int) -> bool:
         """Advance to a look; return whether it was reached before the deadline and any interruption."""
         now, keep = self.now, self.keep
-        while now.step < look and not self.interrupts.heard and clock.perf_counter() < self.deadline:
+        while now.step < look and not self.interrupts.heard and clock.perf_counter() < self._deadline:
             now.intact = False
             ahead = self._piece(look)
             if ahead is None:
                 return False
-            self.bar.update(ahead - now.step)
-            now.step, now.seconds, now.intact = ahead, clock.perf_counter() - self.started, True
+            self._bar.update(ahead - now.step)
+            now.step, now.seconds, now.intact = ahead, clock.perf_counter() - self._started, True
             if keep is not None and now.step < look and isinstance(self.engine, ResumableEngine):
                 self.rhythm.beat(lambda: keep(now))
         return now.step >= look
@@ -122,7 +112,7 @@ class _Stretch:
         """Take steps towards a look and return the step reached; None if a span was given up at the deadline."""
         first, engine, began = self.now.step, self.engine, clock.perf_counter()
         if isinstance(engine, SpanEngine):
-            done = engine.advance_span(look - first, self.plan.span(first, look), self.deadline)
+            done = engine.advance_span(look - first, self.plan.span(first, look), self._deadline)
             return look if done else None
         ahead = min(first + self.tick, look)
         engine.advance(self.plan.rates(first, ahead))

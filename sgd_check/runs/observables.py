@@ -20,11 +20,9 @@ class Observables(Protocol):
 
     def loss(self, C: Array, among: Array, n: Array, /) -> float:
         """Return E(f − f*)² of one run; NaN where it is not known in closed form."""
-        ...
 
     def learned(self, C: Array, n: Array) -> Array:
         """Return the learned mass of every run, shape (runs, P), given C (runs, m, P) and n (runs, m)."""
-        ...
 
 
 def observables_of(problem: Problem) -> Observables:

@@ -46,9 +46,7 @@ class Plan:
 
     def rates(self, first: int, last: int) -> Array:
         """Return the learning rates of steps first, …, last − 1."""
-        if isinstance(self.table, float):
-            return np.full(last - first, self.table)
-        return self.table[first:last]
+        return np.full(last - first, self.span(first, last))
 
     def span(self, first: int, last: int) -> Array | float:
         """Return the learning rates of steps first, …, last − 1, as one number if they are all the same."""

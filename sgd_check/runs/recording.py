@@ -24,13 +24,7 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Tells which runs are sound, and when directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
-
-    Attributes
-    ----------
-    emergence : CrossingTracker
-        Flow times, shape (runs, P).
-    """
+    """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0."""
 
     def __init__(self, problem: Problem, runs: int) -> None:
         self._odd = bool(problem.information_exponent % 2)
@@ -48,12 +42,7 @@ class Watch:
 
 
 class Recorder:
-    """Collect records of all runs, and the times at which directions emerge.
-
-    Attributes
-    ----------
-    blown_up : ndarray of bool, shape (seeds,)
-    """
+    """Collect records of all runs, the times at which directions emerge, and which runs (seeds,) have blown up."""
 
     WITH_SEED = (
         "teacher_overlap",

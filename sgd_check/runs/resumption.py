@@ -71,7 +71,11 @@ def resume(
         msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
         raise ValueError(msg)
     if varies:
-        _check_rate(begun.settings, learning_rate)
+        found = make_plan(learning_rate, settings["steps"], None).effective_rate
+        stored = begun.settings["effective_learning_rate"]
+        if found != stored:
+            msg = f"Argument `learning_rate` must have the mean {stored} over flow time, but has {found}."
+            raise ValueError(msg)
         settings["learning_rate"] = learning_rate
     try:
         return simulate(
@@ -85,11 +89,3 @@ def resume(
     except (TypeError, ValueError) as error:
         msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
-
-
-def _check_rate(settings: dict[str, object], learning_rate: LearningRate | None) -> None:
-    found = make_plan(learning_rate, settings["steps"], None).effective_rate
-    stored = settings["effective_learning_rate"]
-    if found != stored:
-        msg = f"Argument `learning_rate` must have the mean {stored} over flow time, but has {found}."
-        raise ValueError(msg)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import check_switch
-from dynamics.runs import as_run_file
+from dynamics.runs import Rhythm, as_run_file
 from sgd_check.engines import DEFAULT_ENGINE, SpanEngine, make_engine
 from sgd_check.runs.checks import check_records, check_student, checked_budget, checked_options
-from sgd_check.runs.loop import Reached, parts_of, restored, run_steps
+from sgd_check.runs.loop import Reached, StepLoop, parts_of, restored
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder
 
@@ -194,16 +194,10 @@ class Simulation:
         def keep(reached: Reached) -> None:
             file.keep(self._labelled(recorder, reached, "unfinished"), parts_of(self.engine, recorder, reached))
 
-        reached, reason = run_steps(
-            self.engine,
-            self.plan,
-            recorder,
-            reached,
-            budget=budget,
-            progress=progress,
-            every=file.every,
-            keep=keep if file.has_path else None,
-        )
+        written = keep if file.has_path else None
+        reason = StepLoop(
+            self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written
+        ).run()
         dataset = self._labelled(recorder, reached, reason)
         resumable = reason in ("interrupted", "max_runtime")
         parts = parts_of(self.engine, recorder, reached) if resumable and file.has_path else {}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.problem import checked_increasing, checked_number
 from dynamics.theory import fit_slope
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.work import PreparedStudy, seconds_of, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, log_means, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
     from sgd_check.studies.escape import Escapes
 
-EXPONENTS = (3, 4)
-DIMENSIONS = (32, 64, 128, 256, 512, 1024)
-RATE = 0.1
-SEEDS = 16
 # A run may take this many times the expected number of steps: at d = 32 the logarithm of the time scatters by 0.4.
 HORIZON = 6.0
 # The equation of finite steps is followed to this many times the flow's escape.
@@ -64,11 +60,6 @@ class SampleComplexity(PreparedStudy):
         """Expected number of steps of all runs together."""
         return float(self.settings["seeds"] * sum(cell.expected_steps for cell in self.cells.values()))
 
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        largest = max(self.cells.values(), key=lambda cell: cell.expected_steps)
-        return seconds_of(largest.problem, self.settings["seeds"], self.steps)
-
     def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         from sgd_check.studies.escape import escape_times
@@ -86,7 +77,6 @@ class SampleComplexity(PreparedStudy):
                 )
         return self.dataset(
             "sample-complexity",
-            list(self.cells.values())[-1].problem,
             self._values(found),
             meter,
             title="Steps to escape against the dimension",
@@ -149,15 +139,6 @@ class SampleComplexity(PreparedStudy):
         return np.array(rows), np.array(errors)
 
 
-def log_means(time: Array) -> tuple[Array, Array]:
-    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
-
-    A mean without the late runs would be too small, so that a cell with a censored run counts for no fit.
-    """
-    logs = np.log(time)
-    return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
-
-
 def agreement(deviations: Array, runs: int) -> float:
     """Return the probability of means as far from the equation's times as these, by Student's law and a χ² of all.
 
@@ -178,11 +159,11 @@ def agreement(deviations: Array, runs: int) -> float:
 @study_function
 def sample_complexity(
     *,
-    information_exponents: Sequence[int] = EXPONENTS,
-    dimensions: Sequence[int] = DIMENSIONS,
-    rate: float = RATE,
+    information_exponents: Sequence[int] = (3, 4),
+    dimensions: Sequence[int] = (32, 64, 128, 256, 512, 1024),
+    rate: float = 0.1,
     start: float = DEFAULT_START,
-    seeds: int = SEEDS,
+    seeds: int = 16,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SampleComplexity:
@@ -237,16 +218,14 @@ def sample_complexity(
         "dimensions": sizes,
         "rate": checked_number(rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
+        **checked_runs(seeds, seed),
     }
     cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
-    return SampleComplexity(settings, progress, cells)
+    return SampleComplexity(settings, progress, cells[exponents[-1], sizes[-1]].problem, cells)
 
 
 def _cell(k: int, d: int, rate: float, start: float) -> Cell:
     from dynamics.theory import predict
-    from sgd_check.studies.theory import finite_step_times
 
     problem = prepared_pairs(k, d, start=start)
     learning_rate = rate * d ** (-0.5 * k)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, Problem, Teacher, checked_increasing, checked_integer, checked_number
+from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.theory import (
     asymptotic_exponents,
     fit_slope,
@@ -24,7 +24,7 @@ from dynamics.theory import (
 from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
 from sgd_check.studies.thresholds import first_below
 from sgd_check.studies.tuned import Curve, theory_curve
-from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, log_means, share_never, simulated, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from dynamics.runs import Values
     from hermite.arrays import Array, Integers
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 16, 48
-RATE, NORM, SEEDS = 0.5, 0.1, 12
-LARGE_DIRECTIONS, LARGE_DIMENSION, LARGE_TARGETS, WIDTH_FACTOR = 4096, 16384, 20, 3
+LARGE_TARGETS, WIDTH_FACTOR = 20, 3
 # Wanted directions: up to this power of P, beyond which the sum over the rest is far from its limit.
 TARGET_POWER = 0.75
 MOST_TARGETS = 6
@@ -64,7 +62,7 @@ class Discretisation(PreparedStudy):
     @property
     def rates(self) -> Array:
         """Step size of each target."""
-        return tuned_rates(self.small.problem, self.small.targets, self.settings["rate"])
+        return tuned_rates(self.problem, self.small.targets, self.settings["rate"])
 
     @property
     def ends(self) -> Integers:
@@ -77,22 +75,18 @@ class Discretisation(PreparedStudy):
         """Number of steps of all runs together, if none blows up."""
         return float(self.settings["seeds"] * self.ends.sum())
 
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        return seconds_of(self.small.problem, self.settings["seeds"], self.steps)
-
     def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
-        problem, ends, rates = self.small.problem, self.ends, self.rates
+        ends, rates = self.ends, self.rates
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
         shape = (ends.size, self.settings["seeds"])
         found = Measured(
-            *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, problem.num_directions), shape))
+            *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, self.problem.num_directions), shape))
         )
         with under_way(self.steps, self.progress) as meter:
             for at, end in enumerate(ends.tolist()):
                 runs = simulated(
-                    problem,
+                    self.problem,
                     learning_rate=float(rates[at]),
                     steps=end,
                     seeds=self.seeds_of(at),
@@ -103,7 +97,6 @@ class Discretisation(PreparedStudy):
                 meter.add(end * shape[1])
         return self.dataset(
             "unstable-discretisation",
-            problem,
             {**self._measured_values(samples, found), **self._theory_values()},
             meter,
             title="Loss against samples at a step size tuned to the last wanted direction",
@@ -114,7 +107,7 @@ class Discretisation(PreparedStudy):
                 "large_target": self.large.targets,
                 "source": np.array(SOURCES),
             },
-            learning_rate_limit=float(learning_rate_limit(problem)),
+            learning_rate_limit=float(learning_rate_limit(self.problem)),
             beta=self.settings["beta"],
         )
 
@@ -122,20 +115,19 @@ class Discretisation(PreparedStudy):
         losses, (loss, emerged, blown) = self.small.losses, found
         reached = np.array([first_below(samples, *pair) for pair in zip(loss, losses, strict=True)])
         exponent, error = self._exponents(losses, reached)
-        never = np.isnan(emerged).mean(axis=1)
         return {
             "samples_needed": (("target", "run"), reached),
             "sample_loss": (("target", "run"), loss),
             "emergence_time": (("target", "run"), emerged),
             "blown_up_share": (("target",), blown.mean(axis=1)),
-            "censored_share": (("target",), np.where(np.isnan(blown[:, :1]), np.nan, never)),
+            "censored_share": (("target",), share_never(emerged, blown)),
             "first_seed": (("target",), [self.seeds_of(at).start for at in range(losses.size)]),
             "exponent": ((), exponent),
             "exponent_error": ((), error),
         }
 
     def _theory_values(self) -> Values:
-        prediction = predict(self.small.problem)
+        prediction = predict(self.problem)
         return {
             "step_size": (("target",), self.rates),
             "target_loss": (("target",), self.small.losses),
@@ -149,14 +141,14 @@ class Discretisation(PreparedStudy):
 
     def _exponents(self, losses: Array, reached: Array) -> tuple[Array, Array]:
         """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
-        logs = np.log(reached)
-        sgd = fit_slope(losses, logs.mean(axis=1), logs.std(axis=1, ddof=1) / np.sqrt(logs.shape[1]))
-        used = np.isfinite(logs).all(axis=1)
+        mean, error = log_means(reached)
+        sgd = fit_slope(losses, mean, error)
+        used = np.isfinite(reached).all(axis=1)
         same = fit_slope(losses, np.where(used, np.log(self.small.needed), np.nan))
         large = inverse_fit(self.large.losses, self.large.needed)
         wanted = self.large.problem.teacher.coefficients[self.large.targets - 1]
         ideal = inverse_fit(self.large.losses, wanted**-2.0)
-        law = asymptotic_exponents(self.small.problem.information_exponent, self.settings["beta"]).loss_samples
+        law = asymptotic_exponents(self.problem.information_exponent, self.settings["beta"]).loss_samples
         values = [1.0 / sgd.exponent, 1.0 / same.exponent, large[0], ideal[0], law]
         errors = [sgd.standard_error / sgd.exponent**2, 0.0, large[1], ideal[1], 0.0]
         return np.array(values), np.array(errors)
@@ -165,18 +157,18 @@ class Discretisation(PreparedStudy):
 @study_function
 def unstable_discretisation(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 16,
+    dimension: int = 48,
     targets: Sequence[int] | None = None,
-    rate: float = RATE,
+    rate: float = 0.5,
     start: float = DEFAULT_START,
-    initial_norm: float = NORM,
-    seeds: int = SEEDS,
+    initial_norm: float = 0.1,
+    seeds: int = 12,
     seed: int = 0,
-    large_directions: int = LARGE_DIRECTIONS,
-    large_dimension: int = LARGE_DIMENSION,
+    large_directions: int = 4096,
+    large_dimension: int = 16384,
     progress: bool | None = None,
 ) -> Discretisation:
     r"""Measure the loss that so many samples reach when the step size is tuned to the last wanted direction.
@@ -255,12 +247,11 @@ def unstable_discretisation(
         "targets": wanted.tolist(),
         "rate": checked_number(rate, "rate", positive=True),
         "start": float(start),
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": seed,
+        **checked_runs(seeds, seed),
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
     curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
-    return Discretisation(settings, progress, *curves)
+    return Discretisation(settings, progress, problem, *curves)
 
 
 def _checked_targets(targets: Sequence[int] | None, count: int) -> Integers:

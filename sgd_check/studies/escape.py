@@ -37,7 +37,7 @@ def escape_times(
     learning_rate: float,
     steps: int,
     seeds: Sequence[int],
-    report: Callable[[int], None] | None = None,
+    report: Callable[[int], object] = int,
 ) -> Escapes:
     """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
 
@@ -55,8 +55,7 @@ def escape_times(
         for look in plan.looked_at.tolist():
             if look > step:
                 engine.advance(plan.rates(step, look))
-                if report is not None:
-                    report((look - step) * int(np.count_nonzero(going)))
+                report((look - step) * int(np.count_nonzero(going)))
             step = look
             found = engine.measure(student=False)
             sound = watch.look(learning_rate * step, found.teacher_overlap, found.squared_norm)

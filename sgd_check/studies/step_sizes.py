@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
+from dynamics.problem import check_problem, checked_number, float_array
 from dynamics.theory import predict
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.theory import finite_step_times
 from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
-from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
+from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, share_never, simulated, under_way
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from dynamics.runs import Values
     from hermite.arrays import Array
 
-EXPONENT, DIMENSION = 4, 64
-SEEDS = 32
 # Default step sizes, in units of the limit of stability.
 SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
 # Runs end at this many times the last learned time of the flow, so that an instability has time to show.
@@ -41,7 +38,6 @@ RESAMPLES = 400
 class StepSizes(PreparedStudy):
     """The study, prepared: the flow is computed, no step is taken yet."""
 
-    problem: Problem
     rates: Array
     limit: float | None
     flow: Array
@@ -51,10 +47,6 @@ class StepSizes(PreparedStudy):
     def steps(self) -> float:
         """Number of steps of all runs together, if none blows up."""
         return float(self.settings["seeds"] * np.sum(np.ceil(self.horizon / self.rates)))
-
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        return seconds_of(self.problem, self.settings["seeds"], self.steps)
 
     def run(self) -> xr.Dataset:
         """Take the steps, the large and cheap ones first; what an interruption leaves undone is NaN."""
@@ -73,7 +65,6 @@ class StepSizes(PreparedStudy):
         finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
         return self.dataset(
             "step-size",
-            self.problem,
             self._values(time, blown, finite),
             meter,
             title="Emergence and blow-up against the step size",
@@ -82,11 +73,10 @@ class StepSizes(PreparedStudy):
         )
 
     def _values(self, time: Array, blown: Array, finite: Array) -> Values:
-        lost = np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
         return {
             "emergence_time": (("learning_rate", "run"), time),
             "blown_up_share": (("learning_rate",), blown.mean(axis=1)),
-            "censored_share": (("learning_rate",), lost),
+            "censored_share": (("learning_rate",), share_never(time, blown)),
             "finite_step_time": (("learning_rate",), finite),
             "predicted_emergence_time": ((), np.where(np.isfinite(self.flow), self.flow, np.nan)),
             "first_seed": (("learning_rate",), [self.seeds_of(at).start for at in range(self.rates.size)]),
@@ -127,11 +117,11 @@ class StepSizes(PreparedStudy):
 def step_size_phases(
     problem: Problem | None = None,
     *,
-    information_exponent: int = EXPONENT,
-    dimension: int = DIMENSION,
+    information_exponent: int = 4,
+    dimension: int = 64,
     start: float = DEFAULT_START,
     learning_rates: ArrayLike | None = None,
-    seeds: int = SEEDS,
+    seeds: int = 32,
     seed: int = 0,
     progress: bool | None = None,
 ) -> StepSizes:
@@ -177,10 +167,7 @@ def step_size_phases(
     """
     asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
     check_problem(asked)
-    settings: dict[str, Any] = {
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
-    }
+    settings = checked_runs(seeds, seed)
     prediction = predict(asked)
     flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
     if not np.isfinite(learned).any():

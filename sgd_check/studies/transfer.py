@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
-from dynamics.problem import MOST_RUNS, Problem, checked_integer
+from dynamics.problem import MOST_RUNS, checked_integer
 from dynamics.theory import learning_rate_limit
 from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 8, 48
-WIDTHS, SAMPLES = (2, 4, 8, 16, 32), 100_000
-STARTS, SEEDS = 6, 4
 #: Step sizes in units of the limit of stability.
 SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
@@ -35,7 +32,6 @@ SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 class TransferStudy(PreparedStudy):
     """The study, prepared: settings are checked, no step is taken yet."""
 
-    problem: Problem
     widths: list[int]
     limit: float
 
@@ -69,7 +65,6 @@ class TransferStudy(PreparedStudy):
                 meter.add(found.size * self.settings["samples"])
         return self.dataset(
             "transfer",
-            self.problem,
             transfer_values(self.problem, self.widths, self.rates, loss),
             meter,
             title="Loss after so many samples of online SGD over step sizes and widths",
@@ -97,14 +92,14 @@ class TransferStudy(PreparedStudy):
 @study_function
 def sgd_transfer(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    samples: int = SAMPLES,
-    starts: int = STARTS,
-    seeds: int = SEEDS,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 8,
+    dimension: int = 48,
+    widths: Sequence[int] = (2, 4, 8, 16, 32),
+    samples: int = 100_000,
+    starts: int = 6,
+    seeds: int = 4,
     seed: int = 0,
     progress: bool | None = None,
 ) -> TransferStudy:

@@ -1,4 +1,4 @@
-"""What all studies share: how long the steps should take, the bar and Ctrl-C while they are taken, and the dataset."""
+"""What all studies share: how long the steps should take, the bar and Ctrl-C meanwhile, means, and the dataset."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynamics.commands import duration
-from dynamics.problem import SaveAt
+from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
 from dynamics.runs import study_dataset
+from dynamics.solve import solve_overlaps
 from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.defaults import measured_seconds_per_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from dynamics.runs import Values
+    from hermite.arrays import Array
 
 BURSTS = 3
 LONG_RUN_SECONDS = 660
@@ -36,24 +40,35 @@ def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
 
 
-def announcement(seconds: float, steps: float) -> str:
-    """Return what a study says before its first step."""
-    lines = [f"About {duration(seconds)} for {steps:.2g} steps of all runs together."]
-    if seconds > LONG_RUN_SECONDS:
-        lines.append("This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster.")
-    return "\n".join(lines)
-
-
+@dataclass
 class Meter:
-    """The bar of a study that is under way; in the end its seconds and why it ended."""
+    """Counts the steps of all runs of a study that is under way; in the end its seconds and why it ended."""
 
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self.seconds, self.reason = 0.0, "reached_end"
+    add: Callable[[int], object]
+    seconds: float = 0.0
+    reason: str = "reached_end"
 
-    def add(self, steps: int) -> None:
-        """Count steps of all runs together."""
-        self._bar.update(steps)
+
+def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
+    """Return the settings "seeds", two or more runs of each point, and "seed", the first of all of them."""
+    return {
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+
+
+def log_means(time: Array) -> tuple[Array, Array]:
+    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
+
+    A mean without the late runs would be too small, so that a point with a censored run counts for no fit.
+    """
+    logs = np.log(time)
+    return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
+
+
+def share_never(time: Array, blown: Array) -> Array:
+    """Return the share of runs (points, runs, …) that have no time; NaN for points that were not run."""
+    return np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
 
 
 @contextmanager
@@ -66,7 +81,7 @@ def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
 
     started, hidden = clock.perf_counter(), None if shown is None else not shown
     bar = tqdm(total=round(steps), file=sys.stderr, disable=hidden, leave=False, unit="step", unit_scale=True)
-    meter = Meter(bar)
+    meter = Meter(bar.update)
     with bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
         try:
@@ -78,23 +93,33 @@ def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point."""
+    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point.
+
+    `problem` is the one in the dataset; where runs are of several problems, it is the one that takes most steps.
+    """
 
     settings: dict[str, Any]
     progress: bool | None
+    problem: Problem
 
     @property
     def steps(self) -> float:
-        """Expected number of steps of all runs together."""
+        """Expected number of steps of all runs together, if none blows up."""
         raise NotImplementedError
 
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
-        raise NotImplementedError
+        return seconds_of(self.problem, self.settings["seeds"], self.steps)
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        return announcement(self.expected_seconds(), self.steps)
+        seconds = self.expected_seconds()
+        lines = [f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."]
+        if seconds > LONG_RUN_SECONDS:
+            lines.append(
+                "This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
+            )
+        return "\n".join(lines)
 
     def seeds_of(self, point: int) -> range:
         """Return the seeds of the runs of a point: no two runs of the study share their samples."""
@@ -104,7 +129,6 @@ class PreparedStudy:
     def dataset(
         self,
         answer: str,
-        problem: Problem,
         values: Values,
         meter: Meter,
         *,
@@ -115,7 +139,7 @@ class PreparedStudy:
         """Return what was found, labelled; what an interruption has left undone is NaN."""
         ended = {"stop_reason": meter.reason, "wall_seconds": meter.seconds}
         return study_dataset(
-            problem,
+            self.problem,
             values,
             title=title,
             coords=coords,
@@ -139,3 +163,24 @@ def simulated(
     if runs.attrs["stop_reason"] == "interrupted":
         raise KeyboardInterrupt
     return runs
+
+
+def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
+    """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
+
+    Above the limit of stability the overlaps may blow up; what emerged before counts.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = solve_overlaps(
+            problem,
+            learning_rate=learning_rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at([last]),
+            keep="summary",
+            progress=False,
+            on_failure="return",
+            error_estimate=False,
+        )
+    times: Array = found["emergence_time"].values
+    return times

@@ -89,6 +89,11 @@ def sound_runs(simulation: xr.Dataset) -> NDArray[np.bool_]:
     return np.asarray(simulation["blown_up"].values == 0)
 
 
+def of_sound_runs(simulation: xr.Dataset, name: str) -> Array:
+    """Return a variable of the runs that did not blow up, shape (runs, …)."""
+    return np.asarray(simulation[name].values, dtype=np.float64)[sound_runs(simulation)]
+
+
 def noise_rate(simulation: xr.Dataset) -> float:
     """Return learning rate over batch size, what sets the noise of the steps."""
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
@@ -116,7 +121,8 @@ def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]
             _refuse(name, getattr(predicted, name), getattr(simulated, name))
     for word, link in (("link", "activation"), ("teacher's link", "teacher_link")):
         theirs, ours = getattr(predicted, link), getattr(simulated, link)
-        if not _same(ours.coefficients, theirs.coefficients):
+        c, other = theirs.coefficients, ours.coefficients
+        if c.shape != other.shape or not np.allclose(other, c, rtol=1e-9, atol=1e-12):
             _refuse(word, theirs.name, ours.name)
 
 
@@ -125,10 +131,6 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
     for field, a, b in zip(predicted.start()._fields, predicted.start(), simulated.start(), strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
             _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
-
-
-def _same(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:

@@ -138,7 +138,8 @@ def check(
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
-    prediction = _prediction(problem, progress)
+    solve = dynamics.solve_committee if problem.student == "committee" else dynamics.solve_overlaps
+    prediction = solve(problem, progress=progress)
     ready = engine_for(prediction, name, options, **choice)
     course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
     words = {"given": "the prediction", "option": 'theory="finite-step"'}
@@ -167,15 +168,14 @@ def check(
 
 def _checked_engine(problem: Problem, engine: str | None) -> str:
     """Return the engine's name, or say in one sentence why the problem cannot be checked."""
-    name = engine
-    if name is None:
-        name = "torch" if getattr(problem, "student", None) == "committee" else DEFAULT_ENGINE
-    if getattr(problem, "student", None) == "spherical":
+    student = getattr(problem, "student", None)
+    if student == "spherical":
         msg = (
             "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
         )
         raise ValueError(msg)
+    name = ("torch" if student == "committee" else DEFAULT_ENGINE) if engine is None else engine
     check_student(problem, name)
     return name
 
@@ -189,12 +189,6 @@ def _check_theory(theory: str) -> None:
 def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:
     """Return a checked number, or None where it is left to the program."""
     return None if given is None else checked(given, name, **bound)
-
-
-def _prediction(problem: Problem, progress: bool | None) -> xr.Dataset:
-    if problem.student == "committee":
-        return dynamics.solve_committee(problem, progress=progress)
-    return dynamics.solve_overlaps(problem, progress=progress)
 
 
 def _warn(sentence: str) -> None:

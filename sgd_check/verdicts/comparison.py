@@ -1,8 +1,4 @@
-"""`sgd_check.compare`: align prediction and simulation, test every direction and the loss, and say one word.
-
-It calls `alignment` (do both answer one question?), `expectation` (the band that theory allows), `direction` and
-`survival` (tests of times), `loss_band` (tests of losses), `judgement` (the word and its reasons) and `mean_field`.
-"""
+"""`sgd_check.compare`: align prediction and simulation, test every direction and the loss, and say one word."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate, sound_runs
+from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate, of_sound_runs, sound_runs
 from sgd_check.verdicts.direction import (
     VISIBLE_ERROR,
     assess_direction,
@@ -150,11 +146,6 @@ def compare(
     return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
 
 
-def _emergence(simulation: xr.Dataset) -> Array:
-    """Return the times of emergence of the runs that did not blow up, shape (runs, P)."""
-    return np.asarray(simulation["emergence_time"].values, dtype=np.float64)[sound_runs(simulation)]
-
-
 def _ratio(simulation: xr.Dataset, time: Array) -> Array:
     """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
     measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
@@ -164,7 +155,7 @@ def _ratio(simulation: xr.Dataset, time: Array) -> Array:
 def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test every direction that theory says emerges against its one predicted time."""
     expected = expectation(problem, prediction, noise_rate(simulation))
-    measured, end = _emergence(simulation), float(simulation.attrs["end_time"])
+    measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
     ratio = measured / expected.time
     shares = shares_of_rate(expected.time, end)
     tests: list[DirectionTest | None] = [None] * expected.time.size
@@ -191,7 +182,7 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
 
 def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test whether two samples of runs have one law: their times of emergence, and their losses."""
-    theirs, ours = _emergence(prediction), _emergence(simulation)
+    theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
     ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
     horizon = min(ends)
     first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
@@ -246,7 +237,7 @@ def _per_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]
         "band_high": column("high"),
         "mean_log_ratio": column("mean"),
         "standard_error": column("standard_error"),
-        "log_scatter": _log_scatter(_emergence(simulation)),
+        "log_scatter": _log_scatter(of_sound_runs(simulation, "emergence_time")),
         "z_score": column("z"),
         "direction_p_value": column("p"),
         "early_power": power("early"),
@@ -260,11 +251,13 @@ def _per_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]
 def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]:
     """Return survival curves and losses at the times of the simulation."""
     times, end = simulation["time"].values, float(simulation.attrs["end_time"])
-    curves = [kaplan_meier(sample, end, times) for sample in _emergence(simulation).T]
+    curves = [kaplan_meier(sample, end, times) for sample in of_sound_runs(simulation, "emergence_time").T]
     expected = evidence.expected
     if evidence.theory == "sample":
         its_end = float(prediction.attrs["end_time"])
-        predicted = [kaplan_meier(sample, its_end, times).value for sample in _emergence(prediction).T]
+        predicted = [
+            kaplan_meier(sample, its_end, times).value for sample in of_sound_runs(prediction, "emergence_time").T
+        ]
     else:
         laws = zip(expected.time, expected.delay, expected.scatter, strict=True)
         predicted = [expected_survival(*law, times) for law in laws]

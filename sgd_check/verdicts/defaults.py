@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,16 +102,12 @@ def affordable_course(prediction: xr.Dataset, seconds_per_step: float, **options
     course = choose_course(prediction, **options)
     if options.get("steps") is not None or course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
         return course
-    fits, too_long = 1, course.checked
-    best = choose_course(prediction, **options, directions=1)
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        course = choose_course(prediction, **options, directions=middle)
-        if course.steps * seconds_per_step <= AFFORDABLE_SECONDS:
-            fits, best = middle, course
-        else:
-            too_long = middle
-    return best
+
+    def seconds(directions: int) -> float:
+        return choose_course(prediction, **options, directions=directions).steps * seconds_per_step
+
+    more = bisect_right(range(2, course.checked), AFFORDABLE_SECONDS, key=seconds)
+    return choose_course(prediction, **options, directions=1 + more)
 
 
 def engine_for(prediction: xr.Dataset, name: str, options: EngineOptions, **choice: Any) -> Engine:
@@ -124,8 +121,7 @@ def choose_and_time(
 ) -> tuple[Course, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    Without `directions` the course is for as many as ten minutes allow. `engine` is spent; `choice` as of
-    `choose_course`.
+    Without `directions` it is for as many as ten minutes allow. Spends `engine`; `choice` as of `choose_course`.
     """
     choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
     if isinstance(engine, SpanEngine):
@@ -170,10 +166,7 @@ def _safe_rate(
 
 
 def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
-    """Return the wall-clock seconds of one step of all runs, from a burst long enough to time; `engine` is spent.
-
-    The first burst has so many steps.
-    """
+    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
     with engine.running():
         engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)

@@ -31,23 +31,14 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class DirectionTest:
-    """The test of one direction; all numbers dimensionless.
+    """The test of one direction on so many runs, of which `censored` did not emerge by the horizon; dimensionless.
 
-    Attributes
-    ----------
-    runs, censored : int
-        Runs used, and how many of them did not emerge by the horizon.
-    mean, standard_error : float
-        Of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a sample of predictions, of the
-        difference of the two means of ln T.
-    low, high : float
-        The band; 0 against a sample.
-    early, late : Side or None
-        p-value of each side, and its power: the probability that a time predicted 30 % too late, or too early, is seen.
-        None where no outcome could show such an error.
-    z, p : float
-        Normal score of the smaller p-value, negative if that is the early one and 0 inside the band, and the two-sided
-        p-value; against a sample, the log-rank statistic and its p-value by permutations.
+    `mean` and `standard_error` are of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a
+    sample of predictions, of the difference of the two means of ln T. `low` and `high` are the band, 0 against a
+    sample. `early` and `late` have the p-value of each side, and its power: the probability that a time predicted 30 %
+    too late, or too early, is seen; None where no outcome could show such an error. z is the normal score of the
+    smaller p-value, negative if that is the early one and 0 inside the band, and p the two-sided p-value; against a
+    sample, the log-rank statistic and its p-value by permutations.
     """
 
     runs: int

@@ -36,10 +36,7 @@ class NoFiniteStepError(ValueError):
 def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
     """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
 
-    Raises
-    ------
-    NoFiniteStepError
-        If the link has no exact moments, or the solution fails or takes longer than `max_runtime`, in seconds.
+    Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than `max_runtime`.
     """
     import warnings
 

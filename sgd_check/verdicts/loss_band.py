@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import special
 
-from sgd_check.verdicts.alignment import sound_runs
+from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
 from sgd_check.verdicts.direction import FEWEST_RUNS, normal_score
 from sgd_check.verdicts.survival import permutation_test
 
@@ -89,10 +89,9 @@ def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Ar
     known = ratio[:, due]
     slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
     fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
-    losses = np.asarray(simulation["loss"].values, dtype=np.float64)[sound_runs(simulation)]
     return against_curve(
         simulation["time"].values,
-        losses,
+        of_sound_runs(simulation, "loss"),
         prediction["time"].values,
         np.asarray(prediction["loss"].values, dtype=np.float64),
         fastest,
@@ -105,9 +104,8 @@ def loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergenc
     """Hold the loss of runs against that of predicted runs, None without one; `emergence` are the times of all."""
     if "loss" not in prediction or not (sound_runs(simulation).any() and sound_runs(prediction).any()):
         return None
-    losses = [np.asarray(part["loss"].values, dtype=np.float64)[sound_runs(part)] for part in (simulation, prediction)]
-    first = float(np.nanmin(emergence, initial=np.inf))
-    return against_sample(simulation["time"].values, losses[0], prediction["time"].values, losses[1], first)
+    ours, theirs = ((part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction))
+    return against_sample(*ours, *theirs, float(np.nanmin(emergence, initial=np.inf)))
 
 
 def against_curve(

@@ -97,9 +97,6 @@ def compare_with_mean_field(mean_field: xr.Dataset, simulations: object, *, fals
     return xr.DataTree.from_dict({"/prediction": mean_field, **branches, "/comparison": comparison})
 
 
-# --- distances --------------------------------------------------------------------------------------------
-
-
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
     from dynamics.equations import make_particle_system
@@ -162,9 +159,6 @@ def _followers(runs: WidthRuns, w: int, start: int, paths: Array) -> Array:
 
     width = int(runs.widths[w])
     return followers_in_space(coupled_problem(runs.problem, width, start).reduced_weights(), paths[:, :width])
-
-
-# --- verdict ----------------------------------------------------------------------------------------------
 
 
 def _tested(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:
@@ -233,33 +227,22 @@ def _attributes(
 def _verdict(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> tuple[str, str]:
     """Return the one word and its reason."""
     if np.isnan(test.p):
-        return (
-            "undecided",
-            f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise.",
-        )
+        why = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
+        return "undecided", why
     window, band = runs.times[test.places], f"−1 ± {WIDTH_CORRECTION:g}"
     span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
     found = f"{test.exponent:.2f} ± {test.error:.2f}"
     if test.p < rate:
         side = "slower" if test.z > 0 else "faster"
-        return (
-            "disagree",
-            f"The squared distance to the mean field falls {side} with the width than {band} allows: exponent {found} "
-            f"{span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g}).",
-        )
+        falls = f"The squared distance to the mean field falls {side} with the width than {band} allows"
+        return "disagree", f"{falls}: exponent {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
     compatible = f"The exponent {found} {span} is compatible with {band}"
     if not test.resolved:
-        return (
-            "undecided",
-            f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: "
-            "use more starts, a wider range of widths, a larger batch or a smaller learning rate.",
-        )
+        advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
+        return "undecided", f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
     if not _reached(runs, mean_field):
-        return (
-            "undecided",
-            f"{compatible}, but the runs, or their records, end before the "
-            "loss of the mean field has fallen from half to a tenth: use more steps, or later records.",
-        )
+        end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
+        return "undecided", f"{compatible}, but the runs, or their records, end {end}."
     seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
     return "agree", f"{compatible} (p = {test.p:.2g}), {seen}."
 

@@ -57,11 +57,6 @@ BLOCK_STEPS = 128
 BLOW_UP_FACTOR = 1e4
 
 
-def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine:
-    """Return the engine that takes many steps of SGD at once."""
-    return DiffusionEngine(problem, options)
-
-
 class DiffusionEngine:
     """A batch of diffusions, one per seed; see the module's docstring.
 
@@ -148,7 +143,7 @@ class DiffusionEngine:
         if isinstance(rates, float):
             span = (steps, rates, np.empty((2, 0)))
         else:
-            span = (steps, 0.0, np.stack([_sums(rates), _sums(rates**2)]))
+            span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
         count = self._threads.count if self._threads.shared else 1
         shares = [active[k::count].copy() for k in range(count)]
         ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, deadline), shares))
@@ -168,8 +163,6 @@ class DiffusionEngine:
         """Turn the marked runs to NaN and step them no more."""
         self._weights[stopped] = np.nan
         self._running &= ~stopped
-
-    # --- the steps ----------------------------------------------------------------------------------------
 
     def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], deadline: float) -> bool:
         laws = self._laws
@@ -204,10 +197,6 @@ class DiffusionEngine:
         self.attributes["small_step_ratio"] = ratio
         self.attributes["small_steps"] = f"fails: {' and '.join(reasons)}" if reasons else "holds"
         self.attributes["diffusion_steps"] = int(self._tally[:, 1].sum())
-
-
-def _sums(values: Array) -> Array:
-    return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def _check_size(problem: Problem) -> None:

@@ -74,14 +74,8 @@ class StepLaw(NamedTuple):
 class StepLaws:
     """The laws of one step of SGD for one problem and batch size, at any weights.
 
-    Attributes
-    ----------
-    series : Series
-        The link that is simulated, see `series_of`.
-    teacher, coefficients, link
-        What the kernels take: rows θ_p (P, r), a (P,), and the tables of `diffusion_law_kernels`.
-    free_axes : int
-        d − D, the number of axes beyond the visible ones.
+    The kernels take `teacher` θ_p (P, r), `coefficients` a (P,), and as `link` the tables of `diffusion_law_kernels`
+    for `series`, the link that is simulated. `free_axes` is d − D, the number of axes beyond the visible ones.
     """
 
     def __init__(self, problem: Problem, batch_size: int) -> None:

@@ -40,11 +40,6 @@ BLOCK_NUMBERS = 2**14
 THREADED_OPERATIONS = 2**15
 
 
-def make_engine(problem: Problem, options: EngineOptions) -> ProjectedEngine:
-    """Return the engine that simulates the projections alone."""
-    return ProjectedEngine(problem, options)
-
-
 class ProjectedEngine:
     """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
 
@@ -136,8 +131,6 @@ class ProjectedEngine:
         for streams, stored in zip(self._generators, state["generators"], strict=True):
             for stream, words in zip(streams, stored, strict=True):
                 set_words(stream, words)
-
-    # --- the steps ----------------------------------------------------------------------------------------
 
     def _advance_seeds(self, seeds: list[int], rates: Array, bench: Bench) -> None:
         for seed in seeds:

@@ -55,9 +55,6 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
     return Piece("sampled link", "\n".join([*_HEADER, *body, ""])), name
 
 
-# --- series -----------------------------------------------------------------------------------------------------
-
-
 def _series(coefficients: Array) -> list[str]:
     c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
@@ -113,17 +110,8 @@ def _recurrence(c: Array, slope: Array) -> list[str]:
     ]
 
 
-# --- formulas ---------------------------------------------------------------------------------------------------
-
-
 def _formula(expression: Any) -> list[str]:
-    """Write a sympy formula in one real variable and its derivative.
-
-    Raises
-    ------
-    NotImplementedError
-        If the formula or its derivative has a function without a compiled form, as the delta at a jump.
-    """
+    """Write a sympy formula in z and its derivative; NotImplementedError without a compiled form, as at a jump."""
     import sympy
 
     z = sympy.Symbol("z", real=True)

@@ -7,7 +7,6 @@ the drawing is one CUDA graph.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,12 @@ import numpy as np
 import torch
 
 from sgd_check.engines.threads import RunThreads
+from sgd_check.engines.torch.devices import shared_by
 from sgd_check.engines.torch.recursion import Recursion, aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -109,17 +110,9 @@ class BlockStepper:
         """How steps are taken: "graph" (a CUDA graph of torch's kernels) or "plain"."""
         return "graph" if self._graphed else "plain"
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Return a context in which groups of seeds share threads; each has one thread of the matrix library."""
-        before = torch.get_num_threads()
-        if not self._cuda:
-            torch.set_num_threads(1)
-        try:
-            with torch.inference_mode(), self._shared.running():
-                yield
-        finally:
-            torch.set_num_threads(before)
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which groups of seeds share threads."""
+        return shared_by(self._shared, single=not self._cuda)
 
     def advance(self, rates: torch.Tensor) -> None:
         """Take one step per learning rate; `rates` are η/B on the processor, shape (steps,)."""
@@ -177,8 +170,6 @@ class BlockStepper:
             self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
             self._take(0, taken)
 
-    # --- samples ------------------------------------------------------------------------------------------
-
     def draw(self) -> None:
         """Fill the buffers with fresh samples of the steps to come."""
         self._before_draw = self._streams.state()
@@ -195,8 +186,6 @@ class BlockStepper:
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
             torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
 
-    # --- blocks -------------------------------------------------------------------------------------------
-
     def _take(self, first: int, last: int) -> None:
         """Take steps of a block, which opens with the first and ends with the last."""
         if first == 0:
@@ -205,7 +194,7 @@ class BlockStepper:
         self._recursion.run(first, last)
         self._taken = last
         if last == self._steps:
-            self._each(self._fold)
+            self._each(lambda lanes: self._moved(lanes, self._weights))
             self._taken = 0
 
     def _open_samples(self) -> torch.Tensor:
@@ -240,10 +229,6 @@ class BlockStepper:
         scale = recursion.scale()
         if scale is not None:
             out[at].mul_(scale[:, at].T[..., None])
-
-    def _fold(self, lanes: range) -> None:
-        """Bring the weights up to date with the steps taken."""
-        self._moved(lanes, self._weights)
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""

@@ -20,7 +20,7 @@ import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.torch.blocks import BlockStepper, Setting, drawn_steps
-from sgd_check.engines.torch.devices import DTYPES, check_memory, checked_device, device_name
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.recursion import aligned
@@ -50,7 +50,9 @@ class OnlineEngine:
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._device = checked_device(options.device)
         self._dtype, self._batch = DTYPES[options.dtype], options.batch_size
-        _check_memory(problem, options, self._dtype, self._device)
+        m, d, seeds = problem.width, problem.dimension, len(options.seeds)
+        drawn = drawn_steps(m, d, self._batch, self._device) * self._batch
+        check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
         self._teacher = TorchTeacher.of(problem, self._dtype, self._device)
         link, link_name = make_link(problem.activation, self._dtype, self._device)
         free = problem.student == "committee"
@@ -104,8 +106,6 @@ class OnlineEngine:
             raise NotImplementedError(msg)
         return self._stepper
 
-    # --- building -----------------------------------------------------------------------------------------
-
     def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> BlockStepper | FusedStepper:
         reduced = problem.reduced_weights()
         start = np.zeros((problem.width, aligned(problem.dimension)))
@@ -123,9 +123,3 @@ class OnlineEngine:
                 free=setting.free,
             )
         return BlockStepper(setting, weights, make_streams(options.seeds, self._dtype, self._device))
-
-
-def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype, device: torch.device) -> None:
-    seeds = len(options.seeds)
-    drawn = drawn_steps(problem.width, problem.dimension, options.batch_size, device)
-    check_memory(problem.dimension * seeds * (2 * problem.width + drawn * options.batch_size), problem, seeds, dtype)

@@ -130,7 +130,7 @@ class FusedStepper:
             self._teacher.shape[0],
             self._noise,
             K=STEPS,
-            M=_power_of_two(width),
+            M=max(LEAST_SIDE, 1 << (width - 1).bit_length()),
             LINK=self._link.name,
             HERMITE=self._link.hermite,
             FREE=self._free,
@@ -176,7 +176,3 @@ def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: 
 
 def _kernels() -> Any:
     return import_module("sgd_check.engines.torch.fused_kernels")
-
-
-def _power_of_two(width: int) -> int:
-    return max(LEAST_SIDE, 1 << (width - 1).bit_length())

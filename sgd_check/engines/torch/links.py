@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
 MONOMIAL_DEGREE = 8
+#: Functions of one name in sympy and torch.
+ELEMENTARY = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc", "sign")
 
 
 class TorchLink(Protocol):
@@ -24,28 +28,24 @@ class TorchLink(Protocol):
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
-        ...
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
-        ...
 
     def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z) to out[0] and σ'(z) to out[2], and anything to out[1]."""
-        ...
+        self.fill(z, out)
 
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
     """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
-    return simulated_link(expansion, lambda: _series(expansion, dtype, device), FormulaLink)
 
+    def series() -> TorchLink:
+        c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
+        form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
+        return form(three_rows(c), dtype, device)
 
-def _series(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> TorchLink:
-    c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
-    rows = three_rows(c)
-    if c.size - 1 <= MONOMIAL_DEGREE:
-        return MonomialLink(rows, dtype, device)
-    return RecurrenceLink(rows, dtype, device)
+    return simulated_link(expansion, series, FormulaLink)
 
 
 def three_rows(c: Array) -> Array:
@@ -72,7 +72,7 @@ def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> to
     return out.add_(coefficients[-1])
 
 
-class MonomialLink:
+class _MonomialLink(TorchLink):
     """Low-degree polynomial by Horner's rule, the three functions in one pass."""
 
     def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
@@ -82,11 +82,10 @@ class MonomialLink:
         self._slope = [float(v) for v in powers[2, -2::-1]]
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
         return _horner(self._sigma, z, torch.empty_like(z))
 
     def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z) and σ'(z) to the first and last row; a link with a parity takes half the passes, in z²."""
+        # A link with a parity takes half the passes, in z².
         value, square, slope = out.unbind(0)
         if any(self._sigma[1::2]):
             _horner(self._sigma, z, value)
@@ -100,13 +99,12 @@ class MonomialLink:
         odd.mul_(z)
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
         torch.addcmul(self._stack[1], self._stack[0], z, out=out)
         for coefficient in self._stack[2:]:
             torch.addcmul(coefficient, out, z, out=out)
 
 
-class RecurrenceLink:
+class _RecurrenceLink(TorchLink):
     """Polynomial of any degree by the recurrence h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
 
     def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
@@ -115,7 +113,6 @@ class RecurrenceLink:
         self._sigma = [float(v) for v in rows[0]]
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
         total = torch.zeros_like(z)
         for c, h in zip(self._sigma, self._table(z), strict=False):
             if c != 0.0:
@@ -123,15 +120,10 @@ class RecurrenceLink:
         return total
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
         out.zero_()
         for used, column, h in zip(self._nonzero, self._columns, self._table(z), strict=False):
             if used:
                 out.addcmul_(column, h)
-
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write all three rows."""
-        self.fill(z, out)
 
     def _table(self, z: torch.Tensor) -> Any:
         before, now = torch.zeros_like(z), torch.ones_like(z)
@@ -140,21 +132,14 @@ class RecurrenceLink:
             before, now = now, (z * now).sub_(before, alpha=j**0.5).div_((j + 1) ** 0.5)
 
 
-class FormulaLink:
-    """A sympy formula in one real variable and its derivative, evaluated node by node.
-
-    Raises
-    ------
-    NotImplementedError
-        If the formula or its derivative has a function that torch lacks.
-    """
+class FormulaLink(TorchLink):
+    """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one."""
 
     def __init__(self, expression: Any) -> None:
         import sympy
 
         z = sympy.Dummy("z", real=True)
-        symbols = expression.free_symbols
-        sigma = expression.xreplace(dict.fromkeys(symbols, z))
+        sigma = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
         shared, (sigma, slope) = sympy.cse([sigma, sigma.diff(z)], symbols=sympy.numbered_symbols(cls=sympy.Dummy))
         self._z = z
         self._shared = [(symbol, _node(value)) for symbol, value in shared]
@@ -171,10 +156,6 @@ class FormulaLink:
         sigma.copy_(_as_tensor(self._sigma(scope), z))
         slope.copy_(_as_tensor(self._slope(scope), z))
         torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
-
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write all three rows."""
-        self.fill(z, out)
 
     def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
         scope = {self._z: z}
@@ -212,33 +193,15 @@ def _node(expression: Any) -> Callable[[dict[Any, Any]], Any]:
 def _operations() -> dict[str, Callable[..., Any]]:
     """Return torch operations by the name of their sympy head; a further function is one more line."""
     return {
-        "Add": lambda *terms: sum(terms[1:], terms[0]),
-        "Mul": _product,
+        "Add": lambda *terms: reduce(operator.add, terms),
+        "Mul": lambda *factors: reduce(operator.mul, factors),
         "Pow": torch.pow,
-        "exp": torch.exp,
-        "log": torch.log,
-        "sin": torch.sin,
-        "cos": torch.cos,
-        "tan": torch.tan,
-        "sinh": torch.sinh,
-        "cosh": torch.cosh,
-        "tanh": torch.tanh,
-        "atan": torch.atan,
-        "erf": torch.erf,
-        "erfc": torch.erfc,
+        **{name: getattr(torch, name) for name in ELEMENTARY},
         "Abs": torch.abs,
-        "sign": torch.sign,
         "Heaviside": lambda x: 0.5 * (torch.sign(x) + 1.0),
         "Max": lambda *terms: _extreme(torch.clamp_min, torch.maximum, terms),
         "Min": lambda *terms: _extreme(torch.clamp_max, torch.minimum, terms),
     }
-
-
-def _product(*factors: Any) -> Any:
-    total = factors[0]
-    for factor in factors[1:]:
-        total = total * factor
-    return total
 
 
 def _extreme(with_number: Callable[..., Any], with_tensor: Callable[..., Any], terms: tuple[Any, ...]) -> Any:

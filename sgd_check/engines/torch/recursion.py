@@ -46,15 +46,9 @@ class Recursion:
     A block has K steps of B samples, K > 1 only with B = 1. Neurons enter as |w|² σ(w·x/|w|), or if `free`, as in a
     committee, as σ(w·x). `like` has the device and the type of all numbers.
 
-    Attributes
-    ----------
-    projections, gram, squared_norm, targets : Tensor
-        Z (K, m, lanes, B), G (K, K, lanes; None for blocks of one step), n (m, lanes) and minus the labels
-        (K, lanes, B): to be filled before a block.
-    rates : Tensor, shape (K, 1, 1)
-        η/B of the steps, to be filled before they are taken.
-    coefficients : Tensor, shape (K, m, lanes, B)
-        c of the steps taken, zero elsewhere.
+    Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for blocks of one
+    step), `squared_norm` with n (m, lanes) and `targets` with minus the labels (K, lanes, B); before a step `rates`
+    with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere.
     """
 
     def __init__(

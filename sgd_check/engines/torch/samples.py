@@ -64,7 +64,6 @@ class Source(Protocol):
 
     def batch(self) -> Batch:
         """Return x (lanes, B, d) and labels (lanes, B) of the next step."""
-        ...
 
 
 def drawn_steps(dimension: int, batch: int) -> int:

@@ -12,7 +12,6 @@ and `solve_mean_field`. Samples are those of `sgd_check.engines.torch.samples`.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +19,14 @@ import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
-from sgd_check.engines.torch.devices import DTYPES, check_memory, checked_device, device_name
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, drawn_steps
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -67,16 +67,9 @@ class SphericalEngine:
             "threads": self._threads.count,
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Return a context in which runs share threads; each has one thread of the matrix library."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            with torch.inference_mode(), self._threads.running():
-                yield
-        finally:
-            torch.set_num_threads(before)
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which runs share threads."""
+        return shared_by(self._threads, single=True)
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
@@ -143,7 +136,7 @@ def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype) 
     d, batch, reused = problem.dimension, options.batch_size, options.training_samples
     held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
     seeds = len(options.seeds)
-    check_memory(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
+    check_runs_fit(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
 
 
 def _sources(

@@ -24,25 +24,21 @@ class Streams(Protocol):
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
-        ...
 
     def state(self) -> NDArray[np.generic]:
         """Return where all streams are, as integers."""
-        ...
 
     def restore(self, state: NDArray[np.generic]) -> None:
         """Go on from where `state` says."""
-        ...
 
 
-class TorchStreams:
+class _TorchStreams:
     """Torch's own generator, one per seed."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self._generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-        """Draw the next numbers of some seeds."""
         for row, lane in enumerate(lanes):
             samples[row].normal_(generator=self._generators[lane])
             if noise is not None:
@@ -53,19 +49,17 @@ class TorchStreams:
         return np.stack([generator.get_state().numpy() for generator in self._generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
-        """Go on from where `state` says."""
         for generator, stored in zip(self._generators, state, strict=True):
             generator.set_state(torch.from_numpy(np.array(stored, dtype=np.uint8)))
 
 
-class NumpyStreams:
+class _NumpyStreams:
     """SFC64 of numpy, one per seed, in double precision."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._generators = [generator for seed in seeds for generator in generators(seed, [SAMPLES])]
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-        """Draw the next numbers of some seeds."""
         for row, lane in enumerate(lanes):
             self._generators[lane].standard_normal(out=samples[row].numpy())
             if noise is not None:
@@ -76,7 +70,6 @@ class NumpyStreams:
         return np.array([words_of(generator) for generator in self._generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
-        """Go on from where `state` says."""
         for generator, words in zip(self._generators, state, strict=True):
             set_words(generator, words)
 
@@ -105,5 +98,5 @@ class CounterStreams:
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:
     """Return the fastest streams that there are."""
     if device.type == "cpu":
-        return NumpyStreams(seeds) if dtype == torch.float64 else TorchStreams(seeds, device)
-    return TorchStreams(seeds, device) if triton_version() is None else CounterStreams(seeds, device)
+        return _NumpyStreams(seeds) if dtype == torch.float64 else _TorchStreams(seeds, device)
+    return _TorchStreams(seeds, device) if triton_version() is None else CounterStreams(seeds, device)

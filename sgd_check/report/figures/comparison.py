@@ -11,6 +11,7 @@ from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
 from sgd_check.report.figures.widths import plot_widths
+from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
     comparison, _, prediction = compared_parts(tree)
     time = float(comparison["emergence_time"].values[p])
     if comparison.attrs["theory"] == "sample":
-        sample = prediction["emergence_time"].values[prediction["blown_up"].values == 0, p]
+        sample = of_sound_runs(prediction, "emergence_time")[:, p]
         ends = np.nanquantile(sample, [0.1, 0.9])
         ax.plot(ends, [time, time], color=PREDICTED, lw=2, alpha=0.7)
         return

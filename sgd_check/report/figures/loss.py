@@ -15,6 +15,7 @@ from sgd_check.report.figures.style import (
     compared_parts,
     finish_over_time,
 )
+from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
 
 def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     comparison, simulation, prediction = compared_parts(tree)
-    time, loss = simulation["time"].values, simulation["loss"].values[simulation["blown_up"].values == 0]
+    time, loss = simulation["time"].values, of_sound_runs(simulation, "loss")
     lowest, largest = np.inf, 0.0
     if loss.size:
         known = np.isfinite(loss).any(axis=0)
@@ -72,6 +73,8 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
         mean, error = comparison["mean_loss"].values, comparison["loss_standard_error"].values
         compared = comparison["loss_compared"].values != 0
         width = _critical(comparison) * error
+        theory = comparison.attrs["theory"]
+        label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
         ax.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
         ax.fill_between(
             time,
@@ -83,7 +86,7 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
             lw=0,
             label="its band where compared",
         )
-        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=_predicted_label(comparison))
+        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
     elif "loss" in prediction and "seed" not in prediction.dims:
         ax.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
     ax.set_yscale("log")
@@ -120,8 +123,3 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
 
 def _critical(comparison: xr.Dataset) -> float:
     return critical_score(int(comparison.attrs["loss_compared_times"]), float(comparison.attrs["false_alarm_rate"]))
-
-
-def _predicted_label(comparison: xr.Dataset) -> str:
-    theory = comparison.attrs["theory"]
-    return "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]

@@ -1,20 +1,23 @@
-"""Figures of single runs and of their distribution: overlaps over time, and survival curves."""
+"""Figures of runs: overlaps over time and survival curves beside a prediction; losses and emergence times alone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.report import finish_panel
 from sgd_check.report.figures.style import (
+    PREDICTED,
     REFERENCE,
+    SIMULATED,
     THEORY_NAMES,
     axes_or_new,
     compared_parts,
     finish_over_time,
     spread_directions,
 )
+from sgd_check.verdicts.alignment import of_sound_runs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,10 +49,8 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     for p, colour in zip(*spread_directions(overlap.shape[-1]), strict=True):
         runs = np.max(squared[..., p], axis=2)
         ax.plot(time, runs.T, color=colour, lw=0.5, alpha=0.5)
-        if curves is not None:
-            ax.plot(prediction["time"].values, curves[:, p], color=colour, lw=2.2, label=f"$p = {p + 1}$")
-        else:
-            ax.plot([], [], color=colour, label=f"$p = {p + 1}$")
+        curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
+        ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     ax.set_ylim(-0.02, 1.05)
     odd = int(simulation.attrs["information_exponent"]) % 2
@@ -80,8 +81,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax)
     end = float(simulation.attrs["end_time"])
-    sound = simulation["blown_up"].values == 0
-    measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)[sound]
+    measured = of_sound_runs(simulation, "emergence_time")
     times = _curve_times(measured, comparison["emergence_time"].values, end)
     chosen, colours = spread_directions(measured.shape[1])
     for p, colour in zip(chosen, colours, strict=True):
@@ -119,8 +119,7 @@ def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
 
     comparison, _, prediction = compared_parts(tree)
     if comparison.attrs["theory"] == "sample":
-        sound = prediction["blown_up"].values == 0
-        sample = np.asarray(prediction["emergence_time"].values, dtype=np.float64)[sound, p]
+        sample = of_sound_runs(prediction, "emergence_time")[:, p]
         return kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
     time, delay, scatter = (
         float(comparison[name].values[p]) for name in ("emergence_time", "expected_delay", "expected_scatter")
@@ -131,9 +130,8 @@ def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
 def _predicted_square(prediction: xr.Dataset) -> Array | None:
     """Return max_i C_ip² of the prediction, shape (time, P), or None if it holds no histories of its own."""
     if "seed" in prediction.dims:
-        squares = _counted_squares(prediction, prediction["teacher_overlap"].values)
-        sound = prediction["blown_up"].values == 0
-        return np.asarray(np.median(np.max(squares[sound], axis=2), axis=0)) if sound.any() else None
+        squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
+        return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
     if "teacher_overlap" in prediction:
         squared = _counted_squares(prediction, prediction["teacher_overlap"].values)
         return np.asarray(np.max(squared, axis=1))
@@ -147,3 +145,32 @@ def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
     """Return C² as emergence counts it: for an odd information exponent a neuron opposite to a direction is at 0."""
     odd = int(dataset.attrs["information_exponent"]) % 2
     return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
+
+
+def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the loss of each run over time, and the median of the runs that are left."""
+    loss = simulation["loss"].values
+    shown = (simulation["time"].values > 0) & np.isfinite(loss).any(axis=0)
+    time, loss = simulation["time"].values[shown], loss[:, shown]
+    ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
+    if time.size:
+        ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
+    finish_panel(ax, "flow time t = Σ η", "loss E(f − f*)²")
+
+
+def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the emergence times of the runs by direction, with the predicted time of the pair where there is one."""
+    from matplotlib.ticker import MaxNLocator
+
+    number, times = simulation["direction"].values, simulation["emergence_time"].values
+    ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
+    predicted = simulation.get("predicted_emergence_time", simulation["teacher_coefficient"] * np.nan).values
+    known = np.isfinite(predicted)
+    if known.any():
+        ax.plot(number[known], predicted[known], "x", color=PREDICTED, ms=8, label="predicted")
+    if (times > 0).any() or known.any():
+        ax.set_yscale("log")
+    else:
+        ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish_panel(ax, "direction p", "emergence time")

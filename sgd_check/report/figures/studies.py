@@ -8,6 +8,8 @@ import numpy as np
 
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
+from sgd_check.report.figures.style import spread_colours
+from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,8 +55,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
         one = dataset.sel(information_exponent=k).isel(direction=0)
         rate, runs = one["step_size"].values, one["emergence_step"].values
         equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
-        mean = np.exp(np.log(runs).mean(axis=1))
-        error = np.log(runs).std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
+        logs, error = log_means(runs)
+        mean = np.exp(logs)
         x, dx = float(one["exponent"].values[0]), float(one["exponent_error"].values[0])
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
         label = f"k = {k}: SGD, d^({x:.2f} ± {dx:.2f}); k − 1 = {k - 1}"
@@ -81,9 +83,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
 
 def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
     """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
-    _draw_large(dataset, axes[0])
-    _draw_losses(dataset, axes[1])
-    _draw_delays(dataset, axes[2])
+    for draw, ax in zip((_draw_large, _draw_losses, _draw_delays), axes, strict=True):
+        draw(dataset, ax)
 
 
 def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
@@ -103,13 +104,9 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
-    from matplotlib import colormaps
-
     samples, losses = dataset["samples"].values, dataset["sample_loss"].values
-    targets = dataset["target"].values.tolist()
-    colours = colormaps["viridis"](np.linspace(0.0, 0.85, len(targets)))
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
-    for at, (target, colour) in enumerate(zip(targets, colours, strict=True)):
+    for at, target, colour in _coloured_targets(dataset):
         blown = float(dataset["blown_up_share"].values[at])
         lost = f", {blown:.0%} blown up" if blown > 0 else ""
         # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
@@ -128,18 +125,14 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
-    from matplotlib import colormaps
-
     a = dataset["teacher_coefficient"].values
-    targets = dataset["target"].values.tolist()
-    colours = colormaps["viridis"](np.linspace(0.0, 0.85, len(targets)))
     flow = dataset["predicted_emergence_time"].values
     lag = dataset["predicted_learned_time"].values - flow
     end = dataset["step_size"].values * _last_samples(dataset)
     late = dataset["emergence_time"].values
     ratios = np.median(np.where(np.isnan(late), np.inf, late), axis=1) / flow
     top = 1.15 * float(np.max(ratios, initial=1.3, where=np.isfinite(ratios)))
-    for at, (target, colour) in enumerate(zip(targets, colours, strict=True)):
+    for at, target, colour in _coloured_targets(dataset):
         noise = a[target - 1] / a
         # Directions that the flow itself would not have time for say nothing of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
@@ -153,6 +146,12 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     ax.set_ylim(0.8, top)
     x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
     finish_panel(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
+
+
+def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
+    """Return place, number of wanted directions and colour of each target."""
+    targets = dataset["target"].values.tolist()
+    return list(zip(range(len(targets)), targets, spread_colours(len(targets)), strict=True))
 
 
 def _last_samples(dataset: xr.Dataset) -> Any:

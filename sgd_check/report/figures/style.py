@@ -43,18 +43,20 @@ def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
     if missing:
         msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
         raise ValueError(msg)
-    comparison, simulation, prediction = (
-        tree[name].to_dataset() for name in ("comparison", "simulation", "prediction")
-    )
-    return comparison, simulation, prediction
+    return tree["comparison"].to_dataset(), tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
 
 
 def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
     """Return at most eight directions, evenly spread, and a colour for each."""
+    chosen = np.unique(np.linspace(0, count - 1, MOST_DIRECTIONS).round().astype(np.intp))
+    return chosen, spread_colours(chosen.size)
+
+
+def spread_colours(count: int) -> Any:
+    """Return so many colours, from dark to light."""
     from matplotlib import colormaps
 
-    chosen = np.unique(np.linspace(0, count - 1, MOST_DIRECTIONS).round().astype(np.intp))
-    return chosen, colormaps["viridis"](np.linspace(0.0, 0.85, chosen.size))
+    return colormaps["viridis"](np.linspace(0.0, 0.85, count))
 
 
 def finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
