@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -31,19 +31,14 @@ SMALLEST_STEP, SMALLEST_STEP_AT_ZERO = 16.0 * 2.220446049250313e-16, 1e-290
 
 
 @kernel
-def copy_row(out: FloatVector, source: FloatVector) -> None:
+def copy_row(out: Vector, source: Vector) -> None:
     """Copy one vector; a plain loop compiles ten times faster than a slice assignment."""
     for i in range(out.size):
         out[i] = source[i]
 
 
 @kernel
-def events_passed(
-    t: float,
-    y: FloatVector,
-    events: FloatMatrix,
-    system: System,
-) -> bool:
+def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
     """Evaluate all events at the current state and return whether a waiting one is at or above zero."""
     for e in range(events.shape[1]):
         events[EVENT_BEFORE, e] = events[EVENT_NOW, e]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ROW_STIFF = ROW_KRYLOV + MAX_KRYLOV + 1
 
 
 @kernel
-def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
+def weighted_norm(v: Vector, weight: Vector) -> float:
     """Return the largest weight_i |v_i|, infinity if any is not finite.
 
     Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
@@ -61,7 +61,7 @@ def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
 
 
 @kernel
-def set_filter(vectors: FloatMatrix, gamma: float) -> float:
+def set_filter(vectors: Matrix, gamma: float) -> float:
     """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
 
     Growing components are left alone, so that the divisor is never below 1.
@@ -75,9 +75,7 @@ def set_filter(vectors: FloatMatrix, gamma: float) -> float:
 
 
 @kernel
-def multiply(
-    t: float, y: FloatVector, k: int, gamma: float, reach: float, vectors: FloatMatrix, system: System
-) -> None:
+def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: Matrix, system: System) -> None:
     """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
 
     J z is the difference of f over a vector along z whose weighted 2-norm is `reach`, or the system's product if
@@ -111,7 +109,7 @@ def multiply(
 
 
 @kernel
-def orthogonalise(vectors: FloatMatrix, h: FloatMatrix, k: int) -> None:
+def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
     """Make Krylov vector k + 1 orthonormal to the earlier ones; column k of `h` receives the coefficients."""
     new = vectors[ROW_KRYLOV + k + 1]
     for j in range(k + 1):
@@ -132,7 +130,7 @@ def orthogonalise(vectors: FloatMatrix, h: FloatMatrix, k: int) -> None:
 
 
 @kernel
-def rotate(h: FloatMatrix, k: int) -> float:
+def rotate(h: Matrix, k: int) -> float:
     """Update the QR factors of the Hessenberg matrix by its column k; return the new residual norm.
 
     Column MAX_KRYLOV of `h` holds the right-hand side, columns MAX_KRYLOV + 1 and + 2 the cosines and sines.
@@ -154,14 +152,7 @@ def rotate(h: FloatMatrix, k: int) -> float:
 
 @kernel
 def solve_linear(
-    t: float,
-    y: FloatVector,
-    gamma: float,
-    tolerance: float,
-    reach: float,
-    vectors: FloatMatrix,
-    h: FloatMatrix,
-    system: System,
+    t: float, y: Vector, gamma: float, tolerance: float, reach: float, vectors: Matrix, h: Matrix, system: System
 ) -> int:
     """Solve (1 − γ J) x = b for ROW_SOLUTION and return the number of products with J.
 

@@ -12,39 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import DOP853_C
-    from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
-    from dynamics.integrators.shared_kernels import (
-        ACCEPTED,
-        DENSE_READY,
-        EVALUATIONS,
-        FAILURES,
-        FIXED_STEP,
-        LARGEST_STEP,
-        READY,
-        REJECTED,
-        ROW_START,
-        ROW_STATE,
-        ROW_TRIAL,
-        RTOL,
-        SMALLEST_STEP,
-        SMALLEST_STEP_AT_ZERO,
-        STATUS_EVENT,
-        STATUS_MAX_STEPS,
-        STATUS_NOT_FINITE,
-        STATUS_REACHED,
-        STATUS_STEP_TOO_SMALL,
-        STEP,
-        TIME,
-        TIME_START,
-        copy_row,
-        events_passed,
-    )
-    from dynamics.integrators.system_calls import System, normalise, rhs
+    from dynamics.integrators.explicit.dop853_tableau import *
+    from dynamics.integrators.explicit.stage_sum_kernels import *
+    from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.system_calls import *
 
 # Rows of `vectors` after the common ones: new state, the 16 stages, the 7 dense coefficients, zeros.
 ROW_NEW, ROW_STAGES, ROW_DENSE, ROW_ZERO = 3, 4, 20, 27
@@ -62,14 +37,7 @@ STABILITY_BOUND = 6.1
 
 
 @kernel
-def attempt(
-    t: float,
-    h: float,
-    vectors: FloatMatrix,
-    atol: FloatVector,
-    rtol: float,
-    system: System,
-) -> float:
+def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, system: System) -> float:
     """Compute the state at t + h into ROW_NEW and return the error in units of the tolerance.
 
     The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
@@ -95,7 +63,7 @@ def attempt(
 
 
 @kernel
-def stability_product(vectors: FloatMatrix, h: float) -> float:
+def stability_product(vectors: Matrix, h: float) -> float:
     """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
     change = distance = 0.0
     for i in range(vectors.shape[1]):
@@ -110,11 +78,11 @@ def stability_product(vectors: FloatMatrix, h: float) -> float:
 def advance(
     target: float,
     max_steps: int,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    atol: FloatVector,
-    events: FloatMatrix,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    atol: Vector,
+    events: Matrix,
     system: System,
 ) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
