@@ -189,9 +189,7 @@ def import_file(path: Path, name: str) -> ModuleType:
         raise ImportError(msg)
     loader = _SourceAlone(name, str(path))
     specification = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if specification is None:
-        msg = f"The generated file {path} cannot be imported."
-        raise ImportError(msg)
+    assert specification is not None  # as it would be without a loader
     module = importlib.util.module_from_spec(specification)
     loaded = sys.modules.get(name)
     if loaded is not None and loaded.__file__ == str(path):

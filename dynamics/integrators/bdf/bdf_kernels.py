@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.bdf.newton_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import *
 
 # Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up

@@ -1,6 +1,6 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Executed after `system_calls` and before `nordsieck_kernels`.
+Executed after `slots` and `system_calls`, before `nordsieck_kernels`.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
 analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
@@ -22,23 +22,8 @@ from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import System, jacobian_product, rhs
-
-# Rows of `vectors` used here: residual b, solution x, diagonal of J, error weights, weighted inverse of the
-# preconditioner, f(y), J z, z, and the Krylov basis.
-ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = (
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-)
-ROW_KRYLOV, MAX_KRYLOV = 11, 10
-# Row after the Krylov basis.
-ROW_STIFF = ROW_KRYLOV + MAX_KRYLOV + 1
 
 
 @kernel

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.bdf.krylov_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import *
 
 # Bounds of the nonlinear iteration, as in CVODE.

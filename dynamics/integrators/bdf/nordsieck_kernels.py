@@ -18,23 +18,9 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import ROW_STIFF, ROW_WEIGHT, weighted_norm
-    from dynamics.integrators.shared_kernels import ACCEPTED, ROW_TRIAL, STEP, copy_row
-
-MAX_ORDER = 5
-# Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, what
-# rounding does to the solution of a step per unit of its length, and the Nordsieck array.
-ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = ROW_STIFF, ROW_STIFF + 1, ROW_STIFF + 2, ROW_STIFF + 3
-# Slots of `scalars` after the common ones: step length in the Nordsieck array, rate of convergence, error constant
-# of the saved correction, error constants (lower order, this order, higher order, saved correction), largest growth,
-# past step lengths, coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`,
-# and the Hessenberg matrix.
-SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = 6, 7, 8, 9, 10, 11, 12, 13
-PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
-# Slots of `counters` after the common ones.
-ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS = 6, 7, 8, 9, 10
-# UNRESOLVED counts accepted steps since the time last moved.
-FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = 11, 12, 13, 14, 15
+    from dynamics.integrators.bdf.krylov_kernels import weighted_norm
+    from dynamics.integrators.shared_kernels import copy_row
+    from dynamics.integrators.slots import *
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0

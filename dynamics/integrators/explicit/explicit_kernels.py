@@ -1,6 +1,6 @@
 """Explicit stepper: Dormand-Prince of order 8(5,3).
 
-Executed after that, `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
+Executed after `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
 
 References
 ----------
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import *
     from dynamics.integrators.explicit.stage_sum_kernels import *
     from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import *
 
-# Rows of `vectors` after the common ones: new state, the 16 stages, the 7 dense coefficients, zeros.
-ROW_NEW, ROW_STAGES, ROW_DENSE, ROW_ZERO = 3, 4, 20, 27
-# Slot of `counters` after the common ones: accepted steps whose length stability limits.
-STABILITY_LIMITED = 6
 # Rows of DOP853_WEIGHTS.
 WEIGHTS_ERROR_5 = 16
 
@@ -43,7 +40,7 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
     The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
     formulas in the largest-component norm.
     """
-    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_STAGES + 12]
+    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for s in range(1, 13):
         # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
@@ -67,7 +64,7 @@ def stability_product(vectors: Matrix, h: float) -> float:
     """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
     change = distance = 0.0
     for i in range(vectors.shape[1]):
-        change += (vectors[ROW_STAGES + 12, i] - vectors[ROW_STAGES + 11, i]) ** 2
+        change += (vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i]) ** 2
         distance += (vectors[ROW_NEW, i] - vectors[ROW_TRIAL, i]) ** 2
     if not change < np.inf:
         return np.inf
@@ -90,7 +87,7 @@ def advance(
     The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
     the first stage of the next step.
     """
-    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_STAGES + 12]
+    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     t, rtol, fixed = scalars[TIME], scalars[RTOL], scalars[FIXED_STEP]
     if counters[READY] == 0:
         rhs(t, y, end, system)
