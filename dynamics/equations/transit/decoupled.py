@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
+#: ξ of the largest C below 1 that float64 tells from 1.
 LARGEST_LOGIT = 36.0
-"""ξ of the largest C below 1 that float64 tells from 1."""
-
+#: Number of directions above which histories are not kept.
 LARGEST_HISTORY = 10_000
-"""Number of directions above which histories are not kept."""
 
 NOTE_CONSTANT = "the link has c_0 != 0: norms and loss are NaN, because neurons grow from the start"
 NOTE_DIRECTIONS = "the teacher's directions are not orthonormal: the loss is NaN, because directions share it"

@@ -66,7 +66,7 @@ END = 12
 
 
 class LargeFlowStepper(ClusterStepper):
-    """Steps of the coupled flow of many neurons, where `reason_against` has nothing to say.
+    """Steps of the coupled flow of many neurons, for problems against which `reason_against` finds no reason.
 
     Per step `rtol` bounds errors of unit vectors and of ln n; `atol` is as in `OverlapSystem.absolute_tolerance`.
     Results do not depend on the number of threads.
