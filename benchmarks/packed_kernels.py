@@ -11,14 +11,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 compiled = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 
 @compiled
-def unpack(y: FloatVector, m: int, P: int, G: FloatMatrix) -> None:
+def unpack(y: Vector, m: int, P: int, G: Matrix) -> None:
     """Write the symmetric G with its unit diagonal."""
     at = m * P
     for i in range(m):
@@ -30,7 +30,7 @@ def unpack(y: FloatVector, m: int, P: int, G: FloatMatrix) -> None:
 
 
 @compiled
-def rhs(y: FloatVector, out: FloatVector, a: FloatVector, m: int, P: int, work: FloatVector) -> None:
+def rhs(y: Vector, out: Vector, a: Vector, m: int, P: int, work: Vector) -> None:
     """C' = A − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
     mP, mm = m * P, m * m
     C = y[:mP].reshape(m, P)
@@ -76,7 +76,7 @@ def rhs(y: FloatVector, out: FloatVector, a: FloatVector, m: int, P: int, work: 
 
 
 @compiled
-def jacobian_diagonal(y: FloatVector, out: FloatVector, a: FloatVector, m: int, P: int, work: FloatVector) -> None:
+def jacobian_diagonal(y: Vector, out: Vector, a: Vector, m: int, P: int, work: Vector) -> None:
     """Write the exact diagonal of the Jacobian, for the preconditioner 1 / (1 − γ J_ii)."""
     mP, mm = m * P, m * m
     C = y[:mP].reshape(m, P)
@@ -109,7 +109,7 @@ def jacobian_diagonal(y: FloatVector, out: FloatVector, a: FloatVector, m: int, 
 
 
 @compiled
-def largest_square(y: FloatVector, out: FloatVector, m: int, P: int) -> None:
+def largest_square(y: Vector, out: Vector, m: int, P: int) -> None:
     """Write max_i C_ip² − ½ per direction: a direction emerges when it rises through 0."""
     C = y[: m * P].reshape(m, P)
     for p in range(P):
@@ -120,7 +120,7 @@ def largest_square(y: FloatVector, out: FloatVector, m: int, P: int) -> None:
 
 
 @compiled
-def loss(y: FloatVector, a: FloatVector, m: int, P: int, work: FloatVector) -> float:
+def loss(y: Vector, a: Vector, m: int, P: int, work: Vector) -> float:
     """Return Σ_p a_p² − 2 Σ_ip n_i a_p C_ip⁴ + Σ_ij n_i n_j G_ij⁴."""
     C = y[: m * P].reshape(m, P)
     G = work[: m * m].reshape(m, m)
@@ -136,7 +136,7 @@ def loss(y: FloatVector, a: FloatVector, m: int, P: int, work: FloatVector) -> f
 
 
 @compiled
-def precondition(r: FloatVector, diagonal: FloatVector, gamma: float, out: FloatVector) -> None:
+def precondition(r: Vector, diagonal: Vector, gamma: float, out: Vector) -> None:
     """Write r / (1 − γ J_ii); modes that grow are cut at γ J_ii = ½, where the quotient would change sign."""
     for i in range(r.size):
         out[i] = r[i] / (1.0 - min(gamma * diagonal[i], 0.5))

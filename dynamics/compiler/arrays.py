@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
-FloatCube = NDArray[np.float64]
-IntVector = NDArray[np.int64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Cube = NDArray[np.float64]
+Integers = NDArray[np.int64]
 SingleVector = NDArray[np.float32]
 SingleMatrix = NDArray[np.float32]
 SingleCube = NDArray[np.float32]

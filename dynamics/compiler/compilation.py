@@ -31,14 +31,7 @@ _lock = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Hold one piece of source text.
-
-    Parameters
-    ----------
-    origin : str
-        File the text was read from, or a label for generated text.
-    text : str
-        Python source, without ``from __future__`` imports.
+    """A piece of Python source, without ``from __future__`` imports, and where it comes from.
 
     Examples
     --------
@@ -46,6 +39,7 @@ class Piece:
     'generated'
     """
 
+    #: File the text was read from, or a label of generated text.
     origin: str
     text: str
 
@@ -65,18 +59,7 @@ class CompiledModule:
 
 
 def read_piece(path: str | Path) -> Piece:
-    """Read a source file as a piece.
-
-    Parameters
-    ----------
-    path : str or Path
-        Python file.
-
-    Returns
-    -------
-    Piece
-        Its text, with the file as origin.
-    """
+    """Return the text of a Python file as a piece."""
     return Piece(str(path), Path(path).read_text(encoding="utf-8"))
 
 
@@ -97,12 +80,7 @@ def kernel(function: Function) -> Function:
     The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function from
     Python crashes.
     """
-    from numba import njit
-
-    from dynamics.compiler.machine_code import FASTMATH
-
-    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast("Function", njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function))
+    return cast("Function", _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True))
 
 
 def entry(signature: str) -> Callable[[Function], Function]:
@@ -112,12 +90,7 @@ def entry(signature: str) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        from numba import njit
-
-        from dynamics.compiler.machine_code import FASTMATH
-
-        options: dict[str, Any] = {"no_cfunc_wrapper": True}
-        dispatcher = njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+        dispatcher = _jitted(function, nogil=True, no_cfunc_wrapper=True)
         if not compiler_is_off():
             dispatcher.entry_signature = signature
         return cast("Function", dispatcher)
@@ -125,28 +98,20 @@ def entry(signature: str) -> Callable[[Function], Function]:
     return decorate
 
 
+def _jitted(function: Callable[..., Any], **options: Any) -> Any:
+    from numba import njit
+
+    from dynamics.compiler.machine_code import FASTMATH
+
+    return njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+
+
 def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> CompiledModule:
-    """Execute pieces in one namespace; compile the entry points they define and the exported functions.
+    """Execute pieces, in this order, in one namespace; compile the entry points they define and the exported functions.
 
-    Parameters
-    ----------
-    pieces : sequence of Piece
-        Source pieces in order of execution; later pieces may use the names of earlier ones.
-    exports : mapping of str to str, optional
-        Numba signature of each function that compiled code elsewhere will call by its address.
+    `exports` holds the Numba signature of each function that compiled code elsewhere will call by its address. Within
+    one process the same arguments return the same object. Raises ValueError if no piece defines an exported function.
 
-    Returns
-    -------
-    CompiledModule
-        The same object for the same arguments within one process.
-
-    Raises
-    ------
-    ValueError
-        If the pieces do not define an exported function.
-
-    Notes
-    -----
     The file name is a digest of the text, the versions of Numba and Python, and the processor, so that a file once
     written is never changed.  With ``NUMBA_DISABLE_JIT=1`` nothing is written and every piece keeps its own file name,
     so that coverage and tracebacks point to the real source.  Without any directory that can be written, functions are

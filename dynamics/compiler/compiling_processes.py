@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: Seconds after which a copy of the process is taken to hang, and so is who holds a lock; the slowest file takes ten.
+#: Seconds after which a copy of the process, or one that holds a lock, is taken to hang; the slowest file takes ten.
 PATIENCE = 300.0
 #: Seconds after which a process that waits for another one says so.
 SILENCE = 2.0

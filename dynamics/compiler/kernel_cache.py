@@ -1,7 +1,7 @@
 """The directory of generated source files and of what was compiled from them, and how both are kept safe.
 
-What lies in the cache is executed, so nothing is used that others may have written, and nothing that is not, byte for
-byte, what was written.
+What lies in the cache is executed. So a file is used only if nobody else can have written it, and if it is, byte for
+byte, what this program wrote.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 #: Where Numba keeps what it compiles, beside the source.
 COMPILED = "__pycache__"
 
-#: Who may write everything anyway.
+#: User who may write everything anyway.
 _ROOT = 0
 #: Directories that this process does not use, with what it uses instead: None if it keeps compiled code in memory.
 _fallback: dict[Path, Path | None] = {}
@@ -83,8 +83,8 @@ def _refusal(directory: Path) -> str | None:
             if not os.access(folder, os.W_OK | os.X_OK):
                 return "cannot be written"
         for above in directory.parents:
-            # Who can rename the directory can put another in its place; where the sticky bit is set, as in /tmp, only
-            # its owner can. Groups are not asked about: many systems give each user one, which may write by default.
+            # Another user who can rename the directory can put another in its place; where the sticky bit is set, as in
+            # /tmp, only its owner can. Groups may write: many systems give each user one of their own.
             if hasattr(os, "getuid") and above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
                 return f"lies in {above}, which everybody can write to"
     except OSError:
@@ -189,9 +189,7 @@ def import_file(path: Path, name: str) -> ModuleType:
         raise ImportError(msg)
     loader = _SourceAlone(name, str(path))
     specification = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if specification is None:
-        msg = f"The generated file {path} cannot be imported."
-        raise ImportError(msg)
+    assert specification is not None  # as it would be without a loader
     module = importlib.util.module_from_spec(specification)
     loaded = sys.modules.get(name)
     if loaded is not None and loaded.__file__ == str(path):

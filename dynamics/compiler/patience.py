@@ -1,8 +1,8 @@
 """Work in a second thread, so that its caller can interrupt it, and leave it behind if it does not stop.
 
-Compiled code and BLAS hear nothing while they run, and one evaluation of a large field takes many seconds. So what may
-take long runs beside the caller, who looks around meanwhile. Given up, work ends where it next gives way; what does not
-give way in time is left behind and ends by itself.
+While compiled code or BLAS runs, no signal reaches Python, and one evaluation of a large field takes many seconds. So
+work that may take long runs beside its caller, who looks for reasons to stop. Work that is given up ends where it next
+calls `give_way`; if it does not do so in time it is left behind, and ends by itself.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.integrators import slots
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, EVENT_VALUES, RHS, Status, check_inside, check_stored
 
@@ -35,39 +36,45 @@ class Layout:
     statistics: Mapping[str, int]
 
 
-# Rows carried from step to step. Below, for DOP853: ROW_STATE, ROW_START and the derivative at the end, to which dense
-# output adds the other stages and its coefficients. Here: ROW_STATE, ROW_START, ROW_DIAGONAL, ROW_SAVED, ROW_NOISE and
-# the Nordsieck array.
-_CARRIED_BY_BDF = (0, 1, 5, *range(23, 31))
+# Dense output of the explicit pair adds its stages and its coefficients to the rows that are carried.
+_CARRIED_BY_BDF = (
+    slots.ROW_STATE,
+    slots.ROW_START,
+    slots.ROW_DIAGONAL,
+    *range(slots.ROW_SAVED, slots.ROW_NORDSIECK + slots.MAX_ORDER + 1),
+)
+_STATISTICS = {
+    "steps_accepted": slots.ACCEPTED,
+    "steps_rejected": slots.REJECTED,
+    "rhs_evaluations": slots.EVALUATIONS,
+}
 LAYOUTS = {
     "explicit": Layout(
-        rows=28,
+        rows=slots.ROW_ZERO + 1,
         scalars=8,
         counters=8,
-        carried=(0, 1, 16),
-        kept=(0, 1, *range(4, 17), *range(20, 27)),
-        statistics={
-            "steps_accepted": 2,
-            "steps_rejected": 3,
-            "rhs_evaluations": 4,
-            "steps_limited_by_stability": 6,
-        },
+        carried=(slots.ROW_STATE, slots.ROW_START, slots.ROW_END),
+        kept=(
+            slots.ROW_STATE,
+            slots.ROW_START,
+            *range(slots.ROW_STAGES, slots.ROW_END + 1),
+            *range(slots.ROW_DENSE, slots.ROW_ZERO),
+        ),
+        statistics=_STATISTICS | {"steps_limited_by_stability": slots.STABILITY_LIMITED},
     ),
     "bdf": Layout(
-        rows=31,
-        scalars=31 + 11 * 13,
+        rows=slots.ROW_NORDSIECK + slots.MAX_ORDER + 1,
+        scalars=slots.HESSENBERG + (slots.MAX_KRYLOV + 1) * (slots.MAX_KRYLOV + 3),
         counters=16,
         carried=_CARRIED_BY_BDF,
         kept=_CARRIED_BY_BDF,
-        statistics={
-            "steps_accepted": 2,
-            "steps_rejected": 3,
-            "rhs_evaluations": 4,
-            "linear_iterations": 9,
-            "nonlinear_iterations": 10,
-            "nonlinear_failures": 11,
-            "diagonal_evaluations": 12,
-            "order": 6,
+        statistics=_STATISTICS
+        | {
+            "linear_iterations": slots.PRODUCTS,
+            "nonlinear_iterations": slots.ITERATIONS,
+            "nonlinear_failures": slots.FAILED_ITERATIONS,
+            "diagonal_evaluations": slots.DIAGONALS,
+            "order": slots.ORDER,
         },
     ),
 }
@@ -90,17 +97,14 @@ class CompiledStepper:
         self._namespace = namespace
         self._layout = layout
         self._vectors = np.zeros((layout.rows, y0.size))
-        self._vectors[0] = y0
+        self._vectors[slots.ROW_STATE] = y0
         self._scalars = np.zeros(layout.scalars)
-        self._scalars[[0, 1, 3, 4, 5]] = (
-            t0,
-            t0,
-            tolerances.rtol,
-            tolerances.fixed_step,
-            tolerances.largest_step,
-        )
+        self._scalars[[slots.TIME, slots.TIME_START]] = t0
+        self._scalars[slots.RTOL] = tolerances.rtol
+        self._scalars[slots.FIXED_STEP] = tolerances.fixed_step
+        self._scalars[slots.LARGEST_STEP] = tolerances.largest_step
         self._counters = np.zeros(layout.counters, dtype=np.int64)
-        self._counters[-1] = tolerances.fixed_order
+        self._counters[-1] = tolerances.fixed_order  # `FIXED_ORDER` of BDF; the explicit pair has one order
         self._events = np.full((3, num_events), np.nan)
         self._atol = tolerances.absolute(y0.size)
         self._system = system
@@ -113,17 +117,17 @@ class CompiledStepper:
     @property
     def time(self) -> float:
         """End of the last accepted step, dimensionless."""
-        return float(self._scalars[0])
+        return float(self._scalars[slots.TIME])
 
     @property
     def start(self) -> float:
         """Start of the last accepted step, dimensionless."""
-        return float(self._scalars[1])
+        return float(self._scalars[slots.TIME_START])
 
     @property
     def event_times(self) -> Array:
         """Time at which each event was passed; NaN until then."""
-        return np.array(self._events[0])
+        return np.array(self._events[slots.EVENT_TIME])
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
@@ -160,7 +164,7 @@ class CompiledStepper:
             record_crossings(times, before, now, (self.start, self.time), self._event_values)
 
     def _tried(self) -> int:
-        return int(self._counters[2] + self._counters[3])
+        return int(self._counters[slots.ACCEPTED] + self._counters[slots.REJECTED])
 
     def _event_values(self, t: float) -> Array:
         values = np.empty(self._events.shape[1])
@@ -172,8 +176,8 @@ class CompiledStepper:
         check_inside(t, self.start, self.time)
         out = np.empty(self._vectors.shape[1]) if out is None else out
         # Both ends are returned exactly, and without the evaluations that a dense output may need.
-        if t in (self._scalars[0], self._scalars[1]):
-            out[:] = self._vectors[0 if t == self._scalars[0] else 1]
+        if t in (self.start, self.time):
+            out[:] = self._vectors[slots.ROW_STATE if t == self.time else slots.ROW_START]
         else:
             self._interpolate_inside(float(t), out)
         return out

@@ -49,7 +49,7 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
 
 @dataclass
 class FlowMethod:
-    """A method chosen for a system, which makes steppers and knows what a dataset says of them.
+    """A method chosen for a system: its steppers, and what a dataset says of them.
 
     "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
     learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do

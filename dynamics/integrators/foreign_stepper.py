@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ForeignStepper:
-    """A stepper around a solver of another library: calls of the system, and events; a subclass takes the steps."""
+    """A stepper around a solver of another library: it finds the events, and a subclass takes the steps."""
 
     #: Why `state` is refused.
     refusal: str

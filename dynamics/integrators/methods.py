@@ -29,20 +29,16 @@ if TYPE_CHECKING:
 
 
 _HERE = "dynamics.integrators"
-_CALLS, _SHARED = f"{_HERE}.system_calls", f"{_HERE}.shared_kernels"
+_FIRST = ("slots", "system_calls")
 _KERNELS = {
     "explicit": (
-        _CALLS,
-        _SHARED,
-        *(f"{_HERE}.explicit.{name}" for name in ("dop853_tableau", "stage_sum_kernels", "explicit_kernels")),
+        *_FIRST,
+        "shared_kernels",
+        *(f"explicit.{name}" for name in ("dop853_tableau", "stage_sum_kernels", "explicit_kernels")),
     ),
-    "bdf": (
-        _CALLS,
-        _SHARED,
-        *(f"{_HERE}.bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf")),
-    ),
-    "sundials": (_CALLS, f"{_HERE}.sundials.sundials_kernels"),
-    "scipy": (_CALLS,),
+    "bdf": (*_FIRST, "shared_kernels", *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf"))),
+    "sundials": (*_FIRST, "sundials.sundials_kernels"),
+    "scipy": _FIRST,
 }
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
 # Stands for an event value that was not written.
@@ -59,28 +55,9 @@ _NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 5, "sundials": 5}
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
-    """Return the name of a method, refusing unknown ones with the menu.
+    """Return the name of a method of the menu.
 
-    Parameters
-    ----------
-    method : str
-        One of `menu`.
-    menu : sequence of str
-        Names to choose from.
-
-    Returns
-    -------
-    str
-        The same name.
-
-    Raises
-    ------
-    TypeError
-        If it is not a string.
-    ValueError
-        If it is unknown.
-    ImportError
-        If it needs a package that is not installed.
+    Raises TypeError or ValueError if it is none of them, ImportError if it needs a package that is not installed.
 
     Examples
     --------
@@ -126,31 +103,16 @@ class CompiledMethod:
 
 
 def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
-    """Compile a method and a system, or load them from the cache.
+    """Compile one of `METHODS` and the functions of a system, declared in `dynamics.equations.interface`, or load them.
 
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    system_pieces : sequence of Piece
-        Source of the system, which defines the functions declared in `dynamics.equations.interface`; the diagonal
-        of the Jacobian is needed by ``"bdf"`` and ``"sundials"`` only, which use products with it where they exist.
-
-    Returns
-    -------
-    CompiledMethod
-        Argument for `make_stepper`, with the seconds it took.
-
-    Raises
-    ------
-    TypeError, ValueError, ImportError
-        If the method is unknown or not installed, or the pieces lack a function it needs.
+    Raises TypeError, ValueError or ImportError if the method is unknown or not installed, or if the pieces lack a
+    function that it needs.
     """
     family = check_method(method).split(":")[0]
     needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
         needed = needed[: len(_SIGNATURES) - 1]
-    kernels = kernel_pieces(*_KERNELS[family])
+    kernels = kernel_pieces(*(f"{_HERE}.{name}" for name in _KERNELS[family]))
     began = clock.perf_counter()
     with compiling_beside(kernels):
         system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
@@ -189,43 +151,16 @@ def make_stepper(
     largest_step: float = np.inf,
     fixed_order: int = 0,
 ) -> Stepper:
-    """Make a stepper at the initial state y(t0) = y0 of y' = rhs(t, y).
+    """Return a stepper at the initial state y(t0) = y0, shape (n,), of y' = rhs(t, y); all numbers are dimensionless.
 
-    Parameters
-    ----------
-    method : str
-        ``"explicit"``: order 8, best without stiffness; ``"bdf"``: matrix-free backward differentiation of
-        order 1 to 5; ``"sundials"``: the same by CVODE, an extra; ``"scipy:<name>"``: a referee.
-    system : CompiledMethod or sequence of Piece
-        Result of `load_method` for this method, or the pieces of the system, which are then compiled.
-    y0 : array_like of shape (n,)
-        Initial state, dimensionless.
-    parameters, sizes : array_like of one dimension
-        Numbers and integers that the system's functions receive.
-    work : array of one dimension
-        Scratch space of the system's functions; used as it is, never copied.
-    rtol : float
-        Relative tolerance on each component.
-    atol : float or array of shape (n,)
-        Absolute tolerance on each component.
-    num_events : int
-        Number of events of the system.
-    t0 : float
-        Initial time, dimensionless.
-    fixed_step, fixed_order : float, int
-        Force the length of every step, or the order of the stiff method; 0 to control them by the error.
-    largest_step : float
-        Upper bound on the length of a step.
+    The methods are ``"explicit"``, of order 8, best without stiffness; ``"bdf"``, matrix-free backward differentiation
+    of order 1 to 5; ``"sundials"``, the same by CVODE, an extra; ``"scipy:<name>"``, a referee.
 
-    Returns
-    -------
-    Stepper
-        Stepper whose `time` is `t0`.
+    The pieces of a system are compiled unless `load_method` has done so. Its functions receive `parameters`, `sizes`
+    and the scratch `work`, which is never copied. `rtol` and `atol`, a number or one per component, bound the error of
+    each component in a step; `fixed_step` and `fixed_order` force every step and the order of ``"bdf"`` unless 0.
 
-    Raises
-    ------
-    TypeError, ValueError, ImportError
-        If an argument is of the wrong kind or value, or the method is not installed.
+    Raises TypeError, ValueError or ImportError if an argument is wrong or the method is not installed.
     """
     check_method(method)
     tolerances = Tolerances(
@@ -281,27 +216,10 @@ def stepper_of(
     t0: float = 0.0,
     largest_step: float = np.inf,
 ) -> tuple[Stepper, float]:
-    """Return a stepper at the start of a system, and the seconds spent compiling or loading its code.
+    """Return a stepper of a system, and the seconds spent compiling or loading its code; arguments as `make_stepper`.
 
-    Parameters
-    ----------
-    system : System
-        Equations, initial state and events.
-    method : str
-        One of `METHODS`.
-    rtol : float
-        Relative tolerance on each component.
-    atol : float or array of shape (n,)
-        Absolute tolerance, which `system.absolute_tolerance` turns into one per component, or these themselves.
-    start : array_like of shape (n,), optional
-        State at `t0`; by default the initial one.
-    t0, largest_step : float
-        As for `make_stepper`.
-
-    Raises
-    ------
-    TypeError, ValueError, ImportError
-        If the method is unknown or not installed, or the system lacks a function it needs.
+    It begins at `start`, by default the initial state. `atol` is a number, which `system.absolute_tolerance` turns into
+    one per component, or these themselves.
     """
     compiled = load_method(method, system.pieces)
     stepper = make_stepper(

@@ -6,47 +6,47 @@ A system arrives as the tuple (functions, parameters, sizes, work): the addresse
 and the three arrays that each of them receives.
 """
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import entry, kernel
 from dynamics.integrators.invocation import invoke
 
-System = tuple[IntVector, FloatVector, IntVector, FloatVector]
+System = tuple[Integers, Vector, Integers, Vector]
 
 RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = 0, 1, 2, 3, 4
 
 
 @kernel
-def rhs(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`."""
     invoke(system[0][RHS], (t, y, out, system[1], system[2], system[3]))
 
 
 @kernel
-def event_values(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+def event_values(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the event functions into `out`."""
     invoke(system[0][EVENT_VALUES], (t, y, out, system[1], system[2], system[3]))
 
 
 @kernel
-def normalise(y: FloatVector, system: System) -> None:
+def normalise(y: Vector, system: System) -> None:
     """Put a state back on its constraints, in place."""
     invoke(system[0][NORMALISE], (y, system[1], system[2]))
 
 
 @kernel
-def jacobian_diagonal(t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`."""
     invoke(system[0][JACOBIAN_DIAGONAL], (t, y, out, system[1], system[2], system[3]))
 
 
 @kernel
-def jacobian_product(t: float, y: FloatVector, v: FloatVector, out: FloatVector, system: System) -> None:
+def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
     """Write the product of the Jacobian with `v` into `out`."""
     invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))
 
 
 @entry("void(i8, f8, f8[::1], f8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
-def evaluate(which: int, t: float, y: FloatVector, out: FloatVector, system: System) -> None:
+def evaluate(which: int, t: float, y: Vector, out: Vector, system: System) -> None:
     """Call the right-hand side or the events, or put `out` on its constraints, from Python."""
     if which == RHS:
         rhs(t, y, out, system)

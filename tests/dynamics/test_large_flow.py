@@ -591,7 +591,7 @@ def test_a_stalled_run_is_handed_to_bdf_in_the_middle(monkeypatch):
 
 
 def test_a_run_that_fails_or_stalls_resumes_bit_for_bit(monkeypatch):
-    monkeypatch.setattr(stepper, "SMALLEST_STEP", 1e-3)
+    monkeypatch.setattr(step_control, "SMALLEST_STEP", 1e-3)
     monkeypatch.setattr(LargeFlowStepper, "_try_rows", _fails_after(LargeFlowStepper._try_rows, 20.0))
     method = FlowMethod(OverlapSystem(problem(m=6, P=3, d=64, initial_norm=1e-2)), "stiff", 1e-10)
     run = method.stepper(1e-6)

@@ -7,24 +7,24 @@ of I2 with the covariances v_a·A v_b.
 
 import math
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 
 @kernel
-def table_size(sizes: IntVector) -> int:
+def table_size(sizes: Integers) -> int:
     """Return the numbers of scratch for tables: v_a·A v_b, and the two columns of B = Vᵀ U (1 + UᵀU)⁻¹."""
     M = sizes[0] + sizes[1]
     return int(M * (M + 2))
 
 
 @kernel
-def write_tables(parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
+def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write no tables: closed forms need none."""
 
 
 @kernel
-def pair_means(i: int, b: int, sizes: IntVector, work: FloatVector) -> tuple[float, float, float]:
+def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, float, float]:
     """Return E σ_i σ_b, E σ'_i σ'_b and E σ''_i σ_b."""
     M = sizes[0] + sizes[1]
     c, first, second = work[i * M + b], 1.0 + work[i * M + i], 1.0 + work[b * M + b]
@@ -33,7 +33,7 @@ def pair_means(i: int, b: int, sizes: IntVector, work: FloatVector) -> tuple[flo
 
 
 @kernel
-def step_second(i: int, j: int, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> float:
+def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d.
 
     Under the changed measure E[|x|² f] = tr A E f + Σ_ab (v_a·A² v_b) E ∂_a ∂_b f, and a mean of second derivatives is

@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.committee.committee_polynomial_kernels import (
-        pair_means,
-        step_second,
-        table_size,
-        write_tables,
-    )
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.committee.committee_polynomial_kernels import *
+    from dynamics.equations.pairs.array_kernels import *
 
 
 @kernel
-def write_gram(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
+def write_gram(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gram matrix C = [S R; Rᵀ T] of all vectors, then the link's tables of it."""
     m, P = sizes[0], sizes[1]
     M = m + P
@@ -42,7 +37,7 @@ def write_gram(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: 
 
 
 @kernel
-def write_forces(parameters: FloatVector, sizes: IntVector, work: FloatVector, N: FloatMatrix, k: FloatVector) -> None:
+def write_forces(parameters: Vector, sizes: Integers, work: Vector, N: Matrix, k: Vector) -> None:
     """N_ib = w_b E σ'_i σ'_b and k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b N_ib v_b + k_i w_i."""
     m, P = sizes[0], sizes[1]
     for i in range(m):
@@ -55,9 +50,7 @@ def write_forces(parameters: FloatVector, sizes: IntVector, work: FloatVector, N
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """R' = −(F)_R, S' = −(F_S + F_Sᵀ) + η second, F = N C + diag(k) C."""
     m, P = sizes[0], sizes[1]
     M = m + P
@@ -83,9 +76,7 @@ def rhs(
 
 
 @kernel
-def jacobian_diagonal(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces N and k held: −N_ii − k_i for R, the sum of two such for S."""
     m, P = sizes[0], sizes[1]
     M = m + P
@@ -102,9 +93,7 @@ def jacobian_diagonal(
 
 
 @kernel
-def event_values(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i E[σ_i σ_p]/E[σ_p²] − a_p/2."""
     m, P = sizes[0], sizes[1]
     M = m + P
@@ -121,7 +110,7 @@ def event_values(
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """S = Sᵀ: steps treat both halves alike up to the order of sums, so one is copied over the other."""
     m = sizes[0]
     first = m * sizes[1]

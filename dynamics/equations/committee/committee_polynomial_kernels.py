@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @kernel
-def table_size(sizes: IntVector) -> int:
+def table_size(sizes: Integers) -> int:
     """Return the numbers of scratch for tables."""
     M, K = sizes[0] + sizes[1], sizes[3]
     rows = (K + 1) * (K + 2) // 2
@@ -32,7 +32,7 @@ def table_size(sizes: IntVector) -> int:
 
 
 @kernel
-def write_tables(parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
+def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Mean derivatives of σ and of λσ' at every vector; E[λ f] = v E f' gives those of λσ' as k F_k + v F_(k+2)."""
     P, K = sizes[1], sizes[3]
     M = sizes[0] + P
@@ -61,7 +61,7 @@ def write_tables(parameters: FloatVector, sizes: IntVector, work: FloatVector) -
 
 
 @kernel
-def pair_means(i: int, b: int, sizes: IntVector, work: FloatVector) -> tuple[float, float, float]:
+def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, float, float]:
     """Return E σ_i σ_b, E σ'_i σ'_b and E σ''_i σ_b."""
     M, K = sizes[0] + sizes[1], sizes[3]
     c = work[i * M + b]
@@ -75,7 +75,7 @@ def pair_means(i: int, b: int, sizes: IntVector, work: FloatVector) -> tuple[flo
 
 
 @kernel
-def write_contractions(i: int, j: int, sizes: IntVector, work: FloatVector) -> None:
+def write_contractions(i: int, j: int, sizes: Integers, work: Vector) -> None:
     """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
     M, K = sizes[0] + sizes[1], sizes[3]
     c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
@@ -94,7 +94,7 @@ def write_contractions(i: int, j: int, sizes: IntVector, work: FloatVector) -> N
 
 
 @kernel
-def empty_parity(parameters: FloatVector, sizes: IntVector) -> int:
+def empty_parity(parameters: Vector, sizes: Integers) -> int:
     """Return the parity, 0 or 1, of the degrees that the link lacks; 2 if it has both."""
     numbers = sizes[1] * (sizes[1] + 1) + 3
     even = odd = 0.0
@@ -110,15 +110,7 @@ def empty_parity(parameters: FloatVector, sizes: IntVector) -> int:
 
 @kernel
 def write_half_diagrams(
-    e: int,
-    i: int,
-    j: int,
-    absent: int,
-    table: int,
-    target: int,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
+    e: int, i: int, j: int, absent: int, table: int, target: int, parameters: Vector, sizes: Integers, work: Vector
 ) -> int:
     """H_rs(a) for r + s ≤ K − e, made of the mean derivatives at `table`; return how many do not vanish by parity."""
     m, K = sizes[0], sizes[3]
@@ -140,13 +132,13 @@ def write_half_diagrams(
 
 
 @kernel
-def contract_rows(rows: int, source: int, power: int, target: int, M: int, work: FloatVector) -> None:
+def contract_rows(rows: int, source: int, power: int, target: int, M: int, work: Vector) -> None:
     """Y = H C^(∘e)/e!."""
     np.dot(matrix(work, source, rows, M), matrix(work, power, M, M), matrix(work, target, rows, M))
 
 
 @kernel
-def row_product(first: int, second: int, count: int, work: FloatVector) -> float:
+def row_product(first: int, second: int, count: int, work: Vector) -> float:
     """Inner product of two rows of `work`."""
     total = 0.0
     for b in range(count):
@@ -155,7 +147,7 @@ def row_product(first: int, second: int, count: int, work: FloatVector) -> float
 
 
 @kernel
-def step_second(i: int, j: int, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> float:
+def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d.
 
     E[F |x|²] = d E F + E[x·∂F], x·∂F = 2 ē ε σ'_i σ'_j + (ē² + τ²)(λσ''_i σ'_j + σ'_i λσ''_j), ε = Σ_a w_a λ_a σ'_a.

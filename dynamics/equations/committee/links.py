@@ -1,13 +1,15 @@
 """Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
 
-The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance.
+The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance. Both kinds of link say
+which module of kernels defines `pair_means` and `step_second` for them, which numbers these take, how much scratch they
+need for M vectors, and E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,33 +25,6 @@ _HERE = "dynamics.equations.committee"
 LARGEST_STEP_DEGREE = 12
 
 
-class CommitteeLink(Protocol):
-    """A link as the kernels of the committee see it."""
-
-    @property
-    def kernels(self) -> str:
-        """Module that defines `pair_means` and `step_second`."""
-        ...
-
-    @property
-    def numbers(self) -> Array:
-        """Numbers that the kernels take."""
-        ...
-
-    @property
-    def degree(self) -> int:
-        """Degree K of a polynomial, else 0."""
-        ...
-
-    def table_size(self, vectors: int) -> int:
-        """Return the numbers of scratch that the kernels need for M vectors."""
-        ...
-
-    def products(self, gram: Array) -> Array:
-        """Return E σ(λ_a) σ(λ_b), λ ~ N(0, gram), shape (M, M)."""
-        ...
-
-
 @dataclass(frozen=True)
 class ErfLink:
     """The link erf(z/√2): E σ_a σ_b = (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb)))."""
@@ -63,11 +38,11 @@ class ErfLink:
         return np.empty(0)
 
     def table_size(self, vectors: int) -> int:
-        """Return M (M + 2)."""
+        """Return the numbers of scratch, M (M + 2)."""
         return vectors * (vectors + 2)
 
     def products(self, gram: Array) -> Array:
-        """Return the closed form; see the class."""
+        """Return E σ_a σ_b of all pairs, shape (M, M)."""
         width = np.sqrt(1.0 + np.diag(gram))
         means: Array = 2.0 / math.pi * np.arcsin(gram / np.outer(width, width))
         return means
@@ -92,7 +67,7 @@ class PolynomialLink:
         return 2 * vectors * (K + 4) + 2 * K * K + 3 * rows * vectors + (K + 1) * vectors**2
 
     def products(self, gram: Array) -> Array:
-        """Return the finite sum; see the class."""
+        """Return E σ_a σ_b of all pairs, shape (M, M)."""
         lack = 0.5 * (np.diag(gram) - 1.0)
         total, power = np.zeros_like(gram), np.ones_like(gram)
         for k in range(self.degree + 1):
@@ -103,7 +78,7 @@ class PolynomialLink:
         return total
 
 
-def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
+def committee_link(link: HermiteExpansion, *, for_step: bool) -> ErfLink | PolynomialLink:
     """Return the exact means of a link, with those of the finite step if they are wanted.
 
     Raises ValueError if the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.

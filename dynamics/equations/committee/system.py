@@ -35,21 +35,10 @@ STEP_THEORIES = ("infinite-d", "finite-d")
 
 
 class CommitteeSystem(FlowSystem):
-    """State layout, kernels and observables of a committee, with or without the term of the finite step.
+    """State layout, kernels and observables of a committee at a learning rate η, by default in the flow η → 0.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the committee student.
-    learning_rate : float, optional
-        η of SGD; by default the flow η → 0.
-    step_theory : {"infinite-d", "finite-d"}
-        Whether |x|² in the term of order η² is d or exact; ignored for the flow.
-
-    Raises
-    ------
-    ValueError
-        If the means of the link are not known exactly.
+    In the term of order η² |x|² is d for "infinite-d" and exact for "finite-d". Raises ValueError if the means of the
+    link are not known exactly.
     """
 
     name = "committee"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ DIFFERENCE = 6e-6
 
 
 @kernel
-def add_step_noise(
-    y: FloatVector, scale: float, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def add_step_noise(y: Vector, scale: float, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add `scale` times the terms of order η: −½ C H_ii, H_ij − ½ G (H_ii + H_jj), H_ii."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
@@ -73,9 +71,7 @@ def add_step_noise(
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Velocity of the flow and what finite steps add; not-a-number after a blow-up."""
     bound = np.log(LARGEST_NORM * np.sum(parameters[: sizes[1]]))
     for x in range(y.size - sizes[0], y.size):
@@ -88,13 +84,7 @@ def rhs(
 
 @kernel
 def jacobian_product(
-    t: float,
-    y: FloatVector,
-    v: FloatVector,
-    out: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Write the derivative of `rhs` along v: exact for the flow, a central difference for the terms of order η."""
     flow_jacobian_product(t, y, v, out, parameters, sizes, work)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     " f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])"
 )
 def evaluate_step_moments(
-    R: FloatMatrix,
-    S: FloatMatrix,
-    a: FloatVector,
-    T: FloatMatrix,
+    R: Matrix,
+    S: Matrix,
+    a: Vector,
+    T: Matrix,
     noise: float,
-    numbers: FloatVector,
-    layout: IntVector,
-    work: FloatVector,
-    teacher_first: FloatMatrix,
-    student_first: FloatMatrix,
-    drift_gram: FloatMatrix,
-    base: FloatMatrix,
-    slope: FloatMatrix,
+    numbers: Vector,
+    layout: Integers,
+    work: Vector,
+    teacher_first: Matrix,
+    student_first: Matrix,
+    drift_gram: Matrix,
+    base: Matrix,
+    slope: Matrix,
 ) -> None:
     """Write the moments of one state; see `step_moments`."""
     step_moments(R, S, a, T, noise, numbers, layout, work, teacher_first, student_first, drift_gram, base, slope)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 @kernel
 def write_powers(
-    R: FloatMatrix,
-    S: FloatMatrix,
-    a: FloatVector,
-    T: FloatMatrix,
-    layout: IntVector,
-    work: FloatVector,
-    w: FloatVector,
-    rho: FloatVector,
+    R: Matrix, S: Matrix, a: Vector, T: Matrix, layout: Integers, work: Vector, w: Vector, rho: Vector
 ) -> None:
     """Weights w = (S_ii, −a), lengths ρ = √S_ii, and elementwise powers 0 … top of the Gram matrix of all vectors."""
     m, P, top = layout[0], layout[1], layout[2]
@@ -59,14 +52,14 @@ def write_powers(
 
 @kernel
 def write_drift(
-    numbers: FloatVector,
-    layout: IntVector,
-    work: FloatVector,
-    w: FloatVector,
-    rho: FloatVector,
-    teacher_first: FloatMatrix,
-    student_first: FloatMatrix,
-    drift_gram: FloatMatrix,
+    numbers: Vector,
+    layout: Integers,
+    work: Vector,
+    w: Vector,
+    rho: Vector,
+    teacher_first: Matrix,
+    student_first: Matrix,
+    drift_gram: Matrix,
 ) -> None:
     """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N = w g'(Q), κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib), and its products."""
     m, P, degree = layout[0], layout[1], layout[3]
@@ -101,7 +94,7 @@ def write_drift(
 
 
 @kernel
-def contract(e: int, X: FloatMatrix, Q: FloatMatrix, Y: FloatMatrix) -> None:
+def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
     """Y = X Q^(∘e); for e = 0 that is the sum of each row, repeated."""
     if e > 0:
         np.dot(X, Q, Y)
@@ -115,7 +108,7 @@ def contract(e: int, X: FloatMatrix, Q: FloatMatrix, Y: FloatMatrix) -> None:
 
 
 @kernel
-def write_singles(layout: IntVector, work: FloatVector, w: FloatVector) -> None:
+def write_singles(layout: Integers, work: Vector, w: Vector) -> None:
     """U_r(i) for every power, and Y_e,r(i) for the pairs (e, r) that terms use."""
     m, top, count = layout[0], layout[2], layout[4]
     M = m + layout[1]
@@ -133,7 +126,7 @@ def write_singles(layout: IntVector, work: FloatVector, w: FloatVector) -> None:
 
 
 @kernel
-def write_mixed(i: int, layout: IntVector, work: FloatVector) -> None:
+def write_mixed(i: int, layout: Integers, work: Vector) -> None:
     """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
     m, segments, mixed = layout[0], layout[5], layout[6]
     M = m + layout[1]
@@ -158,7 +151,7 @@ def write_mixed(i: int, layout: IntVector, work: FloatVector) -> None:
 
 @kernel
 def pair_moments(
-    i: int, j: int, noise: float, numbers: FloatVector, layout: IntVector, work: FloatVector, s: float
+    i: int, j: int, noise: float, numbers: Vector, layout: Integers, work: Vector, s: float
 ) -> tuple[float, float]:
     """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
     m, groups = layout[0], layout[7]
@@ -195,19 +188,19 @@ def pair_moments(
 
 @kernel
 def step_moments(
-    R: FloatMatrix,
-    S: FloatMatrix,
-    a: FloatVector,
-    T: FloatMatrix,
+    R: Matrix,
+    S: Matrix,
+    a: Vector,
+    T: Matrix,
     noise: float,
-    numbers: FloatVector,
-    layout: IntVector,
-    work: FloatVector,
-    teacher_first: FloatMatrix,
-    student_first: FloatMatrix,
-    drift_gram: FloatMatrix,
-    base: FloatMatrix,
-    slope: FloatMatrix,
+    numbers: Vector,
+    layout: Integers,
+    work: Vector,
+    teacher_first: Matrix,
+    student_first: Matrix,
+    drift_gram: Matrix,
+    base: Matrix,
+    slope: Matrix,
 ) -> None:
     """Write E[ΔR]/η, the parts of E[ΔS] of first order, D, and second = base + d · slope, for one sample."""
     m, M = layout[0], layout[0] + layout[1]

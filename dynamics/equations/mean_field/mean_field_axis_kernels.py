@@ -12,7 +12,7 @@ has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LANES = 2048
 
 
 @kernel
-def advance_degree(y: FloatVector, count: int, degree: int, dimension: float, lanes: FloatVector) -> None:
+def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: Vector) -> None:
     """Pass from C_(degree−1), C_degree to the next pair."""
     high = degree + dimension - 2.0
     up, back = (high + degree) / high, degree / high
@@ -34,7 +34,7 @@ def advance_degree(y: FloatVector, count: int, degree: int, dimension: float, la
 
 
 @kernel
-def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
+def start_degrees(y: Vector, count: int, lanes: Vector) -> None:
     """Write C_0 and C_1."""
     for i in range(count):
         lanes[i] = 1.0
@@ -42,9 +42,7 @@ def start_degrees(y: FloatVector, count: int, lanes: FloatVector) -> None:
 
 
 @kernel
-def first_sums(
-    y: FloatVector, weights: FloatVector, count: int, even: bool, start: int, sums: FloatVector, lanes: FloatVector
-) -> None:
+def first_sums(y: Vector, weights: Vector, count: int, even: bool, start: int, sums: Vector, lanes: Vector) -> None:
     """Add the mass and the sums of the two lowest powers; leave weight_i times the third in the lanes.
 
     Called with literals for `even` and `start`, so that the loop, which is inlined, has no choice in it: a choice
@@ -67,9 +65,7 @@ def first_sums(
 
 
 @kernel
-def further_sums(
-    y: FloatVector, count: int, even: bool, first: int, M: int, sums: FloatVector, lanes: FloatVector
-) -> None:
+def further_sums(y: Vector, count: int, even: bool, first: int, M: int, sums: Vector, lanes: Vector) -> None:
     """Add the sums of the powers from the first on, two in a pass; called with a literal `even`."""
     stride = 2 if even else 1
     for k in range(first, M, 2 * stride):
@@ -87,9 +83,7 @@ def further_sums(
 
 
 @kernel
-def sums_of_powers(
-    y: FloatVector, weights: FloatVector, count: int, sizes: IntVector, sums: FloatVector, lanes: FloatVector
-) -> None:
+def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
     """Add the mass and Σ_i weight_i α_i^k."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
     if start == 2:
@@ -106,13 +100,7 @@ def sums_of_powers(
 
 @kernel
 def sums_of_degrees(
-    y: FloatVector,
-    weights: FloatVector,
-    count: int,
-    dimension: float,
-    sizes: IntVector,
-    sums: FloatVector,
-    lanes: FloatVector,
+    y: Vector, weights: Vector, count: int, dimension: float, sizes: Integers, sums: Vector, lanes: Vector
 ) -> None:
     """Add Σ_i weight_i C_l(α_i), by the recurrence in l."""
     start_degrees(y, count, lanes)
@@ -126,13 +114,7 @@ def sums_of_degrees(
 
 @kernel
 def block_sums(
-    y: FloatVector,
-    weights: FloatVector,
-    count: int,
-    parameters: FloatVector,
-    sizes: IntVector,
-    sums: FloatVector,
-    lanes: FloatVector,
+    y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, lanes: Vector
 ) -> None:
     """Add a block's sums of powers, or of zonal polynomials."""
     if sizes[6] > 0:
@@ -146,7 +128,7 @@ def block_sums(
 
 
 @kernel
-def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
     """Write the moments μ_l from the sums of powers, or of zonal polynomials."""
     N, M = sizes[0], sizes[1]
     powers = parameters[scalars_start(sizes) + 2 + N :]
@@ -159,7 +141,7 @@ def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: Float
 
 
 @kernel
-def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def slopes_from_forces(forces: Vector, slopes: Vector, parameters: Vector, sizes: Integers) -> None:
     """Coefficients of Φ' = Σ_l f_l C_l'."""
     N, M = sizes[0], sizes[1]
     scalars = scalars_start(sizes)
@@ -179,7 +161,7 @@ def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: Flo
 
 @kernel
 def upper_terms(
-    y: FloatVector, out: FloatVector, count: int, even: bool, coefficients: FloatVector, start: int, M: int
+    y: Vector, out: Vector, count: int, even: bool, coefficients: Vector, start: int, M: int
 ) -> tuple[float, float]:
     """Horner's rule down to the two lowest terms, two in a pass, called with a literal `even`; return these two."""
     stride = 2 if even else 1
@@ -196,9 +178,7 @@ def upper_terms(
 
 
 @kernel
-def velocities(
-    y: FloatVector, out: FloatVector, count: int, even: bool, start: int, slopes: FloatVector, M: int
-) -> None:
+def velocities(y: Vector, out: Vector, count: int, even: bool, start: int, slopes: Vector, M: int) -> None:
     """−(1 − α²) Φ'(α) from the powers of Φ', called with literals; even powers of Φ leave an odd slope."""
     low, high = upper_terms(y, out, count, even, slopes, start, M)
     for i in range(count):
@@ -209,7 +189,7 @@ def velocities(
 
 @kernel
 def potentials(
-    y: FloatVector, out: FloatVector, count: int, even: bool, start: int, terms: FloatVector, M: int, constant: float
+    y: Vector, out: Vector, count: int, even: bool, start: int, terms: Vector, M: int, constant: float
 ) -> None:
     """Φ(α) from its powers and its constant, called with literals."""
     low, high = upper_terms(y, out, count, even, terms, start, M)
@@ -221,13 +201,7 @@ def potentials(
 
 @kernel
 def slopes_by_degrees(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    dimension: float,
-    slopes: FloatVector,
-    sizes: IntVector,
-    lanes: FloatVector,
+    y: Vector, out: Vector, count: int, dimension: float, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
     """Φ'(α), by the recurrence in l."""
     M = sizes[1]
@@ -242,13 +216,7 @@ def slopes_by_degrees(
 
 @kernel
 def block_rates(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    slopes: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    lanes: FloatVector,
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, lanes: Vector
 ) -> None:
     """α' = −(1 − α²) Φ'(α)."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
@@ -266,13 +234,7 @@ def block_rates(
 
 @kernel
 def potentials_by_degrees(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    dimension: float,
-    slopes: FloatVector,
-    sizes: IntVector,
-    lanes: FloatVector,
+    y: Vector, out: Vector, count: int, dimension: float, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
     """Φ(α), by the recurrence in l."""
     start_degrees(y, count, lanes)
@@ -287,13 +249,7 @@ def potentials_by_degrees(
 
 @kernel
 def block_potentials(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    slopes: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    lanes: FloatVector,
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, lanes: Vector
 ) -> None:
     """Φ(α)."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
@@ -311,7 +267,7 @@ def block_potentials(
 
 
 @kernel
-def block_normalise(y: FloatVector, count: int, sizes: IntVector) -> None:
+def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
     """Keep |α| ≤ 1: a particle that rounding carries past a pole is put on it."""
     for i in range(count):
         y[i] = min(max(y[i], -1.0), 1.0)

@@ -17,26 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.mean_field.mean_field_axis_kernels import (
-        LANES,
-        block_normalise,
-        block_potentials,
-        block_rates,
-        block_sums,
-        moments_from_sums,
-        slopes_from_forces,
-    )
-    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
+    from dynamics.equations.mean_field.mean_field_axis_kernels import *
+    from dynamics.equations.mean_field.mean_field_layout_kernels import *
 
 
 @kernel
-def block_masses(
-    y: FloatVector, first: int, count: int, parameters: FloatVector, sizes: IntVector, lanes: FloatVector
-) -> FloatVector:
+def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: Integers, lanes: Vector) -> Vector:
     """Return the masses of the particles from `first` on, in `lanes` if they grow."""
     if sizes[5] == 0:
         return parameters[scalars_start(sizes) + 2 + first :]
@@ -46,9 +36,7 @@ def block_masses(
 
 
 @kernel
-def write_slopes(
-    moments: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector, scratch: FloatVector
-) -> None:
+def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
     """Write the slopes of the forces c (μ − μ*)."""
     M = sizes[1]
     for k in range(M):
@@ -57,7 +45,7 @@ def write_slopes(
 
 
 @kernel
-def write_moments(y: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector) -> None:
+def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the moments of all particles to the start of `work`."""
     N, M, r = sizes[0], sizes[1], sizes[4]
     sums, lanes, scratch = work[M : 2 * M], work[3 * M :], work[3 * M + LANES :]
@@ -71,9 +59,7 @@ def write_moments(y: FloatVector, parameters: FloatVector, sizes: IntVector, wor
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ of all particles, and (ln n)' where masses grow."""
     N, M, r = sizes[0], sizes[1], sizes[4]
     slopes, scratch = work[2 * M : 3 * M], work[3 * M + LANES :]
@@ -90,15 +76,13 @@ def rhs(
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Put particles that rounding carries out of the ball |a| ≤ 1 back on its surface."""
     block_normalise(y, sizes[0], sizes)
 
 
 @kernel
-def event_values(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Level − loss, one per level, then ∫ g(w·θ_p) dρ / g(1) − a_p/2, one per direction."""
     M, P, levels = sizes[1], sizes[2], sizes[3]
     write_moments(y, parameters, sizes, work)

@@ -9,14 +9,14 @@ its adjoint (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 LANES = 64
 
 
 @kernel
-def write_monomials(y: FloatVector, count: int, sizes: IntVector, scratch: FloatVector) -> None:
+def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
     """Monomials a^κ and powers of u."""
     r, K, Q = sizes[4], sizes[6], sizes[7]
     powers = 2 * K * LANES
@@ -40,13 +40,7 @@ def write_monomials(y: FloatVector, count: int, sizes: IntVector, scratch: Float
 
 @kernel
 def block_sums(
-    y: FloatVector,
-    weights: FloatVector,
-    count: int,
-    parameters: FloatVector,
-    sizes: IntVector,
-    sums: FloatVector,
-    scratch: FloatVector,
+    y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
     """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
     K, Q = sizes[6], sizes[7]
@@ -62,23 +56,21 @@ def block_sums(
 
 
 @kernel
-def moments_from_sums(sums: FloatVector, moments: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
     """Write the moments μ_κq, which are the sums."""
     for k in range(sizes[1]):
         moments[k] = sums[k]
 
 
 @kernel
-def slopes_from_forces(forces: FloatVector, slopes: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def slopes_from_forces(forces: Vector, slopes: Vector, parameters: Vector, sizes: Integers) -> None:
     """Write the forces themselves, which blocks need."""
     for k in range(sizes[1]):
         slopes[k] = forces[k]
 
 
 @kernel
-def seed_adjoints(
-    count: int, forces: FloatVector, parameters: FloatVector, sizes: IntVector, scratch: FloatVector
-) -> None:
+def seed_adjoints(count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
     """Write Σ_q f_κq u^q to the adjoint of a^κ, and ∂_u Φ."""
     r, K, Q = sizes[4], sizes[6], sizes[7]
     adjoint, powers = K * LANES, 2 * K * LANES
@@ -100,7 +92,7 @@ def seed_adjoints(
 
 
 @kernel
-def write_gradient(y: FloatVector, count: int, sizes: IntVector, scratch: FloatVector) -> None:
+def write_gradient(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
     """Write ∂_a Φ, from the last monomial back to the first."""
     r, K, Q = sizes[4], sizes[6], sizes[7]
     adjoint = K * LANES
@@ -117,13 +109,7 @@ def write_gradient(y: FloatVector, count: int, sizes: IntVector, scratch: FloatV
 
 @kernel
 def block_rates(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    slopes: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    scratch: FloatVector,
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
     r, K, Q = sizes[4], sizes[6], sizes[7]
@@ -144,13 +130,7 @@ def block_rates(
 
 @kernel
 def block_potentials(
-    y: FloatVector,
-    out: FloatVector,
-    count: int,
-    slopes: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    scratch: FloatVector,
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Φ = Σ f_κq a^κ u^q, from the monomials that `block_rates` left."""
     K, Q = sizes[6], sizes[7]
@@ -165,7 +145,7 @@ def block_potentials(
 
 
 @kernel
-def block_normalise(y: FloatVector, count: int, sizes: IntVector) -> None:
+def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
     """Keep |a| ≤ 1: a particle that rounding carries out of the ball is put on its surface."""
     r = sizes[4]
     for i in range(count):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 OVERLAP_BINS = 100
-#: What a mirror image has too.
+#: Observables of single particles, which mirror images have too.
 PER_PARTICLE = {"alpha", "velocity", "speed", "local_hessian", "self_concordance", "particle_mass"}
 #: Of these, the factor of the image, and that of the particle itself.
 IMAGES = {"alpha": (-1.0, 1.0), "velocity": (-1.0, 1.0), "particle_mass": (0.5, 0.5)}

@@ -37,16 +37,9 @@ def coordinate_moments(axes: int, count: int) -> Array:
 
 
 def zonal_coefficients(powers: Array, dimension: int) -> Array:
-    r"""Return γ of Σ_j p_j s^j = Σ_l γ_l C_l(s), shape (J + 1,).
+    """Return γ of Σ_j p_j s^j = Σ_l γ_l C_l(s), shape (J + 1,), for p_0 … p_J and d ≥ 2.
 
     s C_l = [(l + d − 2) C_{l+1} + l C_{l−1}] / (2l + d − 2): every weight is positive, so that nothing cancels.
-
-    Parameters
-    ----------
-    powers : ndarray, shape (J + 1,)
-        p_0 … p_J.
-    dimension : int
-        d ≥ 2.
 
     Examples
     --------

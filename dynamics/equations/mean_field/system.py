@@ -130,9 +130,7 @@ class MeanFieldSystem(System):
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
-        teacher = self.problem.teacher
-        means = self.problem.teacher_link.kernel(teacher.gram())
-        return float(teacher.coefficients @ means @ teacher.coefficients)
+        return teacher_square(self.problem)
 
     def moments(self, state: Array) -> Array:
         """Return μ (M,)."""
@@ -239,3 +237,9 @@ def link_powers(problem: Problem) -> tuple[Array, Array]:
     count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
     student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
     return student, teacher
+
+
+def teacher_square(problem: Problem) -> float:
+    """Return E f*², the loss of f = 0."""
+    a = problem.teacher.coefficients
+    return float(a @ problem.teacher_link.kernel(problem.teacher.gram()) @ a)

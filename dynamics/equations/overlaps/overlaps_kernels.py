@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 @kernel
 def pair_forces(
-    C: FloatMatrix,
-    G: FloatMatrix,
-    y: FloatVector,
-    a: FloatVector,
-    A: FloatMatrix,
-    B: FloatMatrix,
-    n: FloatVector,
-    r: FloatVector,
-    force: FloatVector,
+    C: Matrix, G: Matrix, y: Vector, a: Vector, A: Matrix, B: Matrix, n: Vector, r: Vector, force: Vector
 ) -> None:
     """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii: one pass over C and G."""
     m, P = C.shape
@@ -51,9 +43,7 @@ def pair_forces(
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
@@ -83,9 +73,7 @@ def rhs(
 
 
 @kernel
-def jacobian_diagonal(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
@@ -111,21 +99,21 @@ def jacobian_diagonal(
 
 @kernel
 def pair_forces_along(
-    C: FloatMatrix,
-    G: FloatMatrix,
-    dC: FloatMatrix,
-    dG: FloatMatrix,
-    y: FloatVector,
-    v: FloatVector,
-    a: FloatVector,
-    A: FloatMatrix,
-    dA: FloatMatrix,
-    B: FloatMatrix,
-    dB: FloatMatrix,
-    n: FloatVector,
-    r: FloatVector,
-    dr: FloatVector,
-    dforce: FloatVector,
+    C: Matrix,
+    G: Matrix,
+    dC: Matrix,
+    dG: Matrix,
+    y: Vector,
+    v: Vector,
+    a: Vector,
+    A: Matrix,
+    dA: Matrix,
+    B: Matrix,
+    dB: Matrix,
+    n: Vector,
+    r: Vector,
+    dr: Vector,
+    dforce: Vector,
 ) -> None:
     """Write A, B, n, r of `pair_forces` and the derivatives of A, B, r, force along v = [dC | dG | d ln n]."""
     m, P = C.shape
@@ -156,13 +144,7 @@ def pair_forces_along(
 
 @kernel
 def jacobian_product(
-    t: float,
-    y: FloatVector,
-    v: FloatVector,
-    out: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Write the derivative of `rhs` along v = [dC | dG | d ln n] with dG symmetric.
 
@@ -210,9 +192,7 @@ def jacobian_product(
 
 
 @kernel
-def event_values(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     m, P = sizes[0], sizes[1]
     C = matrix(y, 0, m, P)
@@ -230,7 +210,7 @@ def event_values(
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """|u_i| = 1: rounding aside G_ii is conserved, so it is simply kept at 1."""
     m = sizes[0]
     first = m * sizes[1]

@@ -151,3 +151,11 @@ def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
     """Return Σ_i n_i g(C_ip)/g(1) per direction; direction p is learned when it reaches a_p/2."""
     mass: Array = n @ link.kernel(C) / float(link.kernel(1.0))
     return mass
+
+
+def events_of_directions(
+    link: HermiteExpansion, a: Array, C: Array, n: Array, *, sign_matters: bool
+) -> tuple[Array, Array]:
+    """Return max_i C_ip² − ½, for C > 0 only if the sign matters, and learned mass − a_p/2, of some directions."""
+    size = np.maximum(C, 0.0) if sign_matters else C
+    return np.max(size**2, axis=0) - 0.5, learned_mass(link, C, n) - 0.5 * a

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, Real
+from dynamics.compiler.arrays import Matrix, Real, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def multiply_pairs(begin: int, end: int, U: NDArray[Real], pairs: NDArray[Real])
 
 
 @entry("void(i8, i8, f8[:,::1], f8[::1])")
-def pair_products(begin: int, end: int, U: FloatMatrix, pairs: FloatVector) -> None:
+def pair_products(begin: int, end: int, U: Matrix, pairs: Vector) -> None:
     """Write G = U Uᵀ to `pairs`, which has m (m + 128) / 2 numbers, rounded up to whole blocks."""
     multiply_pairs(begin, end, U, pairs)
 
@@ -68,7 +68,7 @@ def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) ->
 
 
 @kernel
-def weigh_pairs(first: int, n: FloatVector, overlap: NDArray[Real], growth: FloatVector) -> None:
+def weigh_pairs(first: int, n: Vector, overlap: NDArray[Real], growth: Vector) -> None:
     """Replace the overlaps of rows first, … with all neurons by −n_j g', and subtract their part of the growth.
 
     A row's own part is that of a unit vector, also where the row is not quite one yet.
@@ -84,7 +84,7 @@ def weigh_pairs(first: int, n: FloatVector, overlap: NDArray[Real], growth: Floa
 
 
 @kernel
-def add_axes(first: int, last: int, U: FloatMatrix, a: FloatVector, F: FloatMatrix, growth: FloatVector) -> None:
+def add_axes(first: int, last: int, U: Matrix, a: Vector, F: Matrix, growth: Vector) -> None:
     """Add the teacher of rows first … last − 1, its directions being the first axes."""
     for i in range(first, last):
         # A sum in memory could be any of the arrays, for all the compiler knows.
@@ -100,14 +100,14 @@ def add_axes(first: int, last: int, U: FloatMatrix, a: FloatVector, F: FloatMatr
 def field_rows(
     begin: int,
     end: int,
-    U: FloatMatrix,
-    n: FloatVector,
-    a: FloatVector,
-    teacher: FloatMatrix,
-    pairs: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    work: FloatVector,
+    U: Matrix,
+    n: Vector,
+    a: Vector,
+    teacher: Matrix,
+    pairs: Vector,
+    F: Matrix,
+    growth: Vector,
+    work: Vector,
 ) -> None:
     """Write F and growth of rows begin … end − 1, begin a multiple of 128, from what `pair_products` wrote.
 

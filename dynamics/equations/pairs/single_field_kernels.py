@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, SingleMatrix, SingleVector
+from dynamics.compiler.arrays import Matrix, SingleMatrix, SingleVector, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @entry("void(i8, i8, f8[:,::1], f4[:,::1])")
-def round_rows(begin: int, end: int, U: FloatMatrix, U_single: SingleMatrix) -> None:
+def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
     """Write rows begin … end − 1 in single precision."""
     for i in range(begin, end):
         for k in range(U.shape[1]):
@@ -34,9 +34,7 @@ def pair_products_single(begin: int, end: int, U: SingleMatrix, pairs: SingleVec
 
 
 @kernel
-def take_near(
-    x: int, i: int, U: FloatMatrix, n: FloatVector, overlap: SingleMatrix, F: FloatMatrix, growth: FloatVector
-) -> bool:
+def take_near(x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Matrix, growth: Vector) -> bool:
     """Write the part of the near neurons of row i, from products in double, and set their overlaps to zero.
 
     Return whether there are any; if not, nothing has been written.
@@ -64,13 +62,13 @@ def take_near(
 def field_rows_single(
     begin: int,
     end: int,
-    U: FloatMatrix,
+    U: Matrix,
     U_single: SingleMatrix,
-    n: FloatVector,
-    a: FloatVector,
+    n: Vector,
+    a: Vector,
     pairs: SingleVector,
-    F: FloatMatrix,
-    growth: FloatVector,
+    F: Matrix,
+    growth: Vector,
     work: SingleVector,
 ) -> None:
     """Write F and growth as `field_rows` does; `work` has 128 (m + D) numbers.  Directions are the first axes."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 @kernel
-def multiply(left: FloatMatrix, right: FloatMatrix, out: FloatMatrix) -> None:
+def multiply(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
     np.dot(left, right, out)
 
 
 @kernel
-def pair_products(left: FloatMatrix, right: FloatMatrix, out: FloatMatrix) -> None:
+def pair_products(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Write left · rightᵀ."""
     np.dot(left, right.T, out)
 
 
 @kernel
-def project(U: FloatMatrix, teacher: FloatMatrix, C: FloatMatrix) -> None:
+def project(U: Matrix, teacher: Matrix, C: Matrix) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
         pair_products(U, teacher, C)
@@ -42,7 +42,7 @@ def project(U: FloatMatrix, teacher: FloatMatrix, C: FloatMatrix) -> None:
 
 
 @kernel
-def add_pull(A: FloatMatrix, teacher: FloatMatrix, F: FloatMatrix) -> None:
+def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
     """Add A θ to F, or A to its first columns."""
     for i in range(F.shape[0]):
         if teacher.shape[0] == 0:
@@ -55,15 +55,7 @@ def add_pull(A: FloatMatrix, teacher: FloatMatrix, F: FloatMatrix) -> None:
 
 @kernel
 def forces(
-    y: FloatVector,
-    U: FloatMatrix,
-    a: FloatVector,
-    teacher: FloatMatrix,
-    A: FloatMatrix,
-    B: FloatMatrix,
-    n: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
+    y: Vector, U: Matrix, a: Vector, teacher: Matrix, A: Matrix, B: Matrix, n: Vector, F: Matrix, growth: Vector
 ) -> None:
     """Write A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal, F = A θ + B U, Σ_p a g(C) − Σ_j n_j g(G)."""
     m, P = A.shape
@@ -89,9 +81,7 @@ def forces(
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), out[m * D :]
@@ -107,9 +97,7 @@ def rhs(
 
 
 @kernel
-def jacobian_diagonal(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal of the Jacobian, H u_k ≈ H_kk u_k: (1 − u_k²) H_kk − u_k F_k − F·u with H = ∂F/∂u.
 
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². What it leaves out matters where a neuron is in motion.
@@ -145,13 +133,7 @@ def jacobian_diagonal(
 
 @kernel
 def jacobian_product(
-    t: float,
-    y: FloatVector,
-    v: FloatVector,
-    out: FloatVector,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Write the derivative of `rhs` along v = [dU | d ln n].
 
@@ -206,9 +188,7 @@ def jacobian_product(
 
 
 @kernel
-def event_values(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     C = matrix(work, 0, m, P)
@@ -226,7 +206,7 @@ def event_values(
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Scale every u_i to length 1."""
     m, D = sizes[0], sizes[2]
     U = matrix(y, 0, m, D)

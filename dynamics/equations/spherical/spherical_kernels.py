@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ STRIP = 32
 
 
 @kernel
-def strip_of_gram(y: FloatVector, first: int, count: int, sizes: IntVector, work: FloatVector) -> FloatMatrix:
+def strip_of_gram(y: Vector, first: int, count: int, sizes: Integers, work: Vector) -> Matrix:
     """Write w_i·w_j of `count` neurons from `first` on with all."""
     m, D = sizes[0], sizes[2]
     products = matrix(work, 0, count, m)
@@ -32,7 +32,7 @@ def strip_of_gram(y: FloatVector, first: int, count: int, sizes: IntVector, work
 
 
 @kernel
-def overlap(y: FloatVector, i: int, p: int, parameters: FloatVector, sizes: IntVector) -> float:
+def overlap(y: Vector, i: int, p: int, parameters: Vector, sizes: Integers) -> float:
     """w_i·θ_p."""
     P, D, r = sizes[1], sizes[2], sizes[3]
     total = 0.0
@@ -42,7 +42,7 @@ def overlap(y: FloatVector, i: int, p: int, parameters: FloatVector, sizes: IntV
 
 
 @kernel
-def pull(s: float, first: int, parameters: FloatVector, sizes: IntVector) -> tuple[float, float]:
+def pull(s: float, first: int, parameters: Vector, sizes: Integers) -> tuple[float, float]:
     """Return g*(s) and g*'(s), by Horner's rule; the coefficients start at `first`."""
     value = slope = 0.0
     for j in range(sizes[4] - 1, -1, -1):
@@ -52,9 +52,7 @@ def pull(s: float, first: int, parameters: FloatVector, sizes: IntVector) -> tup
 
 
 @kernel
-def rhs(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
     W = matrix(y, 0, m, D)
@@ -81,9 +79,7 @@ def rhs(
 
 
 @kernel
-def event_values(
-    t: float, y: FloatVector, out: FloatVector, parameters: FloatVector, sizes: IntVector, work: FloatVector
-) -> None:
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Level − loss, one per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g(C_ip)/(m g(1)) − a_p/2."""
     m, P, J, levels = sizes[0], sizes[1], sizes[4], sizes[5]
     link = P + P * sizes[3]
@@ -112,7 +108,7 @@ def event_values(
 
 
 @kernel
-def normalise(y: FloatVector, parameters: FloatVector, sizes: IntVector) -> None:
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Scale every w_i to length 1."""
     m, D = sizes[0], sizes[2]
     for i in range(m):

@@ -18,7 +18,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
-from dynamics.equations.mean_field.system import link_powers
+from dynamics.equations.mean_field.system import link_powers, teacher_square
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_vectors import unit_vectors
 
@@ -97,12 +97,6 @@ class SphericalSystem(System):
             "teacher_overlap": self.overlaps(state),
             "neuron_vector": self.unpack(state).copy(),
         }
-
-
-def teacher_square(problem: Problem) -> float:
-    """Return E f*², the loss of f = 0."""
-    a = problem.teacher.coefficients
-    return float(a @ problem.teacher_link.kernel(problem.teacher.gram()) @ a)
 
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
+#: ξ of the largest C below 1 that float64 tells from 1.
 LARGEST_LOGIT = 36.0
-"""ξ of the largest C below 1 that float64 tells from 1."""
-
+#: Number of directions above which histories are not kept.
 LARGEST_HISTORY = 10_000
-"""Number of directions above which histories are not kept."""
 
 NOTE_CONSTANT = "the link has c_0 != 0: norms and loss are NaN, because neurons grow from the start"
 NOTE_DIRECTIONS = "the teacher's directions are not orthonormal: the loss is NaN, because directions share it"
@@ -90,28 +89,8 @@ class DecoupledSolution:
 
 
 def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> DecoupledSolution:
-    """Solve every matched pair alone.
+    """Solve every matched pair alone, at increasing flow times t ≥ 0; the information exponent must be at least 3.
 
-    Parameters
-    ----------
-    problem : Problem
-        Link of information exponent at least 3.
-    prediction : EmergencePrediction
-        Its prediction, which holds the matching and the starts.
-    times : array_like, shape (T,)
-        Increasing flow times t ≥ 0, dimensionless.
-
-    Returns
-    -------
-    DecoupledSolution
-
-    Raises
-    ------
-    ValueError
-        If the times are negative, not finite or do not increase.
-
-    Notes
-    -----
     O(P T), memory O(P T) up to P = 10^4 and O(P) above.  Histories are accurate to about 1e-12; the loss above
     P = 10^4, read from a coarser table, to about 1e-9 relative down to 1e-14.
     """

@@ -5,7 +5,7 @@ Its cells hold g(1) − g, e^(−4Γ) and X as functions of R, the time to wait,
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 _OCTAVE_BITS = 8
@@ -15,7 +15,7 @@ _MASK = (1 << _SHIFT) - 1
 _UNIT = 2.0**-_SHIFT
 
 
-def octave_edges(octaves: int) -> FloatVector:
+def octave_edges(octaves: int) -> Vector:
     """Return the edges y − 1 of cells that split every octave of y = 1 … 2^octaves into 256 equal parts."""
     count = 1 << _OCTAVE_BITS
     within = 1.0 + np.arange(count) / count
@@ -24,16 +24,16 @@ def octave_edges(octaves: int) -> FloatVector:
 
 @entry("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], i8, f8[::1], f8, f8[::1])")
 def add_pair_losses(
-    loss: FloatVector,
-    times: FloatVector,
-    coefficient: FloatVector,
-    remaining: FloatVector,
-    ratio: FloatVector,
-    cells: FloatMatrix,
+    loss: Vector,
+    times: Vector,
+    coefficient: Vector,
+    remaining: Vector,
+    ratio: Vector,
+    cells: Matrix,
     offset: int,
-    places: FloatVector,
+    places: Vector,
     norm: float,
-    end: FloatVector,
+    end: Vector,
 ) -> None:
     """Add Σ_p a_p² ℓ(t) to `loss`, ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v.
 
@@ -72,7 +72,7 @@ def add_pair_losses(
 
 
 @kernel
-def _look_up(cells: FloatMatrix, offset: int, remaining: float, places: FloatVector, values: FloatVector) -> None:
+def _look_up(cells: Matrix, offset: int, remaining: float, places: Vector, values: Vector) -> None:
     """Fill `values` with the three functions at R by the cubic of its cell."""
     if remaining < 0.0 and places[2] == 0.0:
         place = -remaining * places[1]

@@ -8,8 +8,8 @@ import numpy as np
 
 from hermite.arrays import Array
 
+#: Beyond this ξ the overlap is 1 in float64 and the remaining relaxation is exponential.
 LAST_LOGIT = 40.0
-"""Beyond this ξ the overlap is 1 in float64 and the remaining relaxation is exponential."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _BARRIER_DISTANCE = 1e-7

@@ -58,18 +58,8 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
     A link c_k h_k has a closed form by partial fractions, used where it applies: with s = |C|,
     2 k c_k² τ = [ξ − Σ_{j<k/2} u^{−j} / j] for even k and [2 artanh s − 2 Σ_{odd j<k−1} s^{−j} / j] for odd k.
-
-    Parameters
-    ----------
-    coefficients : array_like, shape (N + 1,)
-        Hermite coefficients c_j of the link; information exponent at least 3.
-    start, end : array_like
-        Overlaps of one sign, dimensionless; `end` at least as far from zero as `start`.
-
-    Returns
-    -------
-    ndarray
-        Time τ = a t, dimensionless; inf where g' vanishes or is adverse on the way.
+    The coefficients are c_0 … c_N of a link with information exponent at least 3. Both overlaps have one sign, and
+    `end` is at least as far from zero. The time is inf where g' vanishes or is adverse on the way.
 
     Examples
     --------

@@ -7,66 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import (
-        ROW_SLOPE,
-        ROW_WEIGHT,
-        weighted_norm,
-    )
-    from dynamics.integrators.bdf.newton_kernels import NOISE_WEIGHT, PRECONDITIONER_AGE, solve_step
-    from dynamics.integrators.bdf.nordsieck_kernels import (
-        AGE,
-        BIAS_SAME,
-        CONSTANT,
-        FAILED_ITERATIONS,
-        FIXED_ORDER,
-        GROWTH,
-        MAX_ORDER,
-        NEXT_ORDER,
-        ORDER,
-        PAST_STEPS,
-        PENDING,
-        POLYNOMIAL,
-        RATE,
-        ROW_CORRECTION,
-        ROW_NOISE,
-        ROW_NORDSIECK,
-        SCALE,
-        UNRESOLVED,
-        WAIT,
-        add_scaled,
-        choose_next,
-        predict,
-        shift,
-    )
-    from dynamics.integrators.shared_kernels import (
-        ACCEPTED,
-        EVALUATIONS,
-        FAILURES,
-        FIXED_STEP,
-        LARGEST_STEP,
-        READY,
-        REJECTED,
-        ROW_START,
-        ROW_STATE,
-        RTOL,
-        SMALLEST_STEP,
-        SMALLEST_STEP_AT_ZERO,
-        STATUS_EVENT,
-        STATUS_MAX_STEPS,
-        STATUS_NOT_FINITE,
-        STATUS_REACHED,
-        STATUS_STEP_TOO_SMALL,
-        STEP,
-        TIME,
-        TIME_START,
-        copy_row,
-        events_passed,
-    )
-    from dynamics.integrators.system_calls import System, normalise, rhs
+    from dynamics.integrators.bdf.krylov_kernels import *
+    from dynamics.integrators.bdf.newton_kernels import *
+    from dynamics.integrators.bdf.nordsieck_kernels import *
+    from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
+    from dynamics.integrators.system_calls import *
 
 # Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up
 # to some thousand steps; those of a solution that is infinite at a finite time never end.
@@ -74,13 +24,7 @@ MOST_FAILURES, MOST_UNRESOLVED = 50, 50_000
 
 
 @kernel
-def accept(
-    h: float,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    system: System,
-) -> None:
+def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Correct the history, put the state back on its constraints, and renew the error weights' base."""
     q = counters[ORDER]
     for j in range(q + 1):
@@ -99,7 +43,7 @@ def accept(
 
 
 @kernel
-def reject(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, error: float) -> None:
+def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
     """Restore the history and shorten the step; after three failures lower the order too.
 
     An `error` that is not finite stands for a nonlinear iteration that did not converge.
@@ -123,7 +67,7 @@ def reject(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, erro
 
 
 @kernel
-def pass_time(h: float, scalars: FloatVector, counters: IntVector) -> None:
+def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
     """Move the time on by an accepted step.
 
     Steps below the resolution of the time are collected until their sum is not: after a wait of 1e13 a neuron escapes
@@ -139,13 +83,7 @@ def pass_time(h: float, scalars: FloatVector, counters: IntVector) -> None:
 
 
 @kernel
-def begin(
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    atol: FloatVector,
-    system: System,
-) -> bool:
+def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> bool:
     """Start at order 1 with z = (y, h y') and a step that changes the state little; return whether y' is finite."""
     y, f, weight = vectors[ROW_STATE], vectors[ROW_SLOPE], vectors[ROW_WEIGHT]
     rhs(scalars[TIME], y, f, system)
@@ -175,11 +113,11 @@ def begin(
 def advance(
     target: float,
     max_steps: int,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    atol: FloatVector,
-    events: FloatMatrix,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    atol: Vector,
+    events: Matrix,
     system: System,
 ) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
@@ -224,14 +162,7 @@ def advance(
 
 
 @entry("void(f8, f8[::1], f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
-def interpolate(
-    t: float,
-    out: FloatVector,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    system: System,
-) -> None:
+def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.
     x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)

@@ -1,6 +1,6 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Executed after `system_calls` and before `nordsieck_kernels`.
+Executed after `slots` and `system_calls`, before `nordsieck_kernels`.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
 analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
@@ -18,31 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import System, jacobian_product, rhs
-
-# Rows of `vectors` used here: residual b, solution x, diagonal of J, error weights, weighted inverse of the
-# preconditioner, f(y), J z, z, and the Krylov basis.
-ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = (
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-)
-ROW_KRYLOV, MAX_KRYLOV = 11, 10
-# Row after the Krylov basis.
-ROW_STIFF = ROW_KRYLOV + MAX_KRYLOV + 1
 
 
 @kernel
-def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
+def weighted_norm(v: Vector, weight: Vector) -> float:
     """Return the largest weight_i |v_i|, infinity if any is not finite.
 
     Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
@@ -61,7 +46,7 @@ def weighted_norm(v: FloatVector, weight: FloatVector) -> float:
 
 
 @kernel
-def set_filter(vectors: FloatMatrix, gamma: float) -> float:
+def set_filter(vectors: Matrix, gamma: float) -> float:
     """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
 
     Growing components are left alone, so that the divisor is never below 1.
@@ -75,9 +60,7 @@ def set_filter(vectors: FloatMatrix, gamma: float) -> float:
 
 
 @kernel
-def multiply(
-    t: float, y: FloatVector, k: int, gamma: float, reach: float, vectors: FloatMatrix, system: System
-) -> None:
+def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: Matrix, system: System) -> None:
     """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
 
     J z is the difference of f over a vector along z whose weighted 2-norm is `reach`, or the system's product if
@@ -111,7 +94,7 @@ def multiply(
 
 
 @kernel
-def orthogonalise(vectors: FloatMatrix, h: FloatMatrix, k: int) -> None:
+def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
     """Make Krylov vector k + 1 orthonormal to the earlier ones; column k of `h` receives the coefficients."""
     new = vectors[ROW_KRYLOV + k + 1]
     for j in range(k + 1):
@@ -132,7 +115,7 @@ def orthogonalise(vectors: FloatMatrix, h: FloatMatrix, k: int) -> None:
 
 
 @kernel
-def rotate(h: FloatMatrix, k: int) -> float:
+def rotate(h: Matrix, k: int) -> float:
     """Update the QR factors of the Hessenberg matrix by its column k; return the new residual norm.
 
     Column MAX_KRYLOV of `h` holds the right-hand side, columns MAX_KRYLOV + 1 and + 2 the cosines and sines.
@@ -154,14 +137,7 @@ def rotate(h: FloatMatrix, k: int) -> float:
 
 @kernel
 def solve_linear(
-    t: float,
-    y: FloatVector,
-    gamma: float,
-    tolerance: float,
-    reach: float,
-    vectors: FloatMatrix,
-    h: FloatMatrix,
-    system: System,
+    t: float, y: Vector, gamma: float, tolerance: float, reach: float, vectors: Matrix, h: Matrix, system: System
 ) -> int:
     """Solve (1 − γ J) x = b for ROW_SOLUTION and return the number of products with J.
 

@@ -12,37 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import (
-        MAX_KRYLOV,
-        ROW_DIAGONAL,
-        ROW_RESIDUAL,
-        ROW_SLOPE,
-        ROW_SOLUTION,
-        ROW_WEIGHT,
-        set_filter,
-        solve_linear,
-        weighted_norm,
-    )
-    from dynamics.integrators.bdf.nordsieck_kernels import (
-        AGE,
-        CONSTANT,
-        DIAGONALS,
-        HESSENBERG,
-        ITERATIONS,
-        POLYNOMIAL,
-        PRODUCTS,
-        RATE,
-        ROW_CORRECTION,
-        ROW_NOISE,
-        ROW_NORDSIECK,
-        add_scaled,
-    )
-    from dynamics.integrators.shared_kernels import EVALUATIONS, ROW_TRIAL, RTOL
-    from dynamics.integrators.system_calls import JACOBIAN_PRODUCT, System, jacobian_diagonal, rhs
+    from dynamics.integrators.bdf.krylov_kernels import *
+    from dynamics.integrators.bdf.nordsieck_kernels import *
+    from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
+    from dynamics.integrators.system_calls import *
 
 # Bounds of the nonlinear iteration, as in CVODE.
 MAX_ITERATIONS, NONLINEAR_FACTOR, LINEAR_FACTOR, DIVERGENCE = 4, 0.1, 0.05, 2.0
@@ -59,14 +37,7 @@ ALIKE, ROUNDINGS, LARGEST_ROUNDING, NOISE_WEIGHT = 3.0, 10.0, 1e-4, 20.0
 
 
 @kernel
-def solve_step(
-    t: float,
-    h: float,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    system: System,
-) -> bool:
+def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> bool:
     """Solve y = y_p + e, e = γ f(y) − z_1/l_1 by inexact Newton iteration; return whether it converged.
 
     It also has when nothing is left but rounding: that of a rate, 1e-15, is a million tolerances of 1e-12 if γ = 1e9.

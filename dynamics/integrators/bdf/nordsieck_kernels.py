@@ -14,41 +14,27 @@ constants, and the choice of step and order.
 
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import ROW_STIFF, ROW_WEIGHT, weighted_norm
-    from dynamics.integrators.shared_kernels import ACCEPTED, ROW_TRIAL, STEP, copy_row
-
-MAX_ORDER = 5
-# Rows of `vectors` after the Krylov ones: correction y − y_predicted, the correction before a choice of order, what
-# rounding does to the solution of a step per unit of its length, and the Nordsieck array.
-ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = ROW_STIFF, ROW_STIFF + 1, ROW_STIFF + 2, ROW_STIFF + 3
-# Slots of `scalars` after the common ones: step length in the Nordsieck array, rate of convergence, error constant
-# of the saved correction, error constants (lower order, this order, higher order, saved correction), largest growth,
-# past step lengths, coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`,
-# and the Hessenberg matrix.
-SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = 6, 7, 8, 9, 10, 11, 12, 13
-PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
-# Slots of `counters` after the common ones.
-ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS = 6, 7, 8, 9, 10
-# UNRESOLVED counts accepted steps since the time last moved.
-FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = 11, 12, 13, 14, 15
+    from dynamics.integrators.bdf.krylov_kernels import weighted_norm
+    from dynamics.integrators.shared_kernels import copy_row
+    from dynamics.integrators.slots import *
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
 
 
 @kernel
-def add_scaled(out: FloatVector, source: FloatVector, factor: float) -> None:
+def add_scaled(out: Vector, source: Vector, factor: float) -> None:
     """Add a multiple of one row to another; written on rows, since the compiler vectorises no loop on a matrix."""
     for i in range(out.size):
         out[i] += factor * source[i]
 
 
 @kernel
-def shift(vectors: FloatMatrix, order: int, sign: float) -> None:
+def shift(vectors: Matrix, order: int, sign: float) -> None:
     """Move the Nordsieck array one step ahead by Pascal's triangle (sign 1), or back (sign −1)."""
     for k in range(1, order + 1):
         for j in range(order, k - 1, -1):
@@ -56,7 +42,7 @@ def shift(vectors: FloatMatrix, order: int, sign: float) -> None:
 
 
 @kernel
-def set_coefficients(scalars: FloatVector, h: float, order: int) -> None:
+def set_coefficients(scalars: Vector, h: float, order: int) -> None:
     """Compute the correction polynomial Λ(x) = Σ l_j x^j and the error constants.
 
     Λ(x) = Π_{i<q} (1 + x/ξ_i) (1 + x/ξ*_q) with ξ_i = (t_n − t_{n−i})/h, and ξ*_q from the fixed leading coefficient.
@@ -90,7 +76,7 @@ def set_coefficients(scalars: FloatVector, h: float, order: int) -> None:
 
 
 @kernel
-def change_order(vectors: FloatMatrix, scalars: FloatVector, order: int, new_order: int) -> None:
+def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -> None:
     """Lower or raise the degree of the Nordsieck array by one, keeping its values at the past points."""
     past = scalars[PAST_STEPS : PAST_STEPS + MAX_ORDER + 2]
     lam = scalars[POLYNOMIAL : POLYNOMIAL + MAX_ORDER + 2]
@@ -120,7 +106,7 @@ def change_order(vectors: FloatMatrix, scalars: FloatVector, order: int, new_ord
 
 
 @kernel
-def predict(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, h: float) -> None:
+def predict(vectors: Matrix, scalars: Vector, counters: Integers, h: float) -> None:
     """Apply the chosen order and step length to the history, and move it to the end of the step."""
     q = counters[ORDER]
     if counters[NEXT_ORDER] != q:
@@ -141,7 +127,7 @@ def predict(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, h: 
 
 
 @kernel
-def choose_next(vectors: FloatMatrix, scalars: FloatVector, counters: IntVector, error: float) -> None:
+def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
     """Choose order and growth of the next step from the error estimates of three orders."""
     n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
     if scalars[GROWTH] <= 1.0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LARGEST_SQUARED_NORM = 1e150
 
 
 @entry("b1(i8, f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
-def move_rows(step: int, eta: float, units: FloatCube, norms: FloatMatrix, F: FloatMatrix, growth: FloatVector) -> bool:
+def move_rows(step: int, eta: float, units: Cube, norms: Matrix, F: Matrix, growth: Vector) -> bool:
     """Write the state after the next step into the free slot; return whether it is finite and no neuron vanished."""
     m, D = F.shape
     U, V = units[step % 3], units[(step + 1) % 3]
@@ -51,15 +51,7 @@ def move_rows(step: int, eta: float, units: FloatCube, norms: FloatMatrix, F: Fl
 
 
 @entry("void(f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1])")
-def watch(
-    U: FloatMatrix,
-    n: FloatVector,
-    a: FloatVector,
-    teacher: FloatMatrix,
-    sign_matters: bool,
-    events: FloatMatrix,
-    C: FloatMatrix,
-) -> None:
+def watch(U: Matrix, n: Vector, a: Vector, teacher: Matrix, sign_matters: bool, events: Matrix, C: Matrix) -> None:
     """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g(C_ip)/g(1) − a_p/2.
 
     `events` has rows time, value, value before; `C` (m, P) is scratch.
@@ -92,15 +84,15 @@ def watch(
 def finish_step(
     step: int,
     eta: float,
-    units: FloatCube,
-    norms: FloatMatrix,
-    F: FloatMatrix,
-    growth: FloatVector,
-    a: FloatVector,
-    teacher: FloatMatrix,
+    units: Cube,
+    norms: Matrix,
+    F: Matrix,
+    growth: Vector,
+    a: Vector,
+    teacher: Matrix,
     sign_matters: bool,
-    events: FloatMatrix,
-    C: FloatMatrix,
+    events: Matrix,
+    C: Matrix,
 ) -> int:
     """Move along a gradient already computed; return whether that blew up or passed an event."""
     if not move_rows(step, eta, units, norms, F, growth):
@@ -120,19 +112,19 @@ def finish_step(
 )
 def descend(
     count: int,
-    step: IntVector,
+    step: Integers,
     eta: float,
-    units: FloatCube,
-    norms: FloatMatrix,
-    F: FloatMatrix,
-    growth: FloatVector,
-    a: FloatVector,
-    teacher: FloatMatrix,
+    units: Cube,
+    norms: Matrix,
+    F: Matrix,
+    growth: Vector,
+    a: Vector,
+    teacher: Matrix,
     sign_matters: bool,
-    events: FloatMatrix,
-    C: FloatMatrix,
-    pairs: FloatVector,
-    work: FloatVector,
+    events: Matrix,
+    C: Matrix,
+    pairs: Vector,
+    work: Vector,
 ) -> int:
     """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event."""
     halves = ((F.shape[0] + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2

@@ -17,7 +17,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import Workers
-from dynamics.equations.overlaps.system import learned_mass
+from dynamics.equations.overlaps.system import events_of_directions
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.compiler.compilation import CompiledModule
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -42,7 +41,6 @@ KERNELS = (
 #: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
 #: should not take longer, but its first one has 64 steps.
 OPERATIONS_PER_CALL = 3e9
-
 
 #: Arrays that a step changes; the next state is written to a slot that the last two do not use.
 CARRIED = ("step", "events")
@@ -60,7 +58,7 @@ class DescentStepper:
 
     def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
         self._eta = checked_number(learning_rate, "learning_rate", positive=True)
-        self._passes = _compile_passes(problem)
+        self._passes = load((render(problem.activation.coefficients), *kernel_pieces(*KERNELS)))
         self._kernels = self._passes.namespace
         self._link = problem.activation
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
@@ -242,9 +240,9 @@ class DescentStepper:
             C = (1.0 - share) * columns[0] + share * columns[1]
             n = np.exp((1.0 - share) * logs[0] + share * logs[1])
             values = np.full(2 * P, np.nan)
-            size = np.maximum(C, 0.0) if self._sign_matters else C
-            values[directions] = np.max(size**2, axis=0) - 0.5
-            values[P + directions] = learned_mass(self._link, C, n) - 0.5 * self._a[directions]
+            values[directions], values[P + directions] = events_of_directions(
+                self._link, self._a[directions], C, n, sign_matters=self._sign_matters
+            )
             return values
 
         record_crossings(times, before, now, (self.start, self.time), values_at)
@@ -252,7 +250,3 @@ class DescentStepper:
     def _columns(self, U: Array, directions: NDArray[np.intp]) -> Array:
         columns: Array = U @ self._teacher[directions].T if self._teacher.shape[0] > 0 else U[:, directions]
         return columns
-
-
-def _compile_passes(problem: Problem) -> CompiledModule:
-    return load((render(problem.activation.coefficients), *kernel_pieces(*KERNELS)))

@@ -1,6 +1,6 @@
 """Explicit stepper: Dormand-Prince of order 8(5,3).
 
-Executed after that, `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
+Executed after `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
 
 References
 ----------
@@ -12,44 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import DOP853_C
-    from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
-    from dynamics.integrators.shared_kernels import (
-        ACCEPTED,
-        DENSE_READY,
-        EVALUATIONS,
-        FAILURES,
-        FIXED_STEP,
-        LARGEST_STEP,
-        READY,
-        REJECTED,
-        ROW_START,
-        ROW_STATE,
-        ROW_TRIAL,
-        RTOL,
-        SMALLEST_STEP,
-        SMALLEST_STEP_AT_ZERO,
-        STATUS_EVENT,
-        STATUS_MAX_STEPS,
-        STATUS_NOT_FINITE,
-        STATUS_REACHED,
-        STATUS_STEP_TOO_SMALL,
-        STEP,
-        TIME,
-        TIME_START,
-        copy_row,
-        events_passed,
-    )
-    from dynamics.integrators.system_calls import System, normalise, rhs
+    from dynamics.integrators.explicit.dop853_tableau import *
+    from dynamics.integrators.explicit.stage_sum_kernels import *
+    from dynamics.integrators.shared_kernels import *
+    from dynamics.integrators.slots import *
+    from dynamics.integrators.system_calls import *
 
-# Rows of `vectors` after the common ones: new state, the 16 stages, the 7 dense coefficients, zeros.
-ROW_NEW, ROW_STAGES, ROW_DENSE, ROW_ZERO = 3, 4, 20, 27
-# Slot of `counters` after the common ones: accepted steps whose length stability limits.
-STABILITY_LIMITED = 6
 # Rows of DOP853_WEIGHTS.
 WEIGHTS_ERROR_5 = 16
 
@@ -62,20 +34,13 @@ STABILITY_BOUND = 6.1
 
 
 @kernel
-def attempt(
-    t: float,
-    h: float,
-    vectors: FloatMatrix,
-    atol: FloatVector,
-    rtol: float,
-    system: System,
-) -> float:
+def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, system: System) -> float:
     """Compute the state at t + h into ROW_NEW and return the error in units of the tolerance.
 
     The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
     formulas in the largest-component norm.
     """
-    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_STAGES + 12]
+    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for s in range(1, 13):
         # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
@@ -95,11 +60,11 @@ def attempt(
 
 
 @kernel
-def stability_product(vectors: FloatMatrix, h: float) -> float:
+def stability_product(vectors: Matrix, h: float) -> float:
     """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
     change = distance = 0.0
     for i in range(vectors.shape[1]):
-        change += (vectors[ROW_STAGES + 12, i] - vectors[ROW_STAGES + 11, i]) ** 2
+        change += (vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i]) ** 2
         distance += (vectors[ROW_NEW, i] - vectors[ROW_TRIAL, i]) ** 2
     if not change < np.inf:
         return np.inf
@@ -110,11 +75,11 @@ def stability_product(vectors: FloatMatrix, h: float) -> float:
 def advance(
     target: float,
     max_steps: int,
-    vectors: FloatMatrix,
-    scalars: FloatVector,
-    counters: IntVector,
-    atol: FloatVector,
-    events: FloatMatrix,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    atol: Vector,
+    events: Matrix,
     system: System,
 ) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
@@ -122,7 +87,7 @@ def advance(
     The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
     the first stage of the next step.
     """
-    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_STAGES + 12]
+    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     t, rtol, fixed = scalars[TIME], scalars[RTOL], scalars[FIXED_STEP]
     if counters[READY] == 0:
         rhs(t, y, end, system)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ COLUMN_BLOCK = 512
 
 
 @kernel
-def add_stages(base: FloatVector, stages: FloatMatrix, row: int, h: float, size: int, out: FloatVector) -> None:
+def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector) -> None:
     """Set out = base + h Σ_j w_j k_j with the given row of weights, four stages in a pass, then two.
 
     Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
@@ -62,9 +62,7 @@ def number_of(bits: int) -> float:
 
 
 @kernel
-def largest_ratio(
-    v: FloatVector, before: FloatVector, after: FloatVector, atol: FloatVector, rtol: float, size: int
-) -> float:
+def largest_ratio(v: Vector, before: Vector, after: Vector, atol: Vector, rtol: float, size: int) -> float:
     """Return max_i |v_i| / (atol_i + rtol max(|before_i|, |after_i|)), or infinity if any v_i is not finite.
 
     The maximum of their bits is found in vector instructions; that of the ratios is not, because every comparison with

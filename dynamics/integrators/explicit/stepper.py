@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dynamics.integrators import slots
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
 from dynamics.integrators.stepper import NORMALISE, RHS
 from hermite.arrays import Array
 
-# Rows of `vectors` as in `explicit_kernels`: state, start of the step, trial state, 16 stages, 7 dense coefficients.
-_STATE, _START, _TRIAL = 0, 1, 2
-_STAGES, _DENSE = slice(4, 20), slice(20, 27)
-# Slots of `counters`.
-_DENSE_READY, _EVALUATIONS = 1, 4
+_STAGES, _DENSE = slice(slots.ROW_STAGES, slots.ROW_DENSE), slice(slots.ROW_DENSE, slots.ROW_ZERO)
 
 
 class ExplicitStepper(CompiledStepper):
@@ -32,10 +29,10 @@ class ExplicitStepper(CompiledStepper):
 
         With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.
         """
-        if self._counters[_DENSE_READY] == 0:
+        if self._counters[slots.DENSE_READY] == 0:
             self._prepare()
-            self._counters[_DENSE_READY] = 1
-            self._counters[_EVALUATIONS] += 3
+            self._counters[slots.DENSE_READY] = 1
+            self._counters[slots.EVALUATIONS] += 3
         x = (t - self.start) / (self.time - self.start)
         dense = self._vectors[_DENSE]
         np.copyto(out, dense[6])
@@ -43,12 +40,16 @@ class ExplicitStepper(CompiledStepper):
             out *= x if row % 2 == 1 else 1.0 - x
             out += dense[row]
         out *= x
-        out += self._vectors[_START]
+        out += self._vectors[slots.ROW_START]
         self._namespace.evaluate(NORMALISE, t, out, out, self._system)
 
     def _prepare(self) -> None:
         """Compute the coefficients for the last step, with three more evaluations."""
-        y, y_start, trial = self._vectors[_STATE], self._vectors[_START], self._vectors[_TRIAL]
+        y, y_start, trial = (
+            self._vectors[slots.ROW_STATE],
+            self._vectors[slots.ROW_START],
+            self._vectors[slots.ROW_TRIAL],
+        )
         stages, dense = self._vectors[_STAGES], self._vectors[_DENSE]
         h = self.time - self.start
         for s in range(13, 16):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @entry("void(f8[:,::1], f8[::1], f8[::1], b1, f8[::1])")
-def events_of_rows(U: FloatMatrix, log_n: FloatVector, a: FloatVector, sign_matters: bool, out: FloatVector) -> None:
+def events_of_rows(U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
     """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     P = a.size
     for p in range(P):
@@ -31,15 +31,7 @@ def events_of_rows(U: FloatMatrix, log_n: FloatVector, a: FloatVector, sign_matt
 
 
 @entry("void(i8[::1], i8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1])")
-def mass_of_rest(
-    rows: IntVector,
-    p: int,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    out: FloatVector,
-) -> None:
+def mass_of_rest(rows: Integers, p: int, U: Matrix, log_n: Vector, F: Matrix, growth: Vector, out: Vector) -> None:
     """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change."""
     out[0] = out[1] = 0.0
     for x in range(rows.size):
@@ -54,7 +46,7 @@ def mass_of_rest(
 
 
 @kernel
-def inside(dense: FloatVector, x: float, start: float, end: float) -> float:
+def inside(dense: Vector, x: float, start: float, end: float) -> float:
     """Return the polynomial of a step at its fraction x, given its seven coefficients; see `interpolate_rows`."""
     value = dense[6]
     for q in range(5, -1, -1):
@@ -65,17 +57,17 @@ def inside(dense: FloatVector, x: float, start: float, end: float) -> float:
 
 @entry("void(i8[::1], i8, f8, b1, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1])")
 def events_inside(
-    rows: IntVector,
+    rows: Integers,
     p: int,
     x: float,
     sign_matters: bool,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    U_end: FloatMatrix,
-    log_end: FloatVector,
-    dense: FloatCube,
-    dense_growth: FloatMatrix,
-    out: FloatVector,
+    U: Matrix,
+    log_n: Vector,
+    U_end: Matrix,
+    log_end: Vector,
+    dense: Cube,
+    dense_growth: Matrix,
+    out: Vector,
 ) -> None:
     """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
     out[0] = out[1] = 0.0
@@ -93,14 +85,14 @@ def interpolate_rows(
     begin: int,
     end: int,
     x: float,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    U_end: FloatMatrix,
-    log_end: FloatVector,
-    dense: FloatCube,
-    dense_growth: FloatMatrix,
-    U_out: FloatMatrix,
-    log_out: FloatVector,
+    U: Matrix,
+    log_n: Vector,
+    U_end: Matrix,
+    log_end: Vector,
+    dense: Cube,
+    dense_growth: Matrix,
+    U_out: Matrix,
+    log_out: Vector,
 ) -> None:
     """Write rows begin … end − 1 at the fraction x of the step from (U, log_n) to (U_end, log_end), normalised.
 

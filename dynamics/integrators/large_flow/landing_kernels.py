@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 @kernel
 def miss_of_row(
     i: int,
-    u: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatVector,
+    u: Vector,
+    F: Matrix,
+    growth: Vector,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Vector,
     now: int,
-    miss: FloatVector,
+    miss: Vector,
 ) -> float:
     """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'.
 
@@ -49,7 +49,7 @@ def miss_of_row(
 
 
 @entry("void(f8[:,::1], i8[::1], f8[::1])")
-def largest_overlaps(U: FloatMatrix, cluster: IntVector, out: FloatVector) -> None:
+def largest_overlaps(U: Matrix, cluster: Integers, out: Vector) -> None:
     """Write max_i |C_ip| of every direction over the rows that are not in its cluster."""
     for p in range(out.size):
         out[p] = 0.0
@@ -70,23 +70,23 @@ def weigh_shifts(
     end: int,
     h: float,
     ratio: float,
-    rates: FloatMatrix,
-    follows: FloatMatrix,
-    shares: FloatMatrix,
-    log_begin: FloatVector,
-    U_begin: FloatMatrix,
-    log_n: FloatVector,
-    U: FloatMatrix,
-    growth: FloatVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatVector,
+    rates: Matrix,
+    follows: Matrix,
+    shares: Matrix,
+    log_begin: Vector,
+    U_begin: Matrix,
+    log_n: Vector,
+    U: Matrix,
+    growth: Vector,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Vector,
     now: int,
-    F: FloatMatrix,
-    overlaps: FloatVector,
-    shift: FloatCube,
-    size: FloatMatrix,
+    F: Matrix,
+    overlaps: Vector,
+    shift: Cube,
+    size: Matrix,
     plan: Plan,
 ) -> None:
     """Write the shift of clusters begin … end − 1 at the end of a step of length h.
@@ -153,18 +153,18 @@ def shift_clusters(
     begin: int,
     end: int,
     share: float,
-    log_n: FloatVector,
-    U: FloatMatrix,
-    growth: FloatVector,
-    F: FloatMatrix,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatVector,
+    log_n: Vector,
+    U: Matrix,
+    growth: Vector,
+    F: Matrix,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Vector,
     now: int,
-    shift: FloatCube,
-    log_end: FloatVector,
-    U_end: FloatMatrix,
+    shift: Cube,
+    log_end: Vector,
+    U_end: Matrix,
     plan: Plan,
 ) -> None:
     """Move the members of clusters begin … end − 1 in both states: all by the shift, each by its own lag besides.

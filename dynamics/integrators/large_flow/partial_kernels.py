@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector, SingleMatrix
+from dynamics.compiler.arrays import Cube, Integers, Matrix, SingleMatrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -33,19 +33,12 @@ if TYPE_CHECKING:
     ROUNDS = False
 
 # Integers, then numbers, as listed above.
-Plan = tuple[IntVector, IntVector, IntVector, IntVector, IntVector, FloatVector, FloatVector, FloatVector]
+Plan = tuple[Integers, Integers, Integers, Integers, Integers, Vector, Vector, Vector]
 
 
 @kernel
 def add_cluster(
-    rows: IntVector,
-    u: FloatMatrix,
-    log_n: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    c: int,
-    begin: int,
-    plan: Plan,
+    rows: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, c: int, begin: int, plan: Plan
 ) -> None:
     """Add the forces inside a cluster, whose rows are consecutive from `begin` in the block: teacher and members."""
     first, direction, coefficient = plan[3], plan[4], plan[7]
@@ -69,14 +62,14 @@ def add_cluster(
 
 @kernel
 def add_sources(
-    rows: IntVector,
-    u: FloatMatrix,
-    sources: FloatMatrix,
-    mass: FloatVector,
-    overlap: FloatMatrix,
-    F: FloatMatrix,
-    growth: FloatVector,
-    source: IntVector,
+    rows: Integers,
+    u: Matrix,
+    sources: Matrix,
+    mass: Vector,
+    overlap: Matrix,
+    F: Matrix,
+    growth: Vector,
+    source: Integers,
 ) -> None:
     """Write the force of the fast sources and add their growth; a source exerts none on itself."""
     np.dot(u, sources.T, overlap)
@@ -99,12 +92,7 @@ def add_sources(
 
 @kernel
 def add_rounded_sources(
-    u: FloatMatrix,
-    sources: FloatMatrix,
-    rounded: SingleMatrix,
-    mass: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
+    u: Matrix, sources: Matrix, rounded: SingleMatrix, mass: Vector, F: Matrix, growth: Vector
 ) -> None:
     """Do the same for rows that are no sources, in single precision but for sources near them.
 
@@ -142,15 +130,15 @@ def add_rounded_sources(
 
 @kernel
 def partial_field(
-    rows: IntVector,
-    u: FloatMatrix,
-    log_n: FloatVector,
-    sources: FloatMatrix,
+    rows: Integers,
+    u: Matrix,
+    log_n: Vector,
+    sources: Matrix,
     rounded: SingleMatrix,
-    mass: FloatVector,
-    overlap: FloatMatrix,
-    F: FloatMatrix,
-    growth: FloatVector,
+    mass: Vector,
+    overlap: Matrix,
+    F: Matrix,
+    growth: Vector,
     plan: Plan,
 ) -> None:
     """Write the field that fast sources, active teachers and the own cluster exert on a block of rows.
@@ -192,7 +180,7 @@ def partial_field(
 
 
 @kernel
-def add_rest(i: int, weights: FloatVector, slots: IntVector, rest: FloatCube, out: FloatVector) -> None:
+def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
     """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
     for q in range(slots.size):
         w, slot = weights[q], slots[q]
@@ -201,7 +189,7 @@ def add_rest(i: int, weights: FloatVector, slots: IntVector, rest: FloatCube, ou
 
 
 @kernel
-def rest_number(i: int, weights: FloatVector, slots: IntVector, rest_growth: FloatMatrix) -> float:
+def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -> float:
     """Return Σ_q weights_q rest_growth[slots_q] of row i."""
     total = 0.0
     for q in range(slots.size):

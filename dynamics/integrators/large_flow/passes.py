@@ -10,6 +10,7 @@ from dynamics.compiler.compilation import Piece, compiling_beside, kernel_pieces
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
+    from dynamics.compiler.compilation import CompiledModule
     from dynamics.problem import Problem
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
@@ -59,7 +60,6 @@ def _rounds(rounds: bool) -> Piece:
     return Piece("rounds", f"ROUNDS = {rounds}")
 
 
-def compile_single(problem: Problem) -> Passes:
+def compile_single(problem: Problem) -> CompiledModule:
     """Compile the full field in single precision: apart, since only flows that take a minute need it."""
-    found = load((render(problem.activation.coefficients), *kernel_pieces(*_SINGLE)))
-    return Passes(found.namespace, found.compile_seconds)
+    return load((render(problem.activation.coefficients), *kernel_pieces(*_SINGLE)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def partial_rows(
     first_block: int,
     last_block: int,
-    cuts: IntVector,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    sources: FloatMatrix,
-    mass: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    work: FloatVector,
+    cuts: Integers,
+    U: Matrix,
+    log_n: Vector,
+    sources: Matrix,
+    mass: Vector,
+    F: Matrix,
+    growth: Vector,
+    work: Vector,
     plan: Plan,
 ) -> None:
     """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]]."""
@@ -61,17 +61,17 @@ def settle_rows(
     begin: int,
     end: int,
     share: float,
-    cluster: IntVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatVector,
+    cluster: Integers,
+    F: Matrix,
+    growth: Vector,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Vector,
     now: int,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    miss: FloatMatrix,
+    U: Matrix,
+    log_n: Vector,
+    miss: Matrix,
 ) -> None:
     """Compare the rest of the field at the end of a step with what was extrapolated, correct the state, normalise it.
 
@@ -114,13 +114,13 @@ def settle_rows(
 
 @entry("void(f8[:,::1], b1, f8[::1], i8[::1], f8[::1], i8[::1], f8[::1])")
 def nearest_directions(
-    U: FloatMatrix,
+    U: Matrix,
     both_poles: bool,
-    active: FloatVector,
-    nearest: IntVector,
-    overlap: FloatVector,
-    nearest_active: IntVector,
-    overlap_active: FloatVector,
+    active: Vector,
+    nearest: Integers,
+    overlap: Vector,
+    nearest_active: Integers,
+    overlap_active: Vector,
 ) -> None:
     """Write the direction with which each row overlaps most, and the same among the active ones (active > 0)."""
     for i in range(U.shape[0]):
@@ -138,12 +138,7 @@ def nearest_directions(
 
 @entry("i8(i8[::1], f8[::1], f8, i8[::1], i8[::1], i8[::1])")
 def group_rows(
-    nearest: IntVector,
-    overlap: FloatVector,
-    threshold: float,
-    members: IntVector,
-    directions: IntVector,
-    first: IntVector,
+    nearest: Integers, overlap: Vector, threshold: float, members: Integers, directions: Integers, first: Integers
 ) -> int:
     """Group the rows whose squared overlap exceeds `threshold` by direction; return the number of groups.
 
@@ -180,19 +175,19 @@ def weigh_groups(
     begin: int,
     end: int,
     h: float,
-    order: IntVector,
-    first: IntVector,
-    direction: IntVector,
-    a: FloatVector,
-    sign: FloatVector,
-    U_before: FloatMatrix,
-    log_before: FloatVector,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    F: FloatMatrix,
-    growth: FloatVector,
-    drift: FloatMatrix,
-    result: FloatMatrix,
+    order: Integers,
+    first: Integers,
+    direction: Integers,
+    a: Vector,
+    sign: Vector,
+    U_before: Matrix,
+    log_before: Vector,
+    U: Matrix,
+    log_n: Vector,
+    F: Matrix,
+    growth: Vector,
+    drift: Matrix,
+    result: Matrix,
 ) -> None:
     """Weigh groups begin … end − 1 of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector
+from dynamics.compiler.arrays import Cube, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ ERRORS = 16  # rows of the tableau with the two error estimates
 
 
 @kernel
-def combine(base: FloatVector, stages: FloatCube, x: int, row: int, h: float, out: FloatVector) -> None:
+def combine(base: Vector, stages: Cube, x: int, row: int, h: float, out: Vector) -> None:
     """Set out = base + h Σ_s w_s k_s for one neuron, with a row of the tableau: its stages are read from level 2."""
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for k in range(out.size):
@@ -43,9 +43,7 @@ def combine(base: FloatVector, stages: FloatCube, x: int, row: int, h: float, ou
 
 
 @kernel
-def end_sums(
-    base: FloatVector, stages: FloatCube, x: int, h: float, new: FloatVector, e5: FloatVector, e3: FloatVector
-) -> None:
+def end_sums(base: Vector, stages: Cube, x: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
     """Write the state at the end of a step and both error estimates of one neuron, which have the same eight stages."""
     places = DOP853_PLACES[END]
     for k in range(new.size):
@@ -64,7 +62,7 @@ def end_sums(
 
 
 @kernel
-def combine_number(stages: FloatMatrix, x: int, weights: FloatVector, h: float) -> float:
+def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
     """Return h Σ_s w_s k_s for the number of one row."""
     total = 0.0
     for s in range(weights.size):
@@ -75,15 +73,7 @@ def combine_number(stages: FloatMatrix, x: int, weights: FloatVector, h: float) 
 
 @kernel
 def row_error(
-    y: FloatVector,
-    new: FloatVector,
-    growth_stages: FloatMatrix,
-    x: int,
-    h: float,
-    e5: FloatVector,
-    e3: FloatVector,
-    tolerance: FloatVector,
-    p: int,
+    y: Vector, new: Vector, growth_stages: Matrix, x: int, h: float, e5: Vector, e3: Vector, tolerance: Vector, p: int
 ) -> float:
     """Return the error of one row in units of the tolerance: root mean square over its D + 1 numbers, or its overlap p.
 

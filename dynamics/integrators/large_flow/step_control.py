@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.integrators.stepper import Status
 from hermite.arrays import Array
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
 
 #: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
 KAPPA = 4.0
@@ -25,8 +29,26 @@ STALL_STEPS, STALL_GAIN = 1500, 1.05
 SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 
+def tolerances(problem: Problem, rtol: float, atol: float) -> tuple[float, float, float]:
+    """Return the absolute and the relative tolerance of a coordinate, and the absolute one of ln n."""
+    return max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
+
+
+def factor_of(error: float) -> float:
+    """Return the factor by which the length of a step may change, given its error in units of the tolerance."""
+    return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
+
+
+def shortened(h: float, factor: float) -> float:
+    """Return the length of the next try after a step of length h was rejected."""
+    return h * max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+
+
 class ClusterStepper:
     """A stepper with slowed clusters: time, events, and whether steps still advance the time."""
+
+    #: Length of the next step.
+    _h: float
 
     def __init__(self, num_events: int) -> None:
         self._time = 0.0
@@ -81,6 +103,16 @@ class ClusterStepper:
     def _advance_once(self, target: float) -> Status | None:
         """Take one accepted step; return why that is impossible, or None."""
         raise NotImplementedError
+
+    def _failure(self, h: float) -> Status | None:
+        """Return why no step of length h can be taken, or None."""
+        if h > SMALLEST_STEP * self._time or (self._time == 0.0 and h > 1e-290):
+            return None
+        return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+
+    def _lies_inside(self, target: float, h: float) -> bool:
+        """Return whether a time lies within a step of length h; by rounding a step to it may end a bit beyond it."""
+        return self._time < target < self._time + h and h != target - self._time
 
     def _mark(self) -> None:
         """Remember the time of an accepted step."""

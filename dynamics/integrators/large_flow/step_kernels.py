@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatCube, FloatMatrix, FloatVector, IntVector, SingleCube
+from dynamics.compiler.arrays import Cube, Integers, Matrix, SingleCube, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @kernel
-def along(u: FloatVector, v: FloatVector) -> float:
+def along(u: Vector, v: Vector) -> float:
     """Return (u·v)/(u·u)."""
     product = length = 0.0
     for k in range(u.size):
@@ -29,7 +29,7 @@ def along(u: FloatVector, v: FloatVector) -> float:
 
 
 @kernel
-def slow_alone(u: FloatVector, du: FloatVector, sign: float, held: float, drift: FloatVector) -> None:
+def slow_alone(u: Vector, du: Vector, sign: float, held: float, drift: Vector) -> None:
     """Slow the direction of the only neuron of a cluster, as `slow_clusters` does for several."""
     product = length = 0.0
     for k in range(u.size):
@@ -45,15 +45,15 @@ def slow_together(
     x: int,
     end: int,
     c: int,
-    rows: IntVector,
-    u: FloatMatrix,
-    log_n: FloatVector,
-    du: FloatMatrix,
-    dl: FloatVector,
-    mean: FloatVector,
-    shift: FloatVector,
-    pace: FloatMatrix,
-    drift: FloatMatrix,
+    rows: Integers,
+    u: Matrix,
+    log_n: Vector,
+    du: Matrix,
+    dl: Vector,
+    mean: Vector,
+    shift: Vector,
+    pace: Matrix,
+    drift: Matrix,
     plan: Plan,
 ) -> None:
     """Slow cluster c, the rows x to `end` of a block: b of the mean direction and β of mean ln n are taken away.
@@ -101,15 +101,15 @@ def slow_together(
 
 @kernel
 def slow_clusters(
-    rows: IntVector,
-    u: FloatMatrix,
-    log_n: FloatVector,
-    du: FloatMatrix,
-    dl: FloatVector,
-    mean: FloatVector,
-    shift: FloatVector,
-    pace: FloatMatrix,
-    drift: FloatMatrix,
+    rows: Integers,
+    u: Matrix,
+    log_n: Vector,
+    du: Matrix,
+    dl: Vector,
+    mean: Vector,
+    shift: Vector,
+    pace: Matrix,
+    drift: Matrix,
     plan: Plan,
 ) -> None:
     """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift: its only stiff modes.
@@ -135,15 +135,7 @@ def slow_clusters(
 
 
 @kernel
-def move(
-    i: int,
-    weights: FloatVector,
-    slots: IntVector,
-    rest: FloatCube,
-    u: FloatVector,
-    force: FloatVector,
-    velocity: FloatVector,
-) -> None:
+def move(i: int, weights: Vector, slots: Integers, rest: Cube, u: Vector, force: Vector, velocity: Vector) -> None:
     """Add the lagged rest of row i to its force, and write u' = F − (F·u)/(u·u) u."""
     D = u.size
     radial = length = 0.0
@@ -167,24 +159,24 @@ def move(
 
 @kernel
 def step_block(
-    rows: IntVector,
+    rows: Integers,
     last_stage: int,
     is_source: bool,
     h: float,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatMatrix,
-    sources: FloatCube,
+    U: Matrix,
+    log_n: Vector,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Matrix,
+    sources: Cube,
     rounded: SingleCube,
-    mass: FloatMatrix,
-    pace: FloatMatrix,
-    drift: FloatMatrix,
-    stages: FloatCube,
-    growth_stages: FloatMatrix,
-    work: FloatVector,
+    mass: Matrix,
+    pace: Matrix,
+    drift: Matrix,
+    stages: Cube,
+    growth_stages: Matrix,
+    work: Vector,
     plan: Plan,
 ) -> None:
     """Fill the stages of a block of rows."""
@@ -216,13 +208,13 @@ def write_dense(
     i: int,
     x: int,
     h: float,
-    rise: FloatVector,
+    rise: Vector,
     growth_rise: float,
-    stages: FloatCube,
-    growth_stages: FloatMatrix,
-    zero: FloatVector,
-    dense: FloatCube,
-    dense_growth: FloatMatrix,
+    stages: Cube,
+    growth_stages: Matrix,
+    zero: Vector,
+    dense: Cube,
+    dense_growth: Matrix,
 ) -> None:
     """Write the seven coefficients of the dense output of one row, given how far the step took it."""
     for k in range(rise.size):
@@ -238,7 +230,7 @@ def write_dense(
 
 
 @kernel
-def dense_error(i: int, dense: FloatCube, dense_growth: FloatMatrix) -> float:
+def dense_error(i: int, dense: Cube, dense_growth: Matrix) -> float:
     """Return the error of the dense output of one row, as a length in R^(D + 1)."""
     square = dense_growth[6, i] ** 2
     for k in range(dense.shape[2]):
@@ -256,31 +248,31 @@ def dense_error(i: int, dense: FloatCube, dense_growth: FloatMatrix) -> float:
 def step_rows(
     first_block: int,
     last_block: int,
-    cuts: IntVector,
+    cuts: Integers,
     last_stage: int,
     is_source: bool,
     again: bool,
     h: float,
-    U: FloatMatrix,
-    log_n: FloatVector,
-    rest: FloatCube,
-    rest_growth: FloatMatrix,
-    slots: IntVector,
-    weights: FloatMatrix,
-    sources: FloatCube,
+    U: Matrix,
+    log_n: Vector,
+    rest: Cube,
+    rest_growth: Matrix,
+    slots: Integers,
+    weights: Matrix,
+    sources: Cube,
     rounded: SingleCube,
-    mass: FloatMatrix,
-    pace: FloatMatrix,
-    drift: FloatMatrix,
-    U_new: FloatMatrix,
-    log_new: FloatVector,
-    error: FloatVector,
-    error_within: FloatVector,
-    tolerance: FloatVector,
-    leading: IntVector,
-    dense: FloatCube,
-    dense_growth: FloatMatrix,
-    work: FloatVector,
+    mass: Matrix,
+    pace: Matrix,
+    drift: Matrix,
+    U_new: Matrix,
+    log_new: Vector,
+    error: Vector,
+    error_within: Vector,
+    tolerance: Vector,
+    leading: Integers,
+    dense: Cube,
+    dense_growth: Matrix,
+    work: Vector,
     plan: Plan,
 ) -> None:
     """Take one step of the blocks order[cuts[b]:cuts[b + 1]]; with last_stage = 15 write its dense output as well.

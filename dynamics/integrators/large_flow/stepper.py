@@ -37,14 +37,14 @@ from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
 from dynamics.integrators.large_flow.step_control import (
-    COORDINATE_FLOOR,
     KAPPA,
     LAG_SAFETY,
     LARGEST_FACTOR,
-    SAFETY,
     SMALLEST_FACTOR,
-    SMALLEST_STEP,
     ClusterStepper,
+    factor_of,
+    shortened,
+    tolerances,
 )
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 
@@ -66,7 +66,7 @@ END = 12
 
 
 class LargeFlowStepper(ClusterStepper):
-    """Steps of the coupled flow of many neurons, where `reason_against` has nothing to say.
+    """Steps of the coupled flow of many neurons, for problems against which `reason_against` finds no reason.
 
     Per step `rtol` bounds errors of unit vectors and of ln n; `atol` is as in `OverlapSystem.absolute_tolerance`.
     Results do not depend on the number of threads.
@@ -76,10 +76,8 @@ class LargeFlowStepper(ClusterStepper):
         super().__init__(2 * problem.num_directions)
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
-        root = np.sqrt(problem.dimension)
-        tolerance = np.array([max(atol, COORDINATE_FLOOR * rtol) / root, rtol, max(atol, rtol)])
-        lag_tolerance = LAG_TOLERANCE * np.array([rtol / root, rtol])
-        self.rows = rows = Rows(problem, D, tolerance, lag_tolerance, threads)
+        lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
+        self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
         self._divider = Divider(rows.kernels, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
         self._rests = Rests(m, D)
@@ -197,12 +195,11 @@ class LargeFlowStepper(ClusterStepper):
         division, drift = self._prepare()
         h, rejected, planned = self._h, False, 0.0
         while True:
-            if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
+            failure = self._failure(h)
+            if failure is not None:
                 self._counted = {}
-                return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
-            step = self._attempt(h, division, drift)
-            # By rounding a step to the target may end a bit beyond it.
-            dense = self._time < target < self._time + h and h != target - self._time
+                return failure
+            step, dense = self._attempt(h, division, drift), self._lies_inside(target, h)
             error = self._try_rows(step, dense=dense)
             if error <= 1.0 and dense and self.rows.error_within.max() > 1.0:
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
@@ -213,12 +210,12 @@ class LargeFlowStepper(ClusterStepper):
                     break
                 factor = LAG_SAFETY * excess ** (-1.0 / (self._rests.newest_first.size + 1.0))
             else:
-                factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
+                factor = factor_of(error)
             self._counts["steps_rejected"] += 1
-            h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+            h = shortened(h, factor)
             rejected, planned = True, 0.0
         factor = min(
-            SAFETY * max(error, 1e-12) ** -0.125,
+            factor_of(max(error, 1e-12)),
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
         )
         planned = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))

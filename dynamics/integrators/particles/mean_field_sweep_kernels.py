@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import FloatMatrix, FloatVector, IntVector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
-    from dynamics.equations.mean_field.mean_field_axis_kernels import (
-        LANES,
-        block_normalise,
-        block_rates,
-        block_sums,
-        moments_from_sums,
-    )
-    from dynamics.equations.mean_field.mean_field_kernels import write_slopes
-    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
-    from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
+    from dynamics.equations.mean_field.mean_field_axis_kernels import *
+    from dynamics.equations.mean_field.mean_field_kernels import *
+    from dynamics.equations.mean_field.mean_field_layout_kernels import *
+    from dynamics.integrators.explicit.stage_sum_kernels import *
 
 
 # Particles whose stages stay in the fastest caches; scratch is made for LANES of them.
@@ -41,17 +35,17 @@ def sweep(
     begin: int,
     end: int,
     h: float,
-    y: FloatVector,
-    new: FloatVector,
-    slopes: FloatMatrix,
-    sums: FloatMatrix,
-    kept: FloatMatrix,
-    errors: FloatVector,
-    atol: FloatVector,
+    y: Vector,
+    new: Vector,
+    slopes: Matrix,
+    sums: Matrix,
+    kept: Matrix,
+    errors: Vector,
+    atol: Vector,
     rtol: float,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
+    parameters: Vector,
+    sizes: Integers,
+    work: Vector,
 ) -> None:
     """Take the particles from `begin` to `end` through one step h from y to `new`, at the given slopes (STAGES, M).
 
@@ -85,14 +79,7 @@ def sweep(
 
 
 @entry("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], i8[::1], f8[::1])")
-def fields(
-    sums: FloatMatrix,
-    moments: FloatMatrix,
-    slopes: FloatMatrix,
-    parameters: FloatVector,
-    sizes: IntVector,
-    work: FloatVector,
-) -> None:
+def fields(sums: Matrix, moments: Matrix, slopes: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write moments, and the slopes that follow from them, of every row of sums."""
     for s in range(sums.shape[0]):
         moments_from_sums(sums[s], moments[s], parameters, sizes)

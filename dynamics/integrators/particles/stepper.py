@@ -16,6 +16,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
+from dynamics.integrators import slots
 from dynamics.integrators.compiled_stepper import LAYOUTS
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
@@ -45,12 +46,14 @@ KERNELS = (
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
 STAGES, POINTS = 12, 13
-_STATISTICS = {"steps_accepted": 2, "steps_rejected": 3, "rhs_evaluations": 4, "sweeps": 6}
-# Slots of `scalars` and `counters`, and rows of `vectors` and `events`, as in `shared_kernels`.
-_TIME, _TIME_START, _STEP, _RTOL = 0, 1, 2, 3
-_READY, _DENSE_READY, _ACCEPTED, _REJECTED, _EVALUATIONS, _FAILURES, _SWEEPS = 0, 1, 2, 3, 4, 5, 6
-_STATE, _START, _NEW = 0, 1, 3
-_STAGES, _END = slice(4, 16), 16
+# The slot of a count that the compiled method has and sweeps have not.
+_SWEEPS = slots.STABILITY_LIMITED
+_STATISTICS = {
+    "steps_accepted": slots.ACCEPTED,
+    "steps_rejected": slots.REJECTED,
+    "rhs_evaluations": slots.EVALUATIONS,
+    "sweeps": _SWEEPS,
+}
 
 
 def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
@@ -95,7 +98,7 @@ class ParticleStepper(ExplicitStepper):
         self._fields_before = self._past, self._field
 
     def _advance(self, target: float, max_steps: int) -> Status:
-        if self._counters[_READY] == 0:
+        if self._counters[slots.READY] == 0:
             self._begin()
         for _ in range(max_steps):
             if self.time >= target:
@@ -123,16 +126,16 @@ class ParticleStepper(ExplicitStepper):
 
     def _begin(self) -> None:
         """Choose the first step as the compiled method does: one that changes the state by a hundredth."""
-        y = self._vectors[_STATE]
-        self._vectors[_START] = y
+        y = self._vectors[slots.ROW_STATE]
+        self._vectors[slots.ROW_START] = y
         moments, slopes, _ = self._sweep(0.0, np.zeros((STAGES, self._particles.coefficients.size)))
         rates = np.empty_like(y)
         self._namespace.evaluate(RHS, self.time, y, rates, self._system)
-        self._counters[_EVALUATIONS] += 1
-        scale = self._atol + self._scalars[_RTOL] * np.abs(y)
+        self._counters[slots.EVALUATIONS] += 1
+        scale = self._atol + self._scalars[slots.RTOL] * np.abs(y)
         speed, size = np.max(np.abs(rates) / scale), np.max(np.abs(y) / scale)
-        self._scalars[_STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
-        self._counters[_READY] = 1
+        self._scalars[slots.STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
+        self._counters[slots.READY] = 1
         self._arrive(moments[STAGES], slopes[STAGES])
 
     def _arrive(self, moments: Array, slopes: Array) -> None:
@@ -145,23 +148,23 @@ class ParticleStepper(ExplicitStepper):
 
     def _try_step(self) -> Status | None:
         """Try one step, which is shortened if it fails; return why none can be taken, or None."""
-        names, h = self._namespace, float(self._scalars[_STEP])
+        names, h = self._namespace, float(self._scalars[slots.STEP])
         error, moments, slopes = self._settle(h)
         factor = names.NOT_FINITE_FACTOR
         if error < np.inf:
             factor = min(names.LARGEST_FACTOR, max(names.SMALLEST_FACTOR, names.SAFETY * (error + 1e-300) ** -0.125))
         if error <= 1.0:
-            self._vectors[_START] = self._vectors[_STATE]
-            self._vectors[_STATE] = self._vectors[_NEW]
-            self._scalars[_STEP] = h * (factor if self._counters[_FAILURES] == 0 else min(factor, 1.0))
-            self._scalars[_TIME_START], self._scalars[_TIME] = self.time, self.time + h
-            self._counters[_FAILURES] = self._counters[_DENSE_READY] = 0
-            self._counters[_ACCEPTED] += 1
+            self._vectors[slots.ROW_START] = self._vectors[slots.ROW_STATE]
+            self._vectors[slots.ROW_STATE] = self._vectors[slots.ROW_NEW]
+            self._scalars[slots.STEP] = h * (factor if self._counters[slots.FAILURES] == 0 else min(factor, 1.0))
+            self._scalars[slots.TIME_START], self._scalars[slots.TIME] = self.time, self.time + h
+            self._counters[slots.FAILURES] = self._counters[slots.DENSE_READY] = 0
+            self._counters[slots.ACCEPTED] += 1
             self._arrive(moments, slopes)
             return None
-        self._counters[_FAILURES] += 1
-        self._counters[_REJECTED] += 1
-        self._scalars[_STEP] = h * factor
+        self._counters[slots.FAILURES] += 1
+        self._counters[slots.REJECTED] += 1
+        self._scalars[slots.STEP] = h * factor
         if h * factor > names.SMALLEST_STEP * abs(self.time) + names.SMALLEST_STEP_AT_ZERO:
             return None
         return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
@@ -174,7 +177,7 @@ class ParticleStepper(ExplicitStepper):
             moments, slopes, error = self._sweep(h, guess)
             change = h * self._particles.steepness * float(np.abs(slopes[:STAGES] - guess).sum(axis=1).max())
             guess = slopes[:STAGES]
-            if error > 1.0 or change <= AGREEMENT * self._scalars[_RTOL]:
+            if error > 1.0 or change <= AGREEMENT * self._scalars[slots.RTOL]:
                 break
         return error, moments[STAGES], slopes[STAGES]
 
@@ -192,13 +195,13 @@ class ParticleStepper(ExplicitStepper):
         The stages are kept if there is an array (STAGES, n) for them. The error combines two estimates in the
         largest-component norm, as in `explicit_kernels`.
         """
-        start, new = self._vectors[_STATE if kept is None else _START], self._vectors[_NEW]
+        start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[slots.ROW_NEW]
         _, parameters, sizes, scratch = self._system
         kept = np.empty((STAGES, 0)) if kept is None else kept
         count, M = self._particles.weights.size, self._particles.coefficients.size
         sums, errors = np.zeros((PARTS, POINTS, M)), np.zeros((PARTS, 2))
         marks = GRAIN * np.linspace(0, -(-count // GRAIN), PARTS + 1).astype(int)
-        numbers = (self._atol, float(self._scalars[_RTOL]), parameters, sizes)
+        numbers = (self._atol, float(self._scalars[slots.RTOL]), parameters, sizes)
 
         def parts(first: int, last: int) -> None:
             work = np.empty_like(scratch)
@@ -208,7 +211,7 @@ class ParticleStepper(ExplicitStepper):
 
         self._workers.over_parts(PARTS, parts)
         self._counters[_SWEEPS] += 1
-        self._counters[_EVALUATIONS] += STAGES
+        self._counters[slots.EVALUATIONS] += STAGES
         moments, found = np.empty((2, POINTS, M))
         self._kernels.fields(sums.sum(axis=0), moments, found, parameters, sizes, scratch)
         five, three = self._namespace.CAUTION * errors.max(axis=0)
@@ -218,6 +221,8 @@ class ParticleStepper(ExplicitStepper):
 
     def _prepare(self) -> None:
         """Recompute the stages of the last step, which sweeps do not keep, and from them the dense output."""
-        self._sweep(self.time - self.start, self._field, self._vectors[_STAGES])
-        self._namespace.evaluate(RHS, self.time, self._vectors[_STATE], self._vectors[_END], self._system)
+        self._sweep(self.time - self.start, self._field, self._vectors[slots.ROW_STAGES : slots.ROW_END])
+        self._namespace.evaluate(
+            RHS, self.time, self._vectors[slots.ROW_STATE], self._vectors[slots.ROW_END], self._system
+        )
         super()._prepare()

@@ -1,6 +1,6 @@
 """Errors and warnings of SUNDIALS, kept off the standard output, which carries results.
 
-What it says is in the status of a step as well.
+The status of a step tells of them as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ silence = SilentThreads()
 def warnings_off() -> Iterator[None]:
     """Keep a context of SUNDIALS that is made in the body from writing warnings to the standard output of the process.
 
-    It warns of steps below rounding, which end a run here anyway. Whoever set the variable is obeyed.
+    It warns of steps below rounding, which end a run here anyway. A file that the user chose for warnings is kept.
     """
     if WARNINGS in os.environ:
         yield

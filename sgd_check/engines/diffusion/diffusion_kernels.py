@@ -29,12 +29,12 @@ if TYPE_CHECKING:
         write_vectors,
     )
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 FloatArray = NDArray[np.float64]
-IntVector = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Settings = tuple[float, float, float, float, float, float]
-Law = tuple[FloatMatrix, FloatVector, Link]
+Law = tuple[Matrix, Vector, Link]
 
 # A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
 SMALLEST_PIVOT = 1e-13
@@ -47,7 +47,7 @@ LARGEST_RISE = 1.1
 
 
 @kernel
-def write_factor(A: FloatMatrix) -> None:
+def write_factor(A: Matrix) -> None:
     """Replace the lower half of a positive semidefinite matrix by its Cholesky factor; zero pivots are allowed."""
     for i in range(A.shape[0]):
         diagonal = A[i, i]
@@ -62,7 +62,7 @@ def write_factor(A: FloatMatrix) -> None:
 
 
 @kernel
-def fastest_rate(i: int, reach: float, vectors: Vectors, squares: FloatVector) -> float:
+def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> float:
     """Bound the rates at which G_i changes along the flow while overlaps stay within `reach` of where they are."""
     _, w, _, Q = vectors
     own, _, _ = kernel_and_slopes(squares, 1.0)
@@ -76,9 +76,7 @@ def fastest_rate(i: int, reach: float, vectors: Vectors, squares: FloatVector) -
 
 
 @kernel
-def write_levels(
-    G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, free: float, w: FloatVector, levels: FloatMatrix
-) -> None:
+def write_levels(G: Matrix, C: Matrix, K: Matrix, free: float, w: Vector, levels: Matrix) -> None:
     """Per η²: relative variance of w_i in one step, and the largest of it on one visible axis."""
     m, D = G.shape
     for i in range(m):
@@ -93,7 +91,7 @@ def write_levels(
 
 
 @kernel
-def step_ratio(rate: float, G: FloatMatrix, levels: FloatMatrix, vectors: Vectors, squares: FloatVector) -> float:
+def step_ratio(rate: float, G: Matrix, levels: Matrix, vectors: Vectors, squares: Vector) -> float:
     """Largest root mean square of |Δw_i|/|w_i| in one step of SGD, or relative change of a mean gradient."""
     found = 0.0
     for i in range(G.shape[0]):
@@ -107,8 +105,8 @@ def step_ratio(rate: float, G: FloatMatrix, levels: FloatMatrix, vectors: Vector
 
 @kernel
 def choose_span(
-    remaining: int, rate: float, settings: Settings, G: FloatMatrix, levels: FloatMatrix, vectors: Vectors,
-    squares: FloatVector,
+    remaining: int, rate: float, settings: Settings, G: Matrix, levels: Matrix, vectors: Vectors,
+    squares: Vector
 ) -> int:  # fmt: skip
     """Return how many steps of SGD the next diffusion step takes, from the state and the noise levels last seen."""
     drift_tolerance, noise_tolerance = settings[0], settings[1]
@@ -141,9 +139,7 @@ def choose_span(
 
 
 @kernel
-def move_by_mean(
-    W: FloatMatrix, total: float, share: float, vectors: Vectors, squares: FloatVector, G: FloatMatrix
-) -> None:
+def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, squares: Vector, G: Matrix) -> None:
     """Take half the mean of a span: w ← w − ½ E_1 G(w − share E_1 G(w)), where G(w) is known."""
     m, D = W.shape
     ahead = np.empty((m, D))
@@ -158,7 +154,7 @@ def move_by_mean(
 
 
 @kernel
-def write_triangle(W: FloatMatrix, rows: FloatMatrix) -> None:
+def write_triangle(W: Matrix, rows: Matrix) -> None:
     """Write to the last m axes of W the lower-triangular matrix whose rows have the products of `rows`, which is spent.
 
     By Gram and Schmidt; a row that depends on those before it has 0 on the diagonal.
@@ -185,9 +181,7 @@ def write_triangle(W: FloatMatrix, rows: FloatMatrix) -> None:
 
 
 @kernel
-def move_by_noise(
-    W: FloatMatrix, total: float, C: FloatMatrix, K: FloatMatrix, normals: FloatVector, gammas: FloatVector
-) -> None:
+def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
     """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
 
     What the rows gain on the s other axes is A T, A Aᵀ = E_2 K, with T (m, min(m, s)) the Bartlett factor of a Wishart
@@ -221,7 +215,7 @@ def move_by_noise(
 
 
 @kernel
-def sums_of_rates(first: int, count: int, rate: float, sums: FloatMatrix) -> tuple[float, float]:
+def sums_of_rates(first: int, count: int, rate: float, sums: Matrix) -> tuple[float, float]:
     """Σ η and Σ η² over `count` steps from `first` on."""
     if sums.shape[1] == 0:
         return rate * count, rate * rate * count
@@ -233,8 +227,8 @@ def sums_of_rates(first: int, count: int, rate: float, sums: FloatMatrix) -> tup
     "Tuple((f8, f8, f8, f8, f8, f8)), f8[:,::1], f8[:,::1], f8[:,::1], f8[::1])"
 )
 def write_step_law(
-    W: FloatMatrix, teacher: FloatMatrix, a: FloatVector, link: Link, settings: Settings,
-    G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, ratio: FloatVector,
+    W: Matrix, teacher: Matrix, a: Vector, link: Link, settings: Settings,
+    G: Matrix, C: Matrix, K: Matrix, ratio: Vector
 ) -> None:  # fmt: skip
     """Write the mean E[e ∇], the lower half of its covariance, that of one other axis, and `step_ratio` at η = 1."""
     m = W.shape[0]
@@ -249,9 +243,9 @@ def write_step_law(
 
 @kernel
 def take_step(
-    W: FloatMatrix, remaining: int, first: int, rate: float, sums: FloatMatrix, link: Link, settings: Settings,
-    vectors: Vectors, bench: Bench, G: FloatMatrix, C: FloatMatrix, K: FloatMatrix, levels: FloatMatrix,
-    normals: FloatVector, gammas: FloatVector, tally: FloatVector,
+    W: Matrix, remaining: int, first: int, rate: float, sums: Matrix, link: Link, settings: Settings,
+    vectors: Vectors, bench: Bench, G: Matrix, C: Matrix, K: Matrix, levels: Matrix,
+    normals: Vector, gammas: Vector, tally: Vector
 ) -> int:  # fmt: skip
     """Take one diffusion step and return how many steps of SGD it stands for."""
     squares = link[0]
@@ -286,9 +280,9 @@ def take_step(
     "f8[:,::1], f8[::1], Tuple((f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1])), Tuple((f8, f8, f8, f8, f8, f8)))"
 )
 def take_diffusion_steps(
-    seeds: IntVector, weights: FloatArray, left: IntVector, used: IntVector, levels: FloatArray, tally: FloatMatrix,
-    normals: FloatArray, gammas: FloatArray, steps: int, rate: float, sums: FloatMatrix,
-    teacher: FloatMatrix, a: FloatVector, link: Link, settings: Settings,
+    seeds: Integers, weights: FloatArray, left: Integers, used: Integers, levels: FloatArray, tally: Matrix,
+    normals: FloatArray, gammas: FloatArray, steps: int, rate: float, sums: Matrix,
+    teacher: Matrix, a: Vector, link: Link, settings: Settings
 ) -> None:  # fmt: skip
     """Bring every run named in `seeds` to the end of its span, or to the end of its random numbers.
 

@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.compilation import kernel
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 FloatArray = NDArray[np.float64]
-Link = tuple[FloatVector, FloatMatrix, FloatVector, FloatMatrix, FloatMatrix]
-Vectors = tuple[FloatMatrix, FloatVector, FloatVector, FloatMatrix]
-Bench = tuple[FloatMatrix, FloatMatrix, FloatArray, FloatArray, FloatMatrix, FloatMatrix, FloatMatrix]
+Link = tuple[Vector, Matrix, Vector, Matrix, Matrix]
+Vectors = tuple[Matrix, Vector, Vector, Matrix]
+Bench = tuple[Matrix, Matrix, FloatArray, FloatArray, Matrix, Matrix, Matrix]
 
 # Two neurons whose directions differ by less than this are one: their second axis would be rounding.
 SAME_DIRECTION = 1e-9
 
 
 @kernel
-def make_vectors(teacher: FloatMatrix, a: FloatVector, m: int) -> Vectors:
+def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
     """Return V, w, ρ and Q, with the teacher's part filled in."""
     P, r = teacher.shape
     V, w, Q = np.zeros((m + P, r + m)), np.zeros(m + P), np.zeros((m + P, m + P))
@@ -55,7 +55,7 @@ def make_bench(link: Link, M: int) -> Bench:
 
 
 @kernel
-def write_vectors(W: FloatMatrix, vectors: Vectors) -> None:
+def write_vectors(W: Matrix, vectors: Vectors) -> None:
     """Write u_i, n_i, ρ_i and Q at the weights W (m, D)."""
     V, w, rho, Q = vectors
     m, D = W.shape
@@ -76,7 +76,7 @@ def write_vectors(W: FloatMatrix, vectors: Vectors) -> None:
 
 
 @kernel
-def kernel_and_slopes(squares: FloatVector, q: float) -> tuple[float, float, float]:
+def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
     """g, g' and g'' at q, for g(s) = Σ_j c_j² s^j."""
     value = slope = bend = 0.0
     for j in range(squares.size - 1, -1, -1):
@@ -87,7 +87,7 @@ def kernel_and_slopes(squares: FloatVector, q: float) -> tuple[float, float, flo
 
 
 @kernel
-def write_mean_gradient(vectors: Vectors, squares: FloatVector, G: FloatMatrix) -> None:
+def write_mean_gradient(vectors: Vectors, squares: Vector, G: Matrix) -> None:
     """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]."""
     V, w, rho, Q = vectors
     m, D = G.shape
@@ -105,9 +105,7 @@ def write_mean_gradient(vectors: Vectors, squares: FloatVector, G: FloatMatrix) 
 
 
 @kernel
-def write_smoothed(
-    y1: float, y2: float, axes: FloatMatrix, link: Link, s: FloatMatrix, polynomials: FloatVector
-) -> None:
+def write_smoothed(y1: float, y2: float, axes: Matrix, link: Link, s: Matrix, polynomials: Vector) -> None:
     """s_e(c) = E[σ^(e)(z_c) | y]/√e!, by h_(n+1) = (μ h_n − √n q² h_(n−1))/√(n+1) for E[h_n(z_c) | y]."""
     table, roots = link[1], link[2]
     K = table.shape[1] - 1
@@ -126,7 +124,7 @@ def write_smoothed(
 
 
 @kernel
-def write_axes(i: int, j: int, vectors: Vectors, axes: FloatMatrix, powers: FloatArray) -> float:
+def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: FloatArray) -> float:
     """Project all v on u_i and on the rest of u_j; write the powers of what is left of Q; return that rest's length."""
     V, _, _, Q = vectors
     M, D = V.shape
@@ -151,7 +149,7 @@ def write_axes(i: int, j: int, vectors: Vectors, axes: FloatMatrix, powers: Floa
 
 
 @kernel
-def write_neighbours(w: FloatVector, link: Link, bench: Bench) -> float:
+def write_neighbours(w: Vector, link: Link, bench: Bench) -> float:
     """Return E[ē² | y]; write w_c E[ē σ'_c | y] and w_c E[ē σ''_c | y] to rows 2 and 3."""
     s, small, powers = bench[0], bench[1], bench[2]
     roots = link[2]
@@ -226,8 +224,8 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
 
 @kernel
 def write_covariance(
-    noise: float, batch: float, G: FloatMatrix, vectors: Vectors, link: Link, bench: Bench,
-    covariance: FloatMatrix, beyond: FloatMatrix,
+    noise: float, batch: float, G: Matrix, vectors: Vectors, link: Link, bench: Bench,
+    covariance: Matrix, beyond: Matrix
 ) -> None:  # fmt: skip
     """Lower half of Cov[Σ_b e ∇/B] in the D visible axes, (m D, m D), and per other axis ρ_iρ_j E[e² σ'_iσ'_j]/B."""
     V, _, rho, _ = vectors

@@ -16,12 +16,12 @@ from dynamics.compiler.compilation import entry, kernel
 if TYPE_CHECKING:
     from sgd_check.engines.projected.projected_kernels import give_up, lengths, residual
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @kernel
-def triangular_factor(A: FloatMatrix, products: FloatVector) -> None:
+def triangular_factor(A: Matrix, products: Vector) -> None:
     """Overwrite the first m rows of A (at least m rows, m columns) by R of A = Q R, by Householder reflections.
 
     Entries below the diagonal are left as they fall; `products` holds m numbers.
@@ -51,7 +51,7 @@ def triangular_factor(A: FloatMatrix, products: FloatVector) -> None:
 
 
 @kernel
-def clear_below(A: FloatMatrix) -> None:
+def clear_below(A: Matrix) -> None:
     """Set the entries below the diagonal to 0."""
     for j in range(A.shape[1]):
         for i in range(j):
@@ -60,14 +60,7 @@ def clear_below(A: FloatMatrix) -> None:
 
 @kernel
 def weigh_batch(
-    W: FloatMatrix,
-    rate: float,
-    a: FloatVector,
-    directions: FloatMatrix,
-    sample: FloatVector,
-    noise: FloatVector,
-    H: FloatMatrix,
-    work: FloatMatrix,
+    W: Matrix, rate: float, a: Vector, directions: Matrix, sample: Vector, noise: Vector, H: Matrix, work: Matrix
 ) -> bool:
     """Write H and g for one batch; return whether every error is finite."""
     axes, m = W.shape
@@ -86,7 +79,7 @@ def weigh_batch(
 
 
 @kernel
-def fill_new_axes(H: FloatMatrix, gammas: FloatVector, below: FloatVector, new: FloatMatrix) -> None:
+def fill_new_axes(H: Matrix, gammas: Vector, below: Vector, new: Matrix) -> None:
     """Write Nᵀ H to `new`, N lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it."""
     count, m = new.shape
     for q in range(count):
@@ -106,16 +99,16 @@ def fill_new_axes(H: FloatMatrix, gammas: FloatVector, below: FloatVector, new: 
 
 @entry("i8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
 def take_batch_steps(
-    W: FloatMatrix,
-    rates: FloatVector,
-    a: FloatVector,
-    directions: FloatMatrix,
-    samples: FloatMatrix,
-    gammas: FloatMatrix,
-    noise: FloatMatrix,
-    work: FloatMatrix,
-    H: FloatMatrix,
-    stack: FloatMatrix,
+    W: Matrix,
+    rates: Vector,
+    a: Vector,
+    directions: Matrix,
+    samples: Matrix,
+    gammas: Matrix,
+    noise: Matrix,
+    work: Matrix,
+    H: Matrix,
+    stack: Matrix,
 ) -> int:
     """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
 

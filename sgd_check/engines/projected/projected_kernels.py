@@ -19,12 +19,12 @@ from dynamics.compiler.compilation import kernel
 if TYPE_CHECKING:
     from sgd_check.engines.projected.links import sigma, sigma_and_slope
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @kernel
-def lengths(W: FloatMatrix, work: FloatMatrix) -> None:
+def lengths(W: Matrix, work: Matrix) -> None:
     """Write |w_i| to work[1]."""
     rho = work[1]
     for i in range(W.shape[1]):
@@ -37,7 +37,7 @@ def lengths(W: FloatMatrix, work: FloatMatrix) -> None:
 
 
 @kernel
-def residual(W: FloatMatrix, x: FloatVector, a: FloatVector, directions: FloatMatrix, work: FloatMatrix) -> float:
+def residual(W: Matrix, x: Vector, a: Vector, directions: Matrix, work: Matrix) -> float:
     """Return f(x) − f*(x) without noise; write z, σ and σ' of the neurons, whose lengths are known."""
     z, rho, value, slope = work[0], work[1], work[2], work[3]
     m = W.shape[1]
@@ -65,7 +65,7 @@ def residual(W: FloatMatrix, x: FloatVector, a: FloatVector, directions: FloatMa
 
 
 @kernel
-def give_up(W: FloatMatrix) -> None:
+def give_up(W: Matrix) -> None:
     """Turn the weights to NaN."""
     for c in range(W.shape[0]):
         for i in range(W.shape[1]):

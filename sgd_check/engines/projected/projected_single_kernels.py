@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from sgd_check.engines.projected.links import sigma, sigma_and_slope
     from sgd_check.engines.projected.projected_kernels import give_up, lengths, residual
 
-FloatVector = NDArray[np.float64]
-FloatMatrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @kernel
-def turn_back(W: FloatMatrix, x: FloatVector, new: float, work: FloatMatrix) -> None:
+def turn_back(W: Matrix, x: Vector, new: float, work: Matrix) -> None:
     """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
 
     The first turns (x | new) into a multiple of the first axis, from the last axis on, which leaves one entry above
@@ -69,9 +69,7 @@ def turn_back(W: FloatMatrix, x: FloatVector, new: float, work: FloatMatrix) -> 
 
 
 @kernel
-def take_lone_steps(
-    W: FloatMatrix, rates: FloatVector, a: float, samples: FloatMatrix, gammas: FloatMatrix, noise: FloatMatrix
-) -> int:
+def take_lone_steps(W: Matrix, rates: Vector, a: float, samples: Matrix, gammas: Matrix, noise: Matrix) -> int:
     """Take the steps of `take_single_steps` for one neuron, with the only direction as the first axis."""
     along, across = W[0, 0], W[1, 0]
     for t in range(rates.size):
@@ -94,14 +92,14 @@ def take_lone_steps(
 
 @entry("i8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
 def take_single_steps(
-    W: FloatMatrix,
-    rates: FloatVector,
-    a: FloatVector,
-    directions: FloatMatrix,
-    samples: FloatMatrix,
-    gammas: FloatMatrix,
-    noise: FloatMatrix,
-    work: FloatMatrix,
+    W: Matrix,
+    rates: Vector,
+    a: Vector,
+    directions: Matrix,
+    samples: Matrix,
+    gammas: Matrix,
+    noise: Matrix,
+    work: Matrix,
 ) -> int:
     """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
 

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations.overlaps.system import events_of_directions
 from dynamics.equations.pairs.unit_vectors import unit_vectors
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.device.device import load_torch
 from dynamics.integrators.large_flow.device.step import DeviceStep, polynomial
 from dynamics.integrators.large_flow.step_control import (
-    COORDINATE_FLOOR,
-    LAG_SAFETY,
     LARGEST_FACTOR,
-    SAFETY,
     SMALLEST_FACTOR,
-    SMALLEST_STEP,
     ClusterStepper,
+    factor_of,
+    shortened,
+    tolerances,
 )
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 
@@ -64,7 +64,7 @@ class TorchFlowStepper(ClusterStepper):
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
         self._m, self._D = U.shape
-        tolerance = max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
+        tolerance = tolerances(problem, rtol, atol)
         self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
         self._accepted = self._rejected = 0
         self._time_last = self._length_before = 0.0
@@ -176,26 +176,24 @@ class TorchFlowStepper(ClusterStepper):
         before = step.length or 0.0
         step.prepare()
         while True:
-            if not h > SMALLEST_STEP * self._time and not (self._time == 0.0 and h > 1e-290):
+            failure = self._failure(h)
+            if failure is not None:
                 step.withdraw()
                 self._time_last = self._time
-                return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+                return failure
             error = step.attempt(h)
             if error <= 1.0:
                 events = step.settle(before)
-                # By rounding a step to the target may end a bit beyond it.
-                inside = self._time < target < self._time + h and h != target - self._time
-                if not inside or step.error_within() <= 1.0:
+                if not self._lies_inside(target, h) or step.error_within() <= 1.0:
                     break
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
                 continue
-            factor = SAFETY * error**-0.125 if np.isfinite(error) else 0.0
             self._rejected += 1
-            h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+            h = shortened(h, factor_of(error))
             most, planned = 1.0, 0.0
         self._length_before = before
         self._accept(h, events)
-        self._h = planned or h * min(most, max(SMALLEST_FACTOR, SAFETY * max(error, 1e-12) ** -0.125))
+        self._h = planned or h * min(most, max(SMALLEST_FACTOR, factor_of(max(error, 1e-12))))
         return None
 
     def _accept(self, h: float, events: Array) -> None:
@@ -227,9 +225,9 @@ class TorchFlowStepper(ClusterStepper):
         def values_at(t: float) -> Array:
             y = start + polynomial(coefficients, self._fraction(t))
             C, n = y[:, :-1], np.exp(y[:, -1])
-            size = np.maximum(C, 0.0) if self._sign_matters else C
-            values[directions] = np.max(size**2, axis=0) - 0.5
-            values[P + directions] = n @ self._link.kernel(C) / self._value - 0.5 * self._a[directions]
+            values[directions], values[P + directions] = events_of_directions(
+                self._link, self._a[directions], C, n, sign_matters=self._sign_matters
+            )
             return values
 
         return values_at
