@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hermite.closed_forms.moment_families import Arithmetic, ExactArithmetic, FloatingArithmetic, Number, moment_parts
+from hermite.closed_forms.moment_families import Arithmetic, Number, exact_arithmetic, floating_arithmetic, moment_parts
 from hermite.text.expressions import Expression
 
 _DIGITS = (60, 120, 240, 480, 960)
@@ -30,7 +30,7 @@ class Term:
 
 
 class ExactSource(Protocol):
-    """What knows exact coefficients: a sum of closed forms, or what the user gave."""
+    """A source of exact coefficients: a sum of closed forms, or the numbers that the user gave."""
 
     def exact(self, order: int) -> tuple[Number, ...]:
         """Return c_0 ... c_order as sympy numbers."""
@@ -80,7 +80,7 @@ class ClosedForm:
         """Return c_0 ... c_order as sympy numbers."""
         import sympy
 
-        sums = _moments(self.terms, order, ExactArithmetic())
+        sums = _moments(self.terms, order, exact_arithmetic())
         zero = self.floats(order) == 0.0
         return tuple(
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
@@ -93,7 +93,7 @@ def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
     import mpmath
 
     with mpmath.workdps(digits):
-        sums = _moments(terms, order, FloatingArithmetic())
+        sums = _moments(terms, order, floating_arithmetic())
         return [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
 
 

@@ -10,7 +10,6 @@ from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENC
 from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     import xarray as xr
@@ -59,11 +58,6 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
             if np.isfinite(reached):
                 ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
     return axes
-
-
-def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Write the figure to `path`; the suffix chooses the format."""
-    chaos_figure(dataset).savefig(path, dpi=130)
 
 
 def chaos_figure(dataset: xr.Dataset) -> Figure:

@@ -47,38 +47,29 @@ LABELS = {
 
 
 def plot_study(dataset: xr.Dataset) -> Figure:
-    """Draw the figure of a study of scaling laws.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Result of a study of `python -m dynamics.laws`.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If the dataset is no such study's.
-    """
+    """Return the figure of a study of `python -m dynamics.laws`; raise ValueError for any other dataset."""
     check_drawable(dataset)
     answer = dataset.attrs["answer"]
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    from matplotlib.figure import Figure as NewFigure
+    from matplotlib.figure import Figure
 
-    figure: Any = NewFigure(layout="constrained")
+    figure = Figure(layout="constrained")
     _DRAWN[answer](dataset, figure)
-    return figure  # type: ignore[no-any-return]
+    return figure
 
 
 def law_title(name: str) -> str:
     """Return a law in words; what follows a comma in its name says how it was measured."""
     base, comma, how = name.partition(",")
     return TITLES[base] + comma + how
+
+
+def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array]:
+    """Return the exponents of a law and their errors, by source, and the ends of the window of the fit."""
+    window = np.array([law["window_low"].item(), law["window_high"].item()])
+    return law["exponent"].values, law["exponent_error"].values, window
 
 
 def _number(value: float, error: float = np.nan) -> str:
@@ -104,8 +95,7 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     few = np.isfinite(x).sum() <= 40
     ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
     ax.loglog(x, measured, "o" if few else "-", color=MEASURED, ms=3.5, lw=1.6, zorder=2)
-    exponent, error = law["exponent"].values, law["exponent_error"].values
-    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
+    exponent, error, span = _fitted(law)
     known = x[np.isfinite(measured)]
     span = np.clip(span, known.min(), known.max()) if known.size else span
     colours = (MEASURED, PREDICTED, IDEAL, REFERENCE)
@@ -190,8 +180,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
             one = dataset.sel(law=law)
             x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
             last.loglog(x, _mean(best), color=colour, lw=1.5, label="coupled flow" if "coupled" in law else "pairs")
-            exponent, error = one["exponent"].values, one["exponent_error"].values
-            span = np.array([float(one["window_low"].values), float(one["window_high"].values)])
+            exponent, error, span = _fitted(one)
             if np.isfinite(exponent[0]):
                 fitted = one["prefactor"].values[0] * span ** exponent[0]
                 label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
@@ -214,10 +203,9 @@ def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
 
 def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     """Draw fit and asymptotic slope of the frontier, the latter above it."""
-    exponent, error = law["exponent"].values, law["exponent_error"].values
+    exponent, error, span = _fitted(law)
     if not np.isfinite(exponent[0]):
         return
-    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
     fitted = law["prefactor"].values[0] * span ** exponent[0]
     ax.loglog(span, fitted, "k--", lw=1.6, label=f"frontier: {_number(exponent[0], error[0])}")
     ax.plot([], [], " ", label=f"sum formula {exponent[1]:.3f}, ideal sum {exponent[2]:.3f}")
