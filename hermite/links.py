@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     Function = Callable[[Array], Array]
 
 _STEP = 2.0**-10
-
-
-class Link(Protocol):
-    """A real function of one real variable."""
-
-    def value(self, z: ArrayLike) -> Array:
-        """Return σ(z)."""
-        ...
-
-    def derivative(self, z: ArrayLike) -> Array:
-        """Return σ'(z)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -129,6 +117,10 @@ class CallableLink:
             )
             raise pickle.PicklingError(msg) from error
         return CallableLink, (self.function,)
+
+
+#: A real function of one real variable, with its derivative.
+Link: TypeAlias = SeriesLink | FormulaLink | CallableLink
 
 
 def callable_name(function: object) -> str:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
-
 #: Students, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.as_json import as_json
+from dynamics.report.as_json import jsonable
 from dynamics.report.as_text import table_lines
 from dynamics.runs.result import StopReason
 from dynamics.solve.registry import ANSWERS, resolved
@@ -120,7 +120,7 @@ class Findings:
 
     def as_json(self, files: Mapping[str, str | None]) -> str:
         """Return the values and the files that were written as one JSON object."""
-        return as_json({**self.values, **files})
+        return json.dumps(jsonable({**self.values, **files}))
 
 
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +27,6 @@ class Term:
     power: int
     kind: str
     parameters: tuple[Number, ...]
-
-
-class ExactSource(Protocol):
-    """A source of exact coefficients: a sum of closed forms, or the numbers that the user gave."""
-
-    def exact(self, order: int) -> tuple[Number, ...]:
-        """Return c_0 ... c_order as sympy numbers."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,6 +78,10 @@ class ClosedForm:
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
             for j, u in enumerate(sums)
         )
+
+
+#: A source of exact coefficients.
+ExactSource: TypeAlias = GivenTerms | ClosedForm
 
 
 def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:

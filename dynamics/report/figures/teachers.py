@@ -8,7 +8,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import new_panels
+from dynamics.report.figures.panels import new_panels, shades
 from dynamics.report.figures.particles import draw_loss, plot_particles
 
 if TYPE_CHECKING:
@@ -74,12 +74,9 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
 
 
 def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
-    import matplotlib
-
     shares = _shares(law), _shares(network)
     coefficients = Problem.from_dataset(law).teacher.coefficients
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(coefficients)))
-    for p, (colour, weight) in enumerate(zip(colours, coefficients, strict=True)):
+    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True)):
         ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"a = {weight:g}")
         ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
     ax.set(ylabel="learned mass, share of its end", ylim=(0.0, None))
