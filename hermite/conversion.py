@@ -98,14 +98,13 @@ def _check_order(order: int | None) -> int | None:
     """Return the order as an int from 0 to 300, or None."""
     if order is None:
         return None
-    if isinstance(order, bool | np.bool_):
+    try:
+        value = None if isinstance(order, bool | np.bool_) else operator.index(order)
+    except TypeError:
+        value = None
+    if value is None:
         msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
         raise TypeError(msg)
-    try:
-        value = operator.index(order)
-    except TypeError:
-        msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
-        raise TypeError(msg) from None
     if not 0 <= value <= MAX_DEGREE:
         msg = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}."
         raise ValueError(msg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,27 +24,9 @@ if TYPE_CHECKING:
 _STEP = 2.0**-10
 
 
-class Link(Protocol):
-    """A real function of one real variable."""
-
-    def value(self, z: ArrayLike) -> Array:
-        """Return σ(z)."""
-        ...
-
-    def derivative(self, z: ArrayLike) -> Array:
-        """Return σ'(z)."""
-        ...
-
-
 @dataclass(frozen=True)
 class SeriesLink:
-    """A finite series Σ_j c_j h_j.
-
-    Parameters
-    ----------
-    coefficients : tuple of float
-        All coefficients, the last one nonzero unless the series is constant.
-    """
+    """A finite series Σ_j c_j h_j, whose last coefficient is not zero unless the series is constant."""
 
     coefficients: tuple[float, ...]
 
@@ -59,13 +41,7 @@ class SeriesLink:
 
 @dataclass(frozen=True)
 class FormulaLink:
-    """A formula; its derivative is that of the formula almost everywhere.
-
-    Parameters
-    ----------
-    expression : sympy.Expr
-        Formula in the real symbol z.
-    """
+    """A formula in the real symbol z; its derivative is that of the formula almost everywhere."""
 
     expression: Expression
 
@@ -95,15 +71,10 @@ class FormulaLink:
 
 @dataclass(frozen=True)
 class CallableLink:
-    """A vectorised function; its derivative is a central difference of fourth order with step 2^-10.
+    """A vectorised function: a float64 array in, a real array of the same shape out.
 
-    The difference is accurate to about 1e-12 of the function's scale where the function is smooth, and is a
-    slope across the kink within two steps of one.
-
-    Parameters
-    ----------
-    function : callable
-        Takes a float64 array and returns a real array of the same shape.
+    Its derivative is a central difference of fourth order with step 2^-10, accurate to about 1e-12 of the function's
+    scale where the function is smooth; within two steps of a kink it is a slope across the kink.
     """
 
     function: Callable[[Any], Any]
@@ -148,6 +119,10 @@ class CallableLink:
         return CallableLink, (self.function,)
 
 
+#: A real function of one real variable, with its derivative.
+Link: TypeAlias = SeriesLink | FormulaLink | CallableLink
+
+
 def callable_name(function: object) -> str:
     """Return the `__name__` of a callable, or the name of its type.
 
@@ -182,8 +157,7 @@ def compile_formula(expression: Expression) -> Function:
         return lambda _: number
     if expression.is_Symbol:
         return lambda z: z
-    functions = _numpy_functions()
-    combine = functions[expression.func]
+    combine = _numpy_functions()[expression.func]
     if expression.is_Pow and expression.exp.is_Integer:
         base, power = compile_formula(expression.base), int(expression.exp)
         return lambda z: base(z) ** power

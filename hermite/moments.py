@@ -38,28 +38,15 @@ def mean_derivatives(coefficients: ArrayLike) -> Array:
 def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
     r"""Return the coefficients in s^t of E[φ^(R)(z_i) ψ^(S)(z_j)] = Σ_t φ̂_(R+t) ψ̂_(S+t) s^t / t!, s = Q_ij.
 
-    Parameters
-    ----------
-    phi, psi : array-like
-        Mean derivatives of the two series.
-    size : int
-        Number of R, of S and of powers t; at least the lengths of both series for nothing to be lost.
-
-    Returns
-    -------
-    ndarray, shape (size, size, size)
-        Entry [R, S, t].
+    `phi` and `psi` are mean derivatives; R, S and t each run to `size`, at least the lengths of both series for nothing
+    to be lost. Entries are [R, S, t].
 
     Examples
     --------
     >>> contracted_pair([0.0, 0.0, 2.0], [0.0, 0.0, 2.0], 3)[0, 0].tolist()
     [0.0, 0.0, 2.0]
     """
-    first, second = np.zeros(2 * size), np.zeros(2 * size)
-    given = np.asarray(phi, dtype=np.float64)[: 2 * size]
-    first[: given.size] = given
-    given = np.asarray(psi, dtype=np.float64)[: 2 * size]
-    second[: given.size] = given
+    first, second = (_padded(means, 2 * size) for means in (phi, psi))
     index = np.arange(size)
     shifted = index[:, None] + index
     inverse = 1.0 / np.array([float(math.factorial(t)) for t in range(size)])
@@ -69,17 +56,11 @@ def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagramTable:
-    """Hold diagrams, one per row, without the factor that depends on Q_ij.
+    """Diagrams, one per row, without the factor that depends on Q_ij."""
 
-    Parameters
-    ----------
-    edges : ndarray of int, shape (D, 5)
-        Numbers of edges e (a–b), r (a–i), s (a–j), r' (b–i), s' (b–j).
-    weights : ndarray, shape (D, 2)
-        Weight in Σ_ab E[f f φ ψ] and in Σ_ab E[f g φ ψ].
-    """
-
+    #: Numbers of edges e (a–b), r (a–i), s (a–j), r' (b–i), s' (b–j), shape (D, 5).
     edges: Integers
+    #: Weights in Σ_ab E[f f φ ψ] and in Σ_ab E[f g φ ψ], shape (D, 2).
     weights: Array
 
 
@@ -101,16 +82,8 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     added. The first half-diagram (e, r, s) of each row has f̂_(e+r+s) ≠ 0, and r s = 0 wherever there is a choice: then
     Σ_a w_a Q_ab^e Q_ai^r Q_aj^s belongs to one of i, j instead of to the pair, which is cheaper.
 
-    Parameters
-    ----------
-    f, g : array-like
-        Mean derivatives of the two series.
-    allowed : ndarray of bool, shape (size, size)
-        Whether the factor of φ and ψ can differ from 0 at [r + r', s + s']; beyond it, it is 0.
-
-    Returns
-    -------
-    DiagramTable
+    `f` and `g` are mean derivatives. `allowed` says whether the factor of φ and ψ can differ from 0 at
+    [r + r', s + s']; beyond it, it is 0.
 
     Examples
     --------
@@ -118,10 +91,8 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     >>> table.edges.tolist(), table.weights.tolist()
     ([[1, 0, 0, 0, 0]], [[1.0, 0.0]])
     """
-    first, second = np.asarray(f, dtype=np.float64), np.asarray(g, dtype=np.float64)
-    size = max(first.size, second.size)
-    hat = np.zeros((2, size))
-    hat[0, : first.size], hat[1, : second.size] = first, second
+    size = max(np.size(f), np.size(g))
+    hat = np.stack([_padded(f, size), _padded(g, size)])
     top = max(_support(f), default=-1)
     edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
     for e in range(top + 1):
@@ -153,6 +124,12 @@ def _half_diagrams(hat: Array, e: int) -> Integers:
     pairs = [(r, int(q) - r) for q in degrees for r in range(int(q) + 1)]
     pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _padded(means: ArrayLike, size: int) -> Array:
+    """Return the first `size` entries, with zeros behind those that there are."""
+    given = np.asarray(means, dtype=np.float64)[:size]
+    return np.pad(given, (0, size - given.size))
 
 
 def _support(means: ArrayLike) -> list[int]:

@@ -37,24 +37,16 @@ _MAX_LEVELS = 60
 
 @dataclass(frozen=True)
 class QuadratureResult:
-    """Coefficients of a function and the points they were computed from.
+    """Coefficients of a function and the points they were computed from."""
 
-    Parameters
-    ----------
-    coefficients : ndarray, shape (order + 1,)
-        Estimates of c_j = E[σ(z) h_j(z)].
-    coefficient_error : float
-        Bound on the error of every coefficient, as the two rules see it, rounding included.
-    norm_squared, norm_squared_error : float
-        Estimate of E σ(z)² and of its error.
-    nodes, weights, values : ndarray, shape (n,)
-        Points z, weights in dz, and σ(z) φ(z)^(1/2).
-    """
-
+    #: Estimates of c_j = E[σ(z) h_j(z)], shape (order + 1,).
     coefficients: Array
+    #: Bound on the error of every coefficient, as the two rules see it, rounding included.
     coefficient_error: float
+    #: Estimate of E σ(z)² and of its error.
     norm_squared: float
     norm_squared_error: float
+    #: Points z, weights in dz, and σ(z) φ(z)^(1/2), shape (n,) each.
     nodes: Array
     weights: Array
     values: Array
@@ -130,7 +122,7 @@ class _Panels:
     values: Array
 
     def agrees(self, norm_squared: float) -> NDArray[np.bool_]:
-        """Tell the panels on which the rules differ by rounding alone."""
+        """Return which panels the rules differ on by rounding alone."""
         floor = np.maximum(self.rounding, 1e-17 * np.array([[math.sqrt(norm_squared)], [norm_squared]]))
         worst: NDArray[np.bool_] = (self.difference[:-1].max(axis=0) <= floor[0]) & (self.difference[-1] <= floor[1])
         return worst

@@ -6,7 +6,6 @@ from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import float_array as float_array
 from .memory import check_memory as check_memory
-from .problem import OverlapStart as OverlapStart
 from .problem import Problem as Problem
 from .problem import check_problem as check_problem
 from .schedule import SaveAt as SaveAt

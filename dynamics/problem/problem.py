@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-__all__ = ["OverlapStart", "Problem", "Teacher", "check_problem"]
-
 #: Students, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
 
@@ -187,22 +185,20 @@ class Problem:
         if len(given) == 2:
             msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
             raise ValueError(msg)
-        if given:
-            unset = {"initial_norm": _default("initial_norm"), "seed": _default("seed")}
-            if self.student == "spherical":
-                unset["initial_norm"] = 1.0
-            for name, value in unset.items():
-                if getattr(self, name) != value:
-                    msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
-                    raise ValueError(msg)
+        is_spherical = self.student == "spherical"
+        unset = {"initial_norm": 1.0 if is_spherical else _default("initial_norm"), "seed": _default("seed")}
+        for name, value in unset.items() if given else ():
+            if getattr(self, name) != value:
+                msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
+                raise ValueError(msg)
         if self.initial_weights is not None:
             weights = checked_weights(self.initial_weights, self.width, self.dimension)
-            if self.student == "spherical":
+            if is_spherical:
                 check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
             object.__setattr__(self, "initial_weights", weights)
         if self.initial_overlaps is not None:
             checked = checked_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
-            if self.student == "spherical":
+            if is_spherical:
                 check_unit_lengths("initial_overlaps", checked[2])
             object.__setattr__(self, "initial_overlaps", checked)
 

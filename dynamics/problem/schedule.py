@@ -7,6 +7,7 @@ The saved times are exactly the list that the schedule names; nothing is added t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,12 +57,7 @@ class SaveAt:
     @classmethod
     def geometric(cls, first: float, last: float, count: int) -> SaveAt:
         """Return `count` times from `first` > 0 to `last`, equally spaced in the logarithm: the one for power laws."""
-        number = checked_integer(count, "count", minimum=2)
-        begin, end = checked_real(first, "first"), checked_real(last, "last")
-        if not 0 < begin < end < np.inf:
-            msg = f"Arguments `first` and `last` must satisfy 0 < first < last, but are {begin} and {end}."
-            raise ValueError(msg)
-        check_memory("count", number, ARRAYS_OF_TIMES * number)
+        begin, end, number = _checked_range(first, last, count, "<")
         times = np.geomspace(begin, end, number)
         times[0], times[-1] = begin, end
         return cls(times)
@@ -69,13 +65,7 @@ class SaveAt:
     @classmethod
     def linear(cls, first: float, last: float, count: int) -> SaveAt:
         """Return `count` equally spaced times from `first` ≥ 0 to `last`."""
-        number = checked_integer(count, "count", minimum=2)
-        begin, end = checked_real(first, "first"), checked_real(last, "last")
-        if not 0 <= begin < end < np.inf:
-            msg = f"Arguments `first` and `last` must satisfy 0 <= first < last, but are {begin} and {end}."
-            raise ValueError(msg)
-        check_memory("count", number, ARRAYS_OF_TIMES * number)
-        return cls(np.linspace(begin, end, number))
+        return cls(np.linspace(*_checked_range(first, last, count, "<=")))
 
     @classmethod
     def at(cls, times: ArrayLike) -> SaveAt:
@@ -93,6 +83,18 @@ class SaveAt:
 
     def __repr__(self) -> str:
         return f"SaveAt({self.times.size} times from {self.times[0]:g} to {self.times[-1]:g})"
+
+
+def _checked_range(first: object, last: object, count: object, above: Literal["<", "<="]) -> tuple[float, float, int]:
+    """Return the ends, of which the first is above 0 or at least 0, and the number of the times between them."""
+    number = checked_integer(count, "count", minimum=2)
+    begin, end = checked_real(first, "first"), checked_real(last, "last")
+    is_above = begin > 0 if above == "<" else begin >= 0
+    if not (is_above and begin < end < np.inf):
+        msg = f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}."
+        raise ValueError(msg)
+    check_memory("count", number, ARRAYS_OF_TIMES * number)
+    return begin, end, number
 
 
 def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:

@@ -38,11 +38,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
     """Return the arguments of the `Problem` that a result answers.
 
     Of a sweep, one point must be left: what its axes say there takes the place of what the points have in common.
-
-    Raises
-    ------
-    ValueError
-        If the dataset holds no problem of this program, or more than one.
+    ValueError is raised if the dataset holds no problem of this program, or more than one.
     """
     try:
         several = [name for name in _axes_of_problem(dataset) if name not in dataset.coords or dataset[name].ndim > 0]

@@ -1,16 +1,9 @@
-"""Findings as JSON: plain values, in which what is not finite is null."""
+"""Values as JSON takes them: what is not finite is null."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from typing import Any
-
-
-def as_json(values: Mapping[str, Any]) -> str:
-    """Return one JSON object."""
-    return json.dumps(jsonable(values))
 
 
 def jsonable(value: Any) -> Any:

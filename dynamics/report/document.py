@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Result = xr.Dataset | xr.DataTree
 
-__all__ = ["Subject", "check_page", "read_subject", "write_page", "write_report"]
-
 #: Rows of a table that a page shows, where fewer than all tell enough.
 MOST_ROWS = 48
 

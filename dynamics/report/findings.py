@@ -1,7 +1,7 @@
-"""What a result shows, as values that text, JSON and pages render; and who finds them for which answer.
+"""What a result shows, as values that text, JSON and pages render, and the function that finds them for each answer.
 
 The functions for answers of this package are in `FINDINGS`; other installed packages add theirs as entry points of the
-group `feature_emergence.findings`, named by the answer, so that `dynamics` tells their results without knowing them.
+group `feature_emergence.findings`, named by the answer, so that reports of `dynamics` show their results too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.as_json import as_json
+from dynamics.report.as_json import jsonable
 from dynamics.report.as_text import table_lines
 from dynamics.runs.result import StopReason
 from dynamics.solve.registry import ANSWERS, resolved
@@ -49,31 +49,20 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows with the same keys in the same order, which are the titles of the columns; the first names the row.
-
-    Attributes
-    ----------
-    caption : str
-    rows : sequence of mapping
-        Numbers, text or None.
-    note : str
-        What must be known to read it.
-    each : str
-        What a row is, in the plural, if a part of the rows tells enough; "" if all are shown.
-    short : mapping
-        The columns that a terminal has room for -> their titles there; empty for all columns.
-    digits : int
-        Significant digits of the numbers in a terminal.
-    in_words : sequence of str, optional
-        Lines that a terminal shows in place of the table.
-    """
+    """Rows with the same keys in the same order, which are the titles of the columns; the first names the row."""
 
     caption: str
+    #: Numbers, text or None.
     rows: Sequence[Mapping[str, Any]]
+    #: What must be known to read it.
     note: str = ""
+    #: What a row is, in the plural, if a part of the rows tells enough; "" if all are shown.
     each: str = ""
+    #: The columns that a terminal has room for -> their titles there; empty for all columns.
     short: Mapping[str, str] = field(default_factory=dict)
+    #: Significant digits of the numbers in a terminal.
     digits: int = 4
+    #: Lines that a terminal shows in place of the table.
     in_words: Sequence[str] | None = None
 
     def spread(self, most: int) -> tuple[list[Mapping[str, Any]], str]:
@@ -93,45 +82,27 @@ class Drawing:
     caption: str
     alt: str
 
-    @property
-    def figure(self) -> Figure:
-        """The figure, drawn anew."""
-        return self.draw()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a result shows.
-
-    Attributes
-    ----------
-    tone : Tone
-    verdict : str
-        What is to be read first: how the run ended, or what a comparison says.
-    cautions : sequence of str
-        What else must be known before any number is read, one sentence each.
-    sentences : sequence of str
-        Paragraphs beside the tables.
-    tables, drawings : sequence
-    remarks : sequence of str
-        Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
-    values : mapping
-        The numbers of all this under the names that JSON gives them.
-    overview : callable, optional
-        () -> the figure that a command writes, everything in one.
-    go_on : str
-        Command that goes on with a run that has not ended, with "{file}" in place of its file.
-    """
+    """What a result shows."""
 
     tone: Tone
+    #: What is to be read first: how the run ended, or what a comparison says.
     verdict: str
+    #: What else must be known before any number is read, one sentence each.
     cautions: Sequence[str] = ()
+    #: Paragraphs beside the tables.
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
+    #: Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
     remarks: Sequence[str] = ()
+    #: The numbers of all this under the names that JSON gives them.
     values: Mapping[str, Any] = field(default_factory=dict)
+    #: Draws the figure that a command writes, everything in one.
     overview: Callable[[], Figure] | None = None
+    #: Command that goes on with a run that has not ended, with "{file}" in place of its file.
     go_on: str = ""
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
@@ -149,7 +120,7 @@ class Findings:
 
     def as_json(self, files: Mapping[str, str | None]) -> str:
         """Return the values and the files that were written as one JSON object."""
-        return as_json({**self.values, **files})
+        return json.dumps(jsonable({**self.values, **files}))
 
 
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:

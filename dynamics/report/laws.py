@@ -31,21 +31,8 @@ def _laws(dataset: xr.Dataset) -> Told:
     points = []
     for name in dataset["law"].values.tolist():
         one = dataset.sel(law=name)
-        exponent, error = one["exponent"].values, one["exponent_error"].values
-        points.append(
-            {
-                "law": law_title(name),
-                "measured": exponent[0],
-                "error": error[0],
-                "sum_formula": exponent[1],
-                "sum_error": error[1],
-                "ideal_sum": exponent[2],
-                "ideal_error": error[2],
-                "asymptotic": exponent[3],
-                "from": float(one["window_low"].values),
-                "to": float(one["window_high"].values),
-            }
-        )
+        window = {"from": float(one["window_low"].values), "to": float(one["window_high"].values)}
+        points.append({"law": law_title(name), **_by_source(one, "measured"), **window})
     notes = dataset.attrs.get("scaling_notes", "")
     sentences = [
         "measured and sum formula: same starts, same window (from, to); ideal sum: T_p ~ p^beta exactly, at this P and "
@@ -60,28 +47,29 @@ def _finite_size(dataset: xr.Dataset) -> Told:
     for beta in dataset["beta"].values.tolist():
         for count in dataset["num_directions"].values.tolist():
             one = dataset.sel(beta=beta, num_directions=count)
-            pairs, sums, ideal, law = one["exponent"].values.tolist()
-            errors = one["exponent_error"].values.tolist()
-            points.append(
-                {
-                    "beta": beta,
-                    "P": count,
-                    "pairs": pairs,
-                    "error": errors[0],
-                    "sum_formula": sums,
-                    "sum_error": errors[1],
-                    "ideal_sum": ideal,
-                    "ideal_error": errors[2],
-                    "asymptotic": law,
-                    "ideal/asymptotic": ideal / law,
-                    "pairs/asymptotic": pairs / law,
-                }
-            )
+            found = _by_source(one, "pairs")
+            law = found["asymptotic"]
+            ratios = {"ideal/asymptotic": found["ideal_sum"] / law, "pairs/asymptotic": found["pairs"] / law}
+            points.append({"beta": beta, "P": count, **found, **ratios})
     sentences = [
         "Exponents of L ~ t^x. pairs: loss of all matched pairs from random starts; ideal sum: T_p ~ p^beta exactly; "
         "errors: scatter over starts (pairs, sum formula), jackknife over the curve (ideal sum)."
     ]
     return {"points": points}, sentences
+
+
+def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
+    """Return the exponents of one law and their errors: measured, of the sum formula, of the ideal sum, asymptotic."""
+    (fitted, sums, ideal, asymptotic), errors = law["exponent"].values.tolist(), law["exponent_error"].values.tolist()
+    return {
+        measured: fitted,
+        "error": errors[0],
+        "sum_formula": sums,
+        "sum_error": errors[1],
+        "ideal_sum": ideal,
+        "ideal_error": errors[2],
+        "asymptotic": asymptotic,
+    }
 
 
 def _transfer(dataset: xr.Dataset) -> Told:

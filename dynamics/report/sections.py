@@ -1,4 +1,4 @@
-"""What every result says of itself, as sections of a page: problem, settings, provenance, notes, variables."""
+"""The sections that the page of every result has: notes, problem, settings, provenance, variables."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def subtitle(dataset: xr.Dataset) -> str:
 
 
 def notes_section(parts: Mapping[str, xr.Dataset]) -> list[Element]:
-    """Return what the parts of a result want noted, each note once; nothing if there is none."""
+    """Return the section of the notes that the parts of a result hold, each note once; nothing if there is none."""
     texts = [
         f"{lead}{dataset.attrs[name]}"
         for dataset in parts.values()
@@ -90,7 +90,7 @@ def problem_section(dataset: xr.Dataset) -> list[Element]:
 
 
 def settings_section(parts: Mapping[str, xr.Dataset]) -> Element:
-    """Return the arguments of the call, and what the run said of itself: method and counts."""
+    """Return the section of the arguments of the call, and of the method and the counts of the run."""
     found = []
     for path, dataset in parts.items():
         said = {**stored_parameters(dataset)["solver"], **dataset.attrs}

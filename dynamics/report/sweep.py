@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS
-from dynamics.report.figures.panels import finish_panel, one_panel
+from dynamics.report.figures.panels import finish_panel, one_panel, shades
 from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
 
 if TYPE_CHECKING:
@@ -132,10 +131,8 @@ def _losses(points: list[xr.Dataset], axes: list[str]) -> list[Drawing]:
 
 
 def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
-    from matplotlib import colormaps
-
     varied = [name for name in axes if len({str(point[name].values) for point in points}) > 1]
-    for point, colour in zip(points, colormaps[COLOURS](np.linspace(0.0, 0.9, len(points))), strict=True):
+    for point, colour in zip(points, shades(len(points), 0.9), strict=True):
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))

@@ -9,31 +9,24 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
+    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds."""
 
-    Parameters
-    ----------
-    loss_time, loss_width, loss_samples, loss_compute : float
-        L ∝ t^((1−2β)/β), m^(1−2β), n^((1−2β)/(2β)) with a step size tuned to the last wanted direction, and
-        (m t)^((1−2β)/(1+β)).
-    width_compute : float
-        Best width m ∝ (m t)^(1/(1+β)).
-    emergence_time_direction, emergence_time_dimension : float
-        T_p ∝ p^β d^(k/2−1).
-    emergence_samples_dimension : float
-        Samples ∝ d^(k−1) at η ∝ d^(−k/2).
-    notes : tuple of str
-        Why an exponent is NaN.
-    """
-
+    #: L ∝ t^((1−2β)/β).
     loss_time: float
+    #: L ∝ m^(1−2β).
     loss_width: float
+    #: L ∝ n^((1−2β)/(2β)) with a step size tuned to the last wanted direction.
     loss_samples: float
+    #: L ∝ (m t)^((1−2β)/(1+β)).
     loss_compute: float
+    #: Best width m ∝ (m t)^(1/(1+β)).
     width_compute: float
+    #: T_p ∝ p^β d^(k/2−1).
     emergence_time_direction: float
     emergence_time_dimension: float
+    #: Samples ∝ d^(k−1) at η ∝ d^(−k/2).
     emergence_samples_dimension: float
+    #: Why an exponent is NaN.
     notes: tuple[str, ...] = ()
 
 

@@ -27,46 +27,33 @@ FEWEST_WIDTHS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transfer:
-    """How the best step moves with width; W widths, errors from a bootstrap over runs.
+    """How the best step moves with width, arrays over W widths; standard errors from a bootstrap over runs."""
 
-    Parameters
-    ----------
-    best_rate, best_loss : ndarray, shape (W,)
-        η* and L*, by a parabola in ln η through ln L at the best step of the grid and its neighbours.
-    loss_gap, rate_drift : ndarray, shape (W,)
-        δℓ and δη; 0 for the largest width.
-    transfer_cost : ndarray, shape (W,)
-        L(m, η*(M)) / L(m, η*(m)) − 1, what the largest width's best step costs a narrower network; 0 for itself.
-    best_rate_error, loss_gap_error, rate_drift_error, transfer_cost_error : ndarray, shape (W,)
-        Standard errors: that of η* relative, the others absolute.
-    gap_exponent, drift_exponent, excess : float
-        Of δℓ ∝ m^x, of δη ∝ m^y, and y − x/2, negative where transfer is fast.
-    gap_exponent_error, drift_exponent_error, excess_error : float
-        Their standard errors.
-    verdict : str
-        "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a rate of
-        false alarms of 5 % over all widths.
-    cost_share : float
-        Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: what the step costs beside what
-        the width does, drift or not. Of widths whose gap is clear of scatter; NaN if none is.
-    """
-
+    #: η* and L*, by a parabola in ln η through ln L at the best step of the grid and its neighbours.
     best_rate: Array
     best_loss: Array
+    #: δℓ and δη; 0 for the largest width.
     loss_gap: Array
     rate_drift: Array
+    #: L(m, η*(M)) / L(m, η*(m)) − 1, what the largest width's best step costs a narrower network; 0 for itself.
     transfer_cost: Array
+    #: The error of η* is relative, the others are absolute.
     best_rate_error: Array
     loss_gap_error: Array
     rate_drift_error: Array
     transfer_cost_error: Array
+    #: x of δℓ ∝ m^x, y of δη ∝ m^y, and y − x/2, negative where transfer is fast.
     gap_exponent: float
     drift_exponent: float
     excess: float
     gap_exponent_error: float
     drift_exponent_error: float
     excess_error: float
+    #: "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a rate of
+    #: false alarms of 5 % over all widths.
     verdict: str
+    #: Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: what the step costs beside what
+    #: the width does, drift or not. Of widths whose gap is clear of scatter; NaN if none is.
     cost_share: float
 
 

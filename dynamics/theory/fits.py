@@ -28,26 +28,15 @@ _UNIFORM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLawFit:
-    """Fitted law y = prefactor · x^exponent.
-
-    Parameters
-    ----------
-    exponent : float
-        Slope in log–log.
-    standard_error : float
-        Its standard error: from a delete-one-block jackknife, or from the scatter over runs (`fit_runs`).
-    prefactor : float
-        Value of the fitted line at x = 1.
-    window : tuple of float
-        Smallest and largest x that entered.
-    count : int
-        Number of points that entered.
-    """
+    """Fitted law y = prefactor · x^exponent."""
 
     exponent: float
+    #: From a delete-one-block jackknife, or from the scatter over runs (`fit_runs`).
     standard_error: float
     prefactor: float
+    #: Smallest and largest x that entered.
     window: tuple[float, float]
+    #: Number of points that entered.
     count: int
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem
+from dynamics.problem.checks import check_choice
 from dynamics.theory.matching import draw_matched_overlaps, match_greedily
-from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
+#: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
 LARGEST_MATRIX = 1 << 24
-"""Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution."""
 
 NOTE_DRAWN = (
     "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "
@@ -42,37 +42,26 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EmergencePrediction:
-    """Who learns each of P directions and when; times are flow times, dimensionless.
+    """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless."""
 
-    Parameters
-    ----------
-    matched_neuron : ndarray of int, shape (P,)
-        Neuron that greedy matching gives to the direction; −1 for none.
-    matched_overlap : ndarray, shape (P,)
-        C_0, its overlap at the start, with its sign; NaN for none.
-    matched_squared_norm : ndarray, shape (P,)
-        n_0 = |w|² of that neuron at the start; NaN for none.
-    leading_order_time : ndarray, shape (P,)
-        T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none.
-    predicted_emergence_time : ndarray, shape (P,)
-        Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
-    predicted_learned_time : ndarray, shape (P,)
-        First time with n g(C) / g(1) = a_p / 2 in the isolated pair; inf if never, NaN where no formula holds.
-    notes : tuple of str
-        What the numbers do not model.
-    """
-
+    #: Neuron that greedy matching gives to the direction; −1 for none.
     matched_neuron: Integers
+    #: C_0, its overlap at the start, with its sign; NaN for none.
     matched_overlap: Array
+    #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
+    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none.
     leading_order_time: Array
+    #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
+    #: First time with n g(C) / g(1) = a_p / 2 in the isolated pair; inf if never, NaN where no formula holds.
     predicted_learned_time: Array
+    #: What the numbers do not model.
     notes: tuple[str, ...] = ()
 
 
 def predict(problem: Problem) -> EmergencePrediction:
-    """Return who learns each direction and when, from the start alone; raise ValueError for k < 3.
+    """Return which neuron learns each direction and when, from the start alone; raise ValueError for k < 3.
 
     O(m P log(m P)) for the matching. Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
     overlaps are, from their distribution (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
@@ -141,9 +130,7 @@ def sum_formula_loss(
     >>> sum_formula_loss(problem, predict(problem), [0.0, 1e3]).tolist()
     [1.25, 0.25]
     """
-    if step not in ("learned", "emergence"):
-        msg = f"Argument `step` must be one of 'learned', 'emergence', but is {shown(step)}."
-        raise ValueError(msg)
+    check_choice("step", step, ("learned", "emergence"))
     t = np.asarray(times, dtype=np.float64)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
@@ -167,9 +154,7 @@ def check_decouples(problem: Problem) -> None:
         raise ValueError(msg)
 
 
-def _matched(
-    problem: Problem,
-) -> tuple[Integers, Array, Array, bool]:
+def _matched(problem: Problem) -> tuple[Integers, Array, Array, bool]:
     """Return neuron, overlap and squared norm per direction, and whether they were drawn from their distribution."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
@@ -192,12 +177,7 @@ def _leading_order(problem: Problem, overlap: Array) -> Array:
     return np.where(np.isnan(time), np.inf, time)
 
 
-def _times(
-    coefficients: Array,
-    a: Array,
-    overlap: Array,
-    squared_norm: Array,
-) -> tuple[Array, Array]:
+def _times(coefficients: Array, a: Array, overlap: Array, squared_norm: Array) -> tuple[Array, Array]:
     """Return emergence and learned times of pairs; inf where there is no pair."""
     emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
     for sign in (1, -1):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square
-from dynamics.problem import check_problem
+from dynamics.problem import check_problem, checked_number
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 
 if TYPE_CHECKING:
@@ -32,33 +32,22 @@ NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EscapeBias:
-    """Effect of the step size on the escape, per direction (P,), dimensionless.
+    """Effect of the step size on the escape, per direction (P,), dimensionless."""
 
-    Parameters
-    ----------
-    bias : ndarray, shape (P,)
-        T_η / T_0 − 1, relative delay of the mean time of emergence: the part below plus that of the fluctuations; inf
-        if the noise traps the neuron, NaN if it never emerges anyway.
-    drift_bias : ndarray, shape (P,)
-        Part of `bias` that slows the mean trajectory.
-    scatter : ndarray, shape (P,)
-        Standard deviation of the time of emergence over runs, divided by T_0.
-    emergence_time : ndarray, shape (P,)
-        T_η, mean flow time t = η · step; inf if trapped or unmatched.
-    search_growth : ndarray, shape (P,)
-        η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
-    trapped : ndarray of bool, shape (P,)
-        Whether the drift vanishes on the way.
-    notes : tuple of str
-        What the numbers do not model.
-    """
-
+    #: T_η / T_0 − 1, relative delay of the mean time of emergence: the part below plus that of the fluctuations; inf if
+    #: the noise traps the neuron, NaN if it never emerges anyway.
     bias: Array
+    #: Part of `bias` that slows the mean trajectory.
     drift_bias: Array
+    #: Standard deviation of the time of emergence over runs, divided by T_0.
     scatter: Array
+    #: T_η, mean flow time t = η · step; inf if trapped or unmatched.
     emergence_time: Array
+    #: η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
     search_growth: Array
+    #: Whether the drift vanishes on the way.
     trapped: NDArray[np.bool_]
+    #: What the numbers do not model.
     notes: tuple[str, ...] = ()
 
 
@@ -141,7 +130,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
 
     with z = u·x and x_⊥ the part of x orthogonal to u; B ≈ ½ d C V, V = E[f*² σ'(z)²], as d → ∞.
 
-    Notes ----- One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
+    One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
     second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
     mean of the first term is the flow, that of the others −η² B.
 
@@ -150,9 +139,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
     O(500) evaluations per direction.
     """
-    if not (np.isfinite(learning_rate) and learning_rate > 0):
-        msg = f"Argument `learning_rate` must be finite and positive, but is {learning_rate}."
-        raise ValueError(msg)
+    checked_number(learning_rate, "learning_rate", positive=True)
     a = problem.teacher.coefficients
     notes: list[str] = []
     if problem.activation.coefficients[0] != 0.0:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hermite.closed_forms.moment_families import Arithmetic, ExactArithmetic, FloatingArithmetic, Number, moment_parts
+from hermite.closed_forms.moment_families import Arithmetic, Number, exact_arithmetic, floating_arithmetic, moment_parts
 from hermite.text.expressions import Expression
 
 _DIGITS = (60, 120, 240, 480, 960)
@@ -27,14 +27,6 @@ class Term:
     power: int
     kind: str
     parameters: tuple[Number, ...]
-
-
-class ExactSource(Protocol):
-    """What knows exact coefficients: a sum of closed forms, or what the user gave."""
-
-    def exact(self, order: int) -> tuple[Number, ...]:
-        """Return c_0 ... c_order as sympy numbers."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class ClosedForm:
         """Return c_0 ... c_order as sympy numbers."""
         import sympy
 
-        sums = _moments(self.terms, order, ExactArithmetic())
+        sums = _moments(self.terms, order, exact_arithmetic())
         zero = self.floats(order) == 0.0
         return tuple(
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
@@ -88,12 +80,16 @@ class ClosedForm:
         )
 
 
+#: A source of exact coefficients.
+ExactSource: TypeAlias = GivenTerms | ClosedForm
+
+
 def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
     """Return c_0 ... c_order as mpmath numbers of so many digits."""
     import mpmath
 
     with mpmath.workdps(digits):
-        sums = _moments(terms, order, FloatingArithmetic())
+        sums = _moments(terms, order, floating_arithmetic())
         return [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
 
 

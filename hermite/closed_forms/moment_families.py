@@ -13,79 +13,58 @@ With u_j = E[f(z) He_j(z)] = sqrt(j!) c_j, and E[f He_j] = E[f^(j)] by parts:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Family: TypeAlias = Callable[[tuple[Any, ...], int, "Arithmetic"], list[tuple[Any, list[Any]]]]
+    Family: TypeAlias = Callable[[tuple[Any, ...], int, "Arithmetic"], "Parts"]
 
 Number: TypeAlias = Any
 """A sympy or an mpmath number."""
-
 
 Parts: TypeAlias = list[tuple[Any, list[Any]]]
 """Moments as a sum of factor times sequence, the sequences being rational wherever the parameters are."""
 
 
-class Arithmetic(Protocol):
-    """Numbers and the functions the formulas need."""
+@dataclass(frozen=True)
+class Arithmetic:
+    """Numbers of one kind, and what the formulas need of them."""
 
-    sqrt: Callable[[Any], Any]
-    exp: Callable[[Any], Any]
-    sin: Callable[[Any], Any]
-    cos: Callable[[Any], Any]
-    erf: Callable[[Any], Any]
-    pi: Any
-
-    def number(self, value: Number) -> Number:
-        """Convert an exact number."""
-        ...
-
-    def tidy(self, value: Number) -> Number:
-        """Simplify a sum."""
-        ...
+    sqrt: Callable[[Number], Number]
+    exp: Callable[[Number], Number]
+    sin: Callable[[Number], Number]
+    cos: Callable[[Number], Number]
+    erf: Callable[[Number], Number]
+    pi: Number
+    #: Converts an exact number.
+    number: Callable[[Number], Number]
+    #: Simplifies a sum.
+    tidy: Callable[[Number], Number]
 
 
-class ExactArithmetic:
-    """Arithmetic on sympy numbers."""
+def exact_arithmetic() -> Arithmetic:
+    """Return the arithmetic of sympy numbers."""
+    import sympy
 
-    def __init__(self) -> None:
-        import sympy
-
-        self.sqrt, self.exp, self.sin, self.cos = sympy.sqrt, sympy.exp, sympy.sin, sympy.cos
-        self.erf, self.pi = sympy.erf, sympy.pi
-
-    def number(self, value: Number) -> Number:
-        """Convert an exact number."""
-        import sympy
-
-        return sympy.sympify(value)
-
-    def tidy(self, value: Number) -> Number:
-        """Simplify a sum."""
-        return value if value.is_Rational else value.expand()
+    return Arithmetic(
+        *(sympy.sqrt, sympy.exp, sympy.sin, sympy.cos, sympy.erf, sympy.pi),
+        number=sympy.sympify,
+        tidy=lambda value: value if value.is_Rational else value.expand(),
+    )
 
 
-class FloatingArithmetic:
-    """Arithmetic on mpmath numbers at the working precision."""
+def floating_arithmetic() -> Arithmetic:
+    """Return the arithmetic of mpmath numbers at the working precision."""
+    import mpmath
+    import sympy
 
-    def __init__(self) -> None:
-        import mpmath
-
-        self.sqrt, self.exp, self.sin, self.cos = mpmath.sqrt, mpmath.exp, mpmath.sin, mpmath.cos
-        self.erf, self.pi = mpmath.erf, +mpmath.mp.pi
-
-    def number(self, value: Number) -> Number:
-        """Convert an exact number."""
-        import mpmath
-        import sympy
-
-        return mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5)))
-
-    def tidy(self, value: Number) -> Number:
-        """Simplify a sum."""
-        return value
+    return Arithmetic(
+        *(mpmath.sqrt, mpmath.exp, mpmath.sin, mpmath.cos, mpmath.erf, +mpmath.mp.pi),
+        number=lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))),
+        tidy=lambda value: value,
+    )
 
 
 def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: int, field: Arithmetic) -> Parts:
@@ -96,7 +75,7 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
     Examples
     --------
-    >>> moment_parts("one", (), 4, 4, ExactArithmetic())
+    >>> moment_parts("one", (), 4, 4, exact_arithmetic())
     [(1, [3, 0, 12, 0, 24])]
     """
     if kind == "one":

@@ -217,9 +217,9 @@ def test_a_sweep_of_runs_counts_those_without_emergence_as_latest():
     assert found.cautions == ["2 points ended early (max runtime)."]
     assert [row["last loss"] for row in found.tables[0].rows] == [None, 0.5, 1.0]
     assert [row["emerged"] for row in found.tables[0].rows] == ["2 of 3", "1 of 3", "3 of 3"]
-    (line,) = found.drawings[1].figure.axes[0].get_lines()
+    (line,) = found.drawings[1].draw().axes[0].get_lines()
     np.testing.assert_array_equal(line.get_ydata(), [2.0, np.nan, 6.0])
-    assert found.drawings[1].figure.axes[0].get_xscale() == "log"
+    assert found.drawings[1].draw().axes[0].get_xscale() == "log"
 
 
 def test_a_sweep_draws_what_it_has():

@@ -102,7 +102,7 @@ def test_runs_of_which_nothing_emerged_and_nothing_is_predicted_are_drawn(runs):
     none["loss"] = none["loss"] * np.nan
     found = find_findings(none)
     assert [row["predicted, pair"] for row in found.tables[0].rows] == [None, None]
-    assert found.drawings[1].figure.axes[0].texts[0].get_text() == "no direction emerged"
+    assert found.drawings[1].draw().axes[0].texts[0].get_text() == "no direction emerged"
 
 
 def test_unfinished_runs_go_on_by_their_command(tools, tmp_path):

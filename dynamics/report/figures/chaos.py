@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import check_drawable, check_panels, new_panels
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import check_drawable, check_panels, new_panels, shades
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     import xarray as xr
@@ -61,11 +60,6 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None) -> Seque
     return axes
 
 
-def save_chaos(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Write the figure to `path`; the suffix chooses the format."""
-    chaos_figure(dataset).savefig(path, dpi=130)
-
-
 def chaos_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure of `plot_chaos`, which no window shows."""
     figure, panels = new_panels((13.0, 4.0), 1, 3)
@@ -74,12 +68,9 @@ def chaos_figure(dataset: xr.Dataset) -> Figure:
 
 
 def _draw_collapse(ax: Axes, dataset: xr.Dataset, name: str, label: str) -> None:
-    import matplotlib
-
     time, widths = dataset["time"].values, dataset["width"].values
-    colours = matplotlib.colormaps[COLOURS](np.linspace(0.05, 0.85, widths.size))
     seeds = dataset.sizes["seed"]
-    for width, colour in zip(widths, colours, strict=True):
+    for width, colour in zip(widths, shades(widths.size, 0.85, first=0.05), strict=True):
         values = dataset[name].sel(width=width).transpose("seed", "time").values
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(seeds)
         ax.plot(time, mean, color=colour, lw=1.5, label=f"m = {width}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.panels import check_drawable, check_panels, finish_panel, new_panels
+from dynamics.report.figures.panels import check_drawable, check_panels, finish_panel, new_panels, shades
 from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MOST_CURVES = 24
 MOST_POINTS = 2000
 MEASURED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
-COLOURS = "viridis"
 #: Variables that hold overlaps over time, by answer.
 HISTORIES = ("overlap", "max_overlap", "teacher_overlap")
 PAIRED_TIMES = ("predicted_emergence_time", "leading_order_time", "emergence_time")
@@ -98,16 +97,13 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     ValueError
         If the dataset holds no overlap history.
     """
-    from matplotlib import colormaps
-
     squared = _squared_overlap(dataset)
     ax = _axes(ax)
     time = dataset["time"].values
     chosen = spread_rows(squared.shape[1], MOST_CURVES)
-    colours = colormaps[COLOURS](np.linspace(0.0, 0.9, len(chosen)))
     predicted = dataset["predicted_emergence_time"].values
     shown = time > 0
-    for p, colour in zip(chosen, colours, strict=True):
+    for p, colour in zip(chosen, shades(len(chosen), 0.9), strict=True):
         label = f"p = {p + 1}" if p in (chosen[0], chosen[-1]) else None
         ax.semilogx(time[shown], squared[shown, p], color=colour, lw=1.3, label=label)
         if np.isfinite(predicted[p]):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import check_drawable, finish_panel
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import check_drawable, finish_panel, shades
 from dynamics.report.figures.transfer import draw_transfer
 from hermite.text.messages import shown
 
@@ -22,63 +22,50 @@ if TYPE_CHECKING:
 
 IDEAL = "#1e8449"
 MANY_DECADES = 1e5
-#: What each law says, for people.
-TITLES = {
-    "loss-time": "L ~ t^x",
-    "loss-samples": "L ~ n^x, fixed step",
-    "loss-samples-tuned": "L ~ n^x, tuned step",
-    "loss-width": "L ~ m^x",
-    "loss-compute": "L ~ compute^x",
-    "width-compute": "best m ~ compute^x",
-    "time-direction": "T_p ~ p^x",
-    "time-dimension": "T ~ d^x",
-}
-#: x and y of each law, for people.
-LABELS = {
-    "loss-time": ("flow time t", "loss"),
-    "loss-samples": ("samples n, fixed step", "loss"),
-    "loss-samples-tuned": ("samples n, step tuned to the last direction", "loss"),
-    "loss-width": ("width m", "loss at the end"),
-    "loss-compute": ("compute, m · steps", "least loss over widths"),
-    "width-compute": ("compute, m · steps", "best width"),
-    "time-direction": ("direction p", "emergence time"),
-    "time-dimension": ("dimension d", "mean emergence time"),
+#: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
+SLOPES = (
+    ("fit", 1.0, "--", "k"),
+    ("sum formula", None, "-", PREDICTED),
+    ("ideal sum", 0.55, "-.", IDEAL),
+    ("asymptotic", 0.4, ":", REFERENCE),
+)
+#: What each law says, x and y, for people.
+LAWS = {
+    "loss-time": ("L ~ t^x", "flow time t", "loss"),
+    "loss-samples": ("L ~ n^x, fixed step", "samples n, fixed step", "loss"),
+    "loss-samples-tuned": ("L ~ n^x, tuned step", "samples n, step tuned to the last direction", "loss"),
+    "loss-width": ("L ~ m^x", "width m", "loss at the end"),
+    "loss-compute": ("L ~ compute^x", "compute, m · steps", "least loss over widths"),
+    "width-compute": ("best m ~ compute^x", "compute, m · steps", "best width"),
+    "time-direction": ("T_p ~ p^x", "direction p", "emergence time"),
+    "time-dimension": ("T ~ d^x", "dimension d", "mean emergence time"),
 }
 
 
 def plot_study(dataset: xr.Dataset) -> Figure:
-    """Draw the figure of a study of scaling laws.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Result of a study of `python -m dynamics.laws`.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If the dataset is no such study's.
-    """
+    """Return the figure of a study of `python -m dynamics.laws`; raise ValueError for any other dataset."""
     check_drawable(dataset)
     answer = dataset.attrs["answer"]
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    from matplotlib.figure import Figure as NewFigure
+    from matplotlib.figure import Figure
 
-    figure: Any = NewFigure(layout="constrained")
+    figure = Figure(layout="constrained")
     _DRAWN[answer](dataset, figure)
-    return figure  # type: ignore[no-any-return]
+    return figure
 
 
 def law_title(name: str) -> str:
     """Return a law in words; what follows a comma in its name says how it was measured."""
     base, comma, how = name.partition(",")
-    return TITLES[base] + comma + how
+    return LAWS[base][0] + comma + how
+
+
+def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array]:
+    """Return the exponents of a law and their errors, by source, and the ends of the window of the fit."""
+    window = np.array([law["window_low"].item(), law["window_high"].item()])
+    return law["exponent"].values, law["exponent_error"].values, window
 
 
 def _number(value: float, error: float = np.nan) -> str:
@@ -104,32 +91,28 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     few = np.isfinite(x).sum() <= 40
     ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
     ax.loglog(x, measured, "o" if few else "-", color=MEASURED, ms=3.5, lw=1.6, zorder=2)
-    exponent, error = law["exponent"].values, law["exponent_error"].values
-    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
+    exponent, error, span = _fitted(law)
     known = x[np.isfinite(measured)]
     span = np.clip(span, known.min(), known.max()) if known.size else span
-    colours = (MEASURED, PREDICTED, IDEAL, REFERENCE)
-    texts = ("fit", "sum formula", "ideal sum", "asymptotic")
     middle = np.exp(np.log(span).mean())
     height = float(law["prefactor"].values[0]) * middle ** exponent[0]
     # Slopes are drawn apart from each other, so that each can be seen.
-    for at, shift in enumerate((1.0, None, 0.55, 0.4)):
-        label = f"{texts[at]}: {_number(exponent[at], error[at])}"
+    for at, (source, shift, style, colour) in enumerate(SLOPES):
+        label = f"{source}: {_number(exponent[at], error[at])}"
         if not np.isfinite(exponent[at]):
             continue
         if shift is None:
-            ax.plot([], [], "-", color=colours[at], lw=1.2, label=label)
-            continue
-        style = {0: "k--", 2: "-.", 3: ":"}[at]
-        options = {} if at == 0 else {"color": colours[at]}
-        ax.loglog(span, shift * height * (span / middle) ** exponent[at], style, lw=1.3, label=label, **options)
-    labels = LABELS[name.partition(",")[0]]
+            ax.plot([], [], style, color=colour, lw=1.2, label=label)
+        else:
+            slope = shift * height * (span / middle) ** exponent[at]
+            ax.loglog(span, slope, style, color=colour, lw=1.3, label=label)
+    _, abscissa, ordinate = LAWS[name.partition(",")[0]]
     shown = measured[np.isfinite(measured) & (measured > 0.0)]
-    if shown.size and labels[1].startswith(("loss", "least")):
+    if shown.size and ordinate.startswith(("loss", "least")):
         # What comes long after the window would hide the law.
         floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else shown.min()
         ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
-    _finish_sparse(ax, *labels, law_title(name))
+    _finish_sparse(ax, abscissa, ordinate, law_title(name))
 
 
 def _finish_sparse(ax: Axes, x: str, y: str, title: str) -> None:
@@ -190,8 +173,7 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
             one = dataset.sel(law=law)
             x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
             last.loglog(x, _mean(best), color=colour, lw=1.5, label="coupled flow" if "coupled" in law else "pairs")
-            exponent, error = one["exponent"].values, one["exponent_error"].values
-            span = np.array([float(one["window_low"].values), float(one["window_high"].values)])
+            exponent, error, span = _fitted(one)
             if np.isfinite(exponent[0]):
                 fitted = one["prefactor"].values[0] * span ** exponent[0]
                 label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
@@ -200,12 +182,10 @@ def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
-    from matplotlib import colormaps
-
     rate, time = dataset.attrs["learning_rate"], dataset["time"].values
     losses = dataset["loss"].sel(curve_of=route)
     widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
-    for m, colour in zip(widths, colormaps[COLOURS](np.linspace(0.0, 0.92, len(widths))), strict=True):
+    for m, colour in zip(widths, shades(len(widths)), strict=True):
         loss = losses.sel(width=m).values
         label = f"m = {m}" if m in (widths[0], widths[-1]) else None
         ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1, label=label)
@@ -214,10 +194,9 @@ def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
 
 def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     """Draw fit and asymptotic slope of the frontier, the latter above it."""
-    exponent, error = law["exponent"].values, law["exponent_error"].values
+    exponent, error, span = _fitted(law)
     if not np.isfinite(exponent[0]):
         return
-    span = np.array([float(law["window_low"].values), float(law["window_high"].values)])
     fitted = law["prefactor"].values[0] * span ** exponent[0]
     ax.loglog(span, fitted, "k--", lw=1.6, label=f"frontier: {_number(exponent[0], error[0])}")
     ax.plot([], [], " ", label=f"sum formula {exponent[1]:.3f}, ideal sum {exponent[2]:.3f}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
 
 #: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
 SHORT_AXIS, LONG_AXIS = 1e2, 1e4
@@ -62,6 +66,13 @@ def plain_log_ticks(ax: Axes) -> None:
             axis.set_minor_locator(NullLocator())
 
 
+def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
+    """Return so many colours, from dark to bright, for curves that have an order; the ends are places in the map."""
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](np.linspace(first, last, count))
+
+
 def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
     """Raise one sentence unless it is an answer that has these variables with these dims."""
     import xarray as xr
@@ -86,7 +97,6 @@ def check_panels(name: str, panels: object, count: int) -> None:
     """Raise one sentence unless `panels`, if given, are so many axes; one is given as it is."""
     if panels is None:
         return
-    import numpy as np
     from matplotlib.axes import Axes
 
     several = list(panels) if isinstance(panels, (list, tuple, np.ndarray)) else [panels]

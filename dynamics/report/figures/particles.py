@@ -79,9 +79,8 @@ def particles_figure(dataset: xr.Dataset) -> Figure:
     figure, panels = new_panels((3.0 + 4.2 * columns, 6.0), 2, columns, **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
-        if column > 0:
-            panels[0, column].set_ylabel("")
-            panels[1, column].set_ylabel("")
+    for ax in panels[:, 1:].flat:
+        ax.set_ylabel("")
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
 
@@ -101,8 +100,7 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
         rasterized=True,
     )
     quantile = dataset["overlap_quantile"]
-    for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
-        label = {0.25: "quartiles", 0.5: "median"}.get(share)
+    for share, style, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
         ax.plot(time, quantile.sel(share=share).values, style, color=MEASURED, lw=1.4, label=label)
     overlap = f"overlap with direction {int(dataset['direction'])}"
     ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
@@ -122,11 +120,10 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
     for level, reached in zip(dataset["loss_level"].values, dataset["loss_level_time"].values, strict=True):
         if np.isfinite(reached):
             ax.plot([reached], [level * scale], "o", color=PREDICTED, ms=5)
-            label = f"t = {reached:.4g}"
             # To the left near the end of the axis, where it would be cut off.
             late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
             ax.annotate(
-                label,
+                f"t = {reached:.4g}",
                 (reached, level * scale),
                 xytext=(-6, -3) if late else (6, 3),
                 textcoords="offset points",

@@ -8,7 +8,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import new_panels
+from dynamics.report.figures.panels import new_panels, shades
 from dynamics.report.figures.particles import draw_loss, plot_particles
 
 if TYPE_CHECKING:
@@ -28,19 +28,8 @@ LOWEST = 1e-3
 def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: str | os.PathLike[str]) -> None:
     """Draw loss over E f*², and the learned mass of every direction over its end, one panel per teacher.
 
-    The end is the mass Σ_q a_q g(θ_p·θ_q)/g(1) of neurons on the teacher's directions.
-
-    Parameters
-    ----------
-    answers : mapping
-        Title of the panel -> answers of `solve_mean_field` and `solve_spherical`.
-    path : path
-        The suffix chooses the format.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw.
+    The end is the mass Σ_q a_q g(θ_p·θ_q)/g(1) of neurons on the teacher's directions. `answers` has the title of each
+    panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
     if not answers:
         msg = "Argument `answers` must hold at least one teacher, but is empty."
@@ -64,15 +53,8 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     """Draw how one teacher is learned over log time, the mean field beside a finite network, the loss below.
 
     For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
-    over its end, which is the mass of neurons on the teacher's directions.
-
-    Parameters
-    ----------
-    title : str
-    law, network : Dataset
-        Answers of `solve_mean_field` and `solve_spherical`.
-    path : path
-        The suffix chooses the format.
+    over its end, which is the mass of neurons on the teacher's directions. `law` and `network` are answers of
+    `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
     figure, panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
     problem = Problem.from_dataset(law)
@@ -92,12 +74,9 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
 
 
 def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
-    import matplotlib
-
     shares = _shares(law), _shares(network)
     coefficients = Problem.from_dataset(law).teacher.coefficients
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(coefficients)))
-    for p, (colour, weight) in enumerate(zip(colours, coefficients, strict=True)):
+    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True)):
         ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"a = {weight:g}")
         ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
     ax.set(ylabel="learned mass, share of its end", ylim=(0.0, None))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import COLOURS, MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import finish_panel
+from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
+from dynamics.report.figures.panels import finish_panel, shades
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,11 +21,9 @@ def draw_transfer(dataset: xr.Dataset, axes: Any, unit: float, unit_name: str) -
 
     Step sizes are shown in units of the step size `unit`, which `unit_name` names.
     """
-    from matplotlib import colormaps
-
     loss_ax, rate_ax, gap_ax = axes
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / unit
-    for m, colour in zip(widths, colormaps[COLOURS](np.linspace(0.0, 0.92, len(widths))), strict=True):
+    for m, colour in zip(widths, shades(len(widths)), strict=True):
         one = dataset.sel(width=m)
         runs = one["final_loss"].values
         known = ~np.isnan(runs).any(axis=1)
