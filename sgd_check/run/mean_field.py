@@ -90,7 +90,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
     """Return what to simulate, or refuse in one sentence."""
     from dynamics.problem import Problem
-    from sgd_check.verdicts.mean_field_runs import check_mean_field as check_field
+    from sgd_check.verdicts.mean_field_runs import check_field
 
     if settings["engine"] not in (None, ENGINE):
         msg = f"Option --engine must be {ENGINE} for a mean field, but is {settings['engine']}."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dynamics.runs import RunFile
 
-#: What the file of the runs says, so that the command must not.
+#: Options that the file of the runs holds, so that they must not be given beside it.
 SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
 #: Values of options that were not given.
 ABSENT = (None, "auto")
@@ -43,7 +43,7 @@ def reopened_runs(given: Mapping[str, Any]) -> RunFile:
 
 
 def said_by_runs(file: RunFile) -> dict[str, Any]:
-    """Return the options that runs to go on with were begun with."""
+    """Return the options of the command that began the runs."""
     said: Mapping[str, Any] = {} if file.begun is None else file.begun.settings
     return {name: len(said[name]) if name == "seeds" else said[name] for name in SAID}
 

@@ -29,7 +29,7 @@ SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 @dataclass(frozen=True)
-class TransferStudy(PreparedStudy):
+class SgdTransfer(PreparedStudy):
     """The study, prepared: settings are checked, no step is taken yet."""
 
     widths: list[int]
@@ -102,7 +102,7 @@ def sgd_transfer(
     seeds: int = 4,
     seed: int = 0,
     progress: bool | None = None,
-) -> TransferStudy:
+) -> SgdTransfer:
     """Measure the loss of online SGD after a fixed number of samples over step sizes and widths.
 
     Parameters
@@ -150,4 +150,4 @@ def sgd_transfer(
         "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
         "seed": problem.seed,
     }
-    return TransferStudy(settings, progress, problem, chosen, float(learning_rate_limit(problem)))
+    return SgdTransfer(settings, progress, problem, chosen, float(learning_rate_limit(problem)))

@@ -1,1 +1,1 @@
-"""Theory held against runs: times, losses and widths; `check` and `compare` are the entries, `comparison` says how."""
+"""Theory held against runs: times, losses and widths; `check` and `compare` are the entries."""

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from sgd_check.verdicts.direction import FEWEST_RUNS, POWER, normal_score, reach_factor
-from sgd_check.verdicts.mean_field_runs import checked_runs
+from sgd_check.verdicts.mean_field_runs import checked_runs, runs_of_start
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -109,7 +109,7 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     values = {name: np.full(shape, np.nan) for name in (*names, "largest_coupling_error")}
     for w, simulation in enumerate(runs.simulations):
         for s, start in enumerate(runs.starts.tolist()):
-            chosen = simulation.isel(seed=runs.of_start(w, start), time=runs.records[w])
+            chosen = simulation.isel(seed=runs_of_start(simulation, start), time=runs.records[w])
             vectors = chosen["neuron_vector"].values
             found = _of_functions(vectors, moments, system)
             found["loss"] = chosen["loss"].values.mean(axis=0)

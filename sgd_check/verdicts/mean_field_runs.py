@@ -39,12 +39,8 @@ class WidthRuns:
     saved: NDArray[np.intp]
     records: list[NDArray[np.intp]]
 
-    def of_start(self, w: int, start: int) -> NDArray[np.intp]:
-        """Return the runs of one width that have a start and did not blow up."""
-        return _sound_runs(self.simulations[w], start)
-
     def tracers(self, mean_field: xr.Dataset) -> Array | None:
-        """Return the paths of the neurons in the field (T, S, m, r) for the largest m, or None if it has no such.
+        """Return the paths of the neurons in the field (T, S, m, r) for the largest m, or None if it followed none.
 
         They are known by their places at time 0, which must be those of `dynamics.laws.chaos.coupled_tracers`.
         """
@@ -64,7 +60,7 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     from dynamics.problem import Problem
 
     found = _checked_simulations(simulations)
-    check_mean_field(mean_field)
+    check_field(mean_field)
     asked = Problem.from_dataset(mean_field)
     found.sort(key=lambda simulation: simulation.sizes["neuron"])
     widths = np.array([simulation.sizes["neuron"] for simulation in found])
@@ -78,7 +74,7 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     return WidthRuns(question, widths, _common_starts(found), found, times, saved, records)
 
 
-def check_mean_field(mean_field: xr.Dataset) -> None:
+def check_field(mean_field: xr.Dataset) -> None:
     """Refuse a mean field of other neurons than isotropic ones, and one without the moments that make its field."""
     if mean_field.attrs.get("quadrature") == "neurons":
         msg = "Argument `prediction` must be the mean field of an isotropic start, but is that of given neurons."
@@ -109,7 +105,8 @@ def _checked_simulations(simulations: object) -> list[xr.Dataset]:
     return list(simulations)
 
 
-def _sound_runs(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
+def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
+    """Return the runs that have a start and did not blow up."""
     sound = simulation["blown_up"].values == 0
     return np.flatnonzero(sound & (simulation["start_seed"].values == start))
 
@@ -127,7 +124,7 @@ def _common_starts(simulations: list[xr.Dataset]) -> Integers:
                 f"of SGD from the distance, but width {simulation.sizes['neuron']} has a start with {counts.min()}."
             )
             raise ValueError(msg)
-    kept = [s for s in every[0].tolist() if all(_sound_runs(one, s).size >= FEWEST_REPLICAS for one in simulations)]
+    kept = [s for s in every[0].tolist() if all(runs_of_start(one, s).size >= FEWEST_REPLICAS for one in simulations)]
     if len(kept) < FEWEST_STARTS:
         msg = (
             f"Argument `simulation` must have at least {FEWEST_STARTS} starts with {FEWEST_REPLICAS} runs that did not "

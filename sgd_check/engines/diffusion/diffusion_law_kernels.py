@@ -1,4 +1,4 @@
-r"""Compiled mean and covariance of one step of SGD in the visible coordinates; the formulas are in `diffusion_law`.
+r"""Compiled mean and covariance of one step of SGD in the visible coordinates; the formulas are in `law`.
 
 The rows of V (M, D) are the m unit neurons and the P directions, with weights w = (n_i, −a_p) and products Q = V Vᵀ.
 `link` holds, for the Hermite coefficients c: c_j²; the table b_en = c_(e+n) sqrt(binom(e+n, e)), with two rows of zeros

@@ -66,7 +66,7 @@ class Source(Protocol):
         """Return x (lanes, B, d) and labels (lanes, B) of the next step."""
 
 
-def drawn_steps(dimension: int, batch: int) -> int:
+def steps_ahead(dimension: int, batch: int) -> int:
     """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on what runs beside it."""
     return max(DRAWN_NUMBERS // (dimension * batch), 1)
 
@@ -77,7 +77,7 @@ class FreshSamples:
     def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, dimension: int) -> None:
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
         like = teacher.coefficients
-        self._steps = self._step = drawn_steps(dimension, batch)
+        self._steps = self._step = steps_ahead(dimension, batch)
         self._x = like.new_empty(len(lanes), self._steps * batch, dimension)
         self._noise = like.new_empty(self._x.shape[:2]) if teacher.noise > 0 else None
         self._y = like.new_empty(0)

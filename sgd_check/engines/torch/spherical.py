@@ -21,7 +21,7 @@ from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
 from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, drawn_steps
+from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, steps_ahead
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class SphericalEngine:
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         device, dtype = checked_device(options.device), DTYPES[options.dtype]
-        _check_memory(problem, options, dtype)
+        d, batch, reused, seeds = problem.dimension, options.batch_size, options.training_samples, len(options.seeds)
+        held = steps_ahead(d, batch) * batch if reused is None else 2 * reused
+        check_runs_fit(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
         rows = problem.teacher.directions
         self._rows = None if rows is None else torch.tensor(rows, dtype=torch.float64, device=device)
         self._span = problem.teacher.span
@@ -130,13 +132,6 @@ class Runs:
         self._link.fill_ends(rows[0], rows[1:])
         error = torch.mean(rows[1], dim=1).sub_(labels).mul_(factor)
         self._velocity.baddbmm_(rows[3].mul_(error[:, None]), x)
-
-
-def _check_memory(problem: Problem, options: EngineOptions, dtype: torch.dtype) -> None:
-    d, batch, reused = problem.dimension, options.batch_size, options.training_samples
-    held = drawn_steps(d, batch) * batch if reused is None else 2 * reused
-    seeds = len(options.seeds)
-    check_runs_fit(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
 
 
 def _sources(
