@@ -164,9 +164,22 @@ class Integration:
 
     @classmethod
     def of(cls, system: System, asked: Asked, **said: Any) -> Integration:
-        """Return the integration of a system by a method for any system, recording what the system observes."""
-        method = PlainMethod(system, asked.method, asked.atol)
-        return cls(method=method, observe=system.observer(asked.keep), start=system.initial_state, **said)
+        """Return the integration of a system by a method for any system, recording what the system observes.
+
+        Unless something else is said, its events are the times at which each direction emerges and is learned, and
+        its errors are estimated by the loss among its observables.
+        """
+        P, summary = asked.problem.num_directions, system.observer("summary")
+        return cls(
+            **{
+                "method": PlainMethod(system, asked.method, asked.atol),
+                "observe": system.observer(asked.keep),
+                "start": system.initial_state,
+                "events": {"emergence_time": P, "learned_time": P},
+                "loss": (lambda state: float(summary(state)["loss"])) if asked.estimates(asked.method) else None,
+                **said,
+            }
+        )
 
 
 def answered(
