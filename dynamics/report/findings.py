@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import metadata
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from dynamics.report.as_json import jsonable
 from dynamics.report.as_text import table_lines
 from dynamics.runs.result import StopReason
-from dynamics.solve.registry import ANSWERS, resolved
+from dynamics.solve.registry import ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ class Findings:
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
     """Return what a result shows, or None if no installed package knows its answer."""
     for path in _paths(answer_of(main_part(result))):
-        found: Findings | None = resolved(path)(result)
+        found: Findings | None = resolve_name(path)(result)
         if found is not None:
             return found
     return None

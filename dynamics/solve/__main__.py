@@ -6,6 +6,7 @@ import gc
 import inspect
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from dynamics.commands.parsing import (
 )
 from dynamics.commands.readers import plain, switch
 from dynamics.solve.end import solve_and_report
-from dynamics.solve.registry import registered, resolved
+from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _find(answer: xr.Dataset) -> Findings | None:
 
 def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
     """Raise what an answer has against the problem, the method or what the method needs."""
-    resolved(answer.check)(problem, options)
+    resolve_name(answer.check)(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
     if answer.methods and method not in menu:
         msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
@@ -254,7 +255,7 @@ def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> S
     kind, count = options["save"]
     if options["t_max"] is None and options["t_min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
         return None
-    default = resolved(answer.schedule)(problem)
+    default = resolve_name(answer.schedule)(problem)
     last = options["t_max"] or float(default.times[-1])
     if kind == "linear":
         return SaveAt.linear(options["t_min"] or 0.0, last, count)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, PARTICLE_METHODS
 
-__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered", "resolved"]
+__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answers_that", "registered"]
 
 #: What an answer can do, unless its entry says why not.
 CAPABILITIES = {
@@ -63,7 +63,8 @@ class Answer:
 
     def solve(self) -> Callable[..., Any]:
         """Return the function."""
-        return resolved(self.function)
+        solve: Callable[..., Any] = resolve_name(self.function)
+        return solve
 
     def can(self, capability: str) -> bool:
         """Return whether the answer has one of `CAPABILITIES`."""
@@ -160,11 +161,6 @@ ANSWERS = (
 )
 
 
-def answer_of(name: str) -> Answer | None:
-    """Return the answer of a name, None if this package has none."""
-    return next((answer for answer in ANSWERS if answer.name == name), None)
-
-
 def registered(name: str) -> Answer:
     """Return the answer of a name that this package has."""
     return next(answer for answer in ANSWERS if answer.name == name)
@@ -173,10 +169,3 @@ def registered(name: str) -> Answer:
 def answers_that(capability: str) -> tuple[Answer, ...]:
     """Return the answers that have one of `CAPABILITIES`, in the order of the table."""
     return tuple(answer for answer in ANSWERS if answer.can(capability))
-
-
-def resolved(path: str) -> Callable[..., Any]:
-    """Return the function of a path "module:function"."""
-    module, _, name = path.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
-    return found

@@ -6,13 +6,14 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
 import dynamics
 from dynamics.runs.variables import VARIABLES
-from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered, resolved
+from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered
 from dynamics.solve.skeleton import Integration
 
 TEACHER = dynamics.Teacher([0.6, 0.4])
@@ -35,7 +36,7 @@ def test_an_entry_says_what_its_function_takes(answer):
     assert answer.can("estimate") == ("error_estimate" in parameters)
     assert bool(answer.methods) == ("method" in parameters)
     assert parameters["save_at"].default is None
-    assert callable(resolved(answer.findings))
+    assert callable(resolve_name(answer.findings))
     folders = Path(dynamics.__file__).parent / "equations"
     assert all((folders / name).is_dir() for name in answer.equations)
 
