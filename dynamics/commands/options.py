@@ -20,13 +20,15 @@ from dynamics.commands.readers import (
     save_schedule,
     switch,
     tolerance,
+    word_or_numbers,
 )
 from dynamics.integrators.names import FLOW_METHODS
 
-MODELS = ("overlaps", "decoupled", "mean-field")
-#: Models of the homogeneous student, and those that are integrated in time.
-HOMOGENEOUS, INTEGRATED = ("overlaps", "decoupled"), ("overlaps", "mean-field")
-FLOW, MEAN_FIELD = ("overlaps",), ("mean-field",)
+MODELS = ("overlaps", "decoupled", "mean-field", "network")
+#: Models of the homogeneous student, those whose width is finite, and those that are integrated in time.
+HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "network")
+INTEGRATED = ("overlaps", "mean-field", "network")
+OVERLAPS, FLOW, MEAN_FIELD, NETWORK = ("overlaps",), ("overlaps", "network"), ("mean-field",), ("network",)
 STEP_THEORIES = ("finite-d", "infinite-d")
 
 
@@ -49,6 +51,8 @@ class Option(NamedTuple):
     models: tuple[str, ...] = MODELS
     #: Its name in functions, where this is not the flag with underscores.
     argument: str = ""
+    #: What the flag alone, without a value, stands for; None: it must have a value.
+    bare: str | None = None
 
     @property
     def key(self) -> str:
@@ -70,39 +74,98 @@ PROBLEM_OPTIONS = (
     Option(
         "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
     ),
-    Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK", models=MEAN_FIELD),
+    Option(
+        "teacher-activation",
+        plain,
+        "link of the teacher, if it is not the student's",
+        "LINK",
+        models=(*MEAN_FIELD, *NETWORK),
+    ),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
     Option(
         "beta",
         non_negative,
         "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
-        models=HOMOGENEOUS,
+        models=WITH_WIDTH,
     ),
     Option(
         "ratio",
         fraction,
         "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law",
         "R",
-        models=HOMOGENEOUS,
+        models=WITH_WIDTH,
     ),
-    Option("directions", positive_integer, "number of teacher directions P [16; mean-field: 1]", "P"),
+    Option("directions", positive_integer, "number of teacher directions P [16; mean-field: 1; network: 2]", "P"),
     Option(
-        "coefficients", numbers, "the coefficients themselves, separated by commas, instead of a power law", "A,A,..."
+        "coefficients",
+        numbers,
+        "the coefficients themselves, separated by commas or in a file, instead of a power law",
+        "A,A,...|@FILE",
     ),
+    Option("teacher", plain, "polynomial of x1 ... x9 as the teacher, such as 'x1 + x1*x2'", "TEXT", models=NETWORK),
     Option(
         "width",
         positive_integer,
-        "number of neurons m; every direction is covered from about P ln P on [3 P]",
+        "number of neurons m; every direction is covered from about P ln P on [3 P; network: 8]",
         "M",
-        models=HOMOGENEOUS,
+        models=WITH_WIDTH,
     ),
     Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64]", "D"),
-    Option("initial-norm", positive, "norm of the starting weights, sigma_0", "S0", "0.01", models=HOMOGENEOUS),
+    Option(
+        "initial-norm", positive, "norm of the starting weights, sigma_0 [0.01; network: 1]", "S0", models=WITH_WIDTH
+    ),
     Option("seed", natural_number, "seed of the random start", default="0"),
+    Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU", models=WITH_WIDTH),
+)
+
+#: What is said of a two-layer network alone; any of them chooses the model.
+NETWORK_OPTIONS = (
+    Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed"), models=NETWORK),
+    Option(
+        "initial-second-layer",
+        word_or_numbers("signs", "pairs"),
+        "start of the v_i: signs, pairs (f = 0), or numbers [signs]",
+        "V,V,...",
+        models=NETWORK,
+    ),
+    Option(
+        "biases",
+        plain,
+        "whether neurons have biases that move [none]",
+        choices=("none", "fixed", "trained"),
+        models=NETWORK,
+    ),
+    Option(
+        "initial-biases",
+        word_or_numbers(),
+        "standard deviation of the biases, or numbers [1]",
+        "B,B,...",
+        models=NETWORK,
+    ),
+    Option(
+        "first-layer",
+        plain,
+        "free, or neurons that keep their length [free]",
+        choices=("free", "sphere"),
+        models=NETWORK,
+    ),
+    Option(
+        "scale",
+        word_or_numbers("1/m", "1/sqrt(m)"),
+        "output scale: 1/m, 1/sqrt(m) or a number [1]",
+        "S",
+        models=NETWORK,
+    ),
+    Option(
+        "rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B", models=NETWORK
+    ),
+    Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V", models=NETWORK),
 )
 
 SOLVER_OPTIONS = (
-    Option("model", plain, "equations to solve", default="overlaps", choices=MODELS),
+    Option(
+        "model", plain, "equations to solve; options of networks choose network", default="overlaps", choices=MODELS
+    ),
     Option(
         "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED
     ),
@@ -122,7 +185,7 @@ SOLVER_OPTIONS = (
         choices=("auto", "yes", "no"),
         models=FLOW,
     ),
-    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=FLOW),
+    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS),
     Option(
         "learning-rate",
         positive,
@@ -168,7 +231,7 @@ SOLVER_OPTIONS = (
     ),
 )
 
-OPTIONS = (*PROBLEM_OPTIONS, *SOLVER_OPTIONS)
+OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *SOLVER_OPTIONS)
 
 # --- settings that several studies share; `_replace` gives them the words and defaults of one ---------------
 
@@ -185,7 +248,7 @@ WORKERS = Option("workers", positive_integer, "processes, each on one thread [on
 
 # --- what a command writes and prints -----------------------------------------------------------------------
 
-PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE")
+PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")
 NO_PLOT = Option("no-plot", switch, "write no figure")
 OVERWRITE = Option("overwrite", switch, "replace existing files")
 JSON = Option("json", switch, "print the result as one JSON object")

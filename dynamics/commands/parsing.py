@@ -41,6 +41,8 @@ class Parser(argparse.ArgumentParser):
             kind: dict[str, Any] = {"metavar": option.metavar}
             if option.read is switch:
                 kind = {"action": "store_true"}
+            elif option.bare is not None:
+                kind |= {"nargs": "?", "const": option.bare}
             self.add_argument(f"--{option.name}", dest=option.key, help=option.explanation, **kind)
 
     def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
@@ -149,7 +151,7 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     check_names_a_file("Option --output", output)
     if values["no_plot"]:
         return None
-    figure = output.with_suffix(".png") if values["plot"] is None else Path(values["plot"])
+    figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
     if figure.suffix.lower() not in FIGURE_SUFFIXES:
         msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
         raise UsageError(msg)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
+from pathlib import Path
 
 from hermite.text.messages import cut, shown
+
+#: Characters of a file of numbers; coefficients of a million directions have a fifth.
+MOST_BYTES = 10**8
 
 
 def plain(text: str) -> str:
@@ -86,8 +92,32 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Read positive numbers separated by commas."""
-    return tuple(positive(part) for part in text.split(","))
+    """Read numbers separated by commas, or @FILE, numbers separated by commas or lines."""
+    if not text.startswith("@"):
+        return tuple(real(part) for part in text.split(","))
+    try:
+        with Path(text[1:]).open(encoding="utf-8") as file:
+            content = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        msg = f"must name a file of numbers that can be read, but is {shown(text)}: {reason}"
+        raise ValueError(msg) from None
+    require(len(content) <= MOST_BYTES, f"must name a file of at most {MOST_BYTES} characters, but is {shown(text)}")
+    parts = [part for part in re.split(r"[,;\s]+", content) if part]
+    require(bool(parts), f"must name a file with numbers, but {shown(text)} holds none")
+    return tuple(real(part) for part in parts)
+
+
+def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, ...]]:
+    """Return a reader of one of some words, of a number, or of numbers separated by commas."""
+
+    def read(text: str) -> str | float | tuple[float, ...]:
+        if text in words:
+            return text
+        found = numbers(text)
+        return found[0] if len(found) == 1 and not text.startswith("@") else found
+
+    return read
 
 
 def save_schedule(text: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import JSON, NO_PLOT, NO_PROGRESS, OPTIONS, OVERWRITE, PLOT, QUIET, Option
+from dynamics.commands.options import JSON, NETWORK, NO_PLOT, NO_PROGRESS, OPTIONS, OVERWRITE, PLOT, QUIET, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -24,6 +24,7 @@ from dynamics.commands.parsing import (
     say,
 )
 from dynamics.commands.readers import plain, switch
+from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem, Teacher
+    from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
@@ -47,6 +48,8 @@ examples:
       a small problem that `python -m sgd_check.run small.nc` checks in half a minute
   python -m dynamics.solve --model mean-field --k 4 --dimension 64
       the law of the neurons of an infinitely wide network on the sphere, flowing to the poles
+  python -m dynamics.solve --teacher "x1 + x1*x2 + x1*x2*x3" --activation erf --width 8 --biases fixed --scale 1/m
+      any two-layer network, here on a staircase: each component of the polynomial is learned after the one before
 
   python -m dynamics.solve --resume small.nc
       go on with a run that was interrupted, killed or out of time; its file and figure are replaced
@@ -71,7 +74,11 @@ COMMAND_OPTIONS = (
     Option("version", switch, "print the version and exit"),
 )
 #: Options that another makes meaningless.
-EXCLUDED = {"coefficients": ("beta", "ratio", "directions"), "ratio": ("beta",)}
+EXCLUDED = {
+    "coefficients": ("beta", "ratio", "directions"),
+    "ratio": ("beta",),
+    "teacher": ("beta", "ratio", "directions", "coefficients", "teacher_activation"),
+}
 
 
 def build_parser() -> Parser:
@@ -111,6 +118,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
             msg = f"File {given['config']!r} must hold options of this command only, but has {name!r}."
             raise UsageError(msg)
     values: dict[str, Any] = {}
+    given = {**given, "model": _implied_model(given, from_file) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         flag = given[option.key]
         text = from_file.get(option.key) if flag is None else flag
@@ -122,63 +130,24 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for chosen, others in EXCLUDED.items():
         for name in others if values[chosen] is not None else ():
             if values[name] is not None:
-                msg = f"Option --{name} must be absent when --{chosen} is given, but is {values[name]}."
+                msg = (
+                    f"Option --{name.replace('_', '-')} must be absent when --{chosen} is given, but is {values[name]}."
+                )
                 raise UsageError(msg)
     return MappingProxyType(values)
+
+
+def _implied_model(given: Mapping[str, Any], from_file: Mapping[str, str]) -> str | None:
+    """Return "network" where something is said of a network and no model is chosen."""
+    if "model" in from_file:
+        return None
+    said = (option.key for option in OPTIONS if option.models == NETWORK)
+    return NETWORK[0] if any(given[key] is not None or key in from_file for key in said) else None
 
 
 def _as_text(value: Any) -> str:
     """Return a value of a TOML file as it would stand on a command line."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def build_problem(options: Mapping[str, Any]) -> Problem:
-    """Return the problem that the options describe."""
-    import hermite
-    from dynamics.problem import Problem
-
-    link = hermite.expand(options["activation"] or f"he{options['k'] or 4}", order=options["order"])
-    if options["k"] is not None and link.information_exponent != options["k"]:
-        msg = (
-            f"Option --k must equal the information exponent of --activation, but is {options['k']} "
-            f"while {link.name} has {link.information_exponent}."
-        )
-        raise UsageError(msg)
-    spherical = registered(options["model"]).students[0] == "spherical"
-    teacher = _teacher(options, spherical=spherical)
-    count = teacher.num_directions
-    if spherical:
-        return Problem(
-            activation=link,
-            teacher=teacher,
-            width=1,  # any: the mean field is that of infinite width
-            dimension=options["dimension"] or max(64, count + 1),
-            seed=options["seed"],
-            student="spherical",
-            teacher_activation=options["teacher_activation"],
-        )
-    return Problem(
-        activation=link,
-        teacher=teacher,
-        width=options["width"] or 3 * count,
-        dimension=options["dimension"] or max(256, count),
-        initial_norm=options["initial_norm"],
-        seed=options["seed"],
-    )
-
-
-def _teacher(options: Mapping[str, Any], *, spherical: bool) -> Teacher:
-    """Return the teacher; for the spherical student its coefficients are mixture weights, equal ones by default."""
-    from dynamics.problem import Teacher
-
-    count = options["directions"] or (1 if spherical else 16)
-    if options["coefficients"] is not None:
-        return Teacher(options["coefficients"])
-    if spherical:
-        return Teacher([1.0 / count] * count)
-    if options["ratio"] is not None:
-        return Teacher.geometric(count, options["ratio"])
-    return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:

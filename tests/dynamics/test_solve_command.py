@@ -222,7 +222,7 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--model", "decoupled", "--k", "2"], "must have a link of information exponent at least 3"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
-        (["--model", "x"], "Option --model must be one of overlaps, decoupled, mean-field, but is 'x'."),
+        (["--model", "x"], "Option --model must be one of overlaps, decoupled, mean-field, network, but is 'x'."),
         (
             ["--model", "decoupled", "--rtol", "1e-3"],
             "Option --rtol must be absent for --model decoupled, but is 1e-3.",

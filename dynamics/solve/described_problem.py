@@ -1,0 +1,96 @@
+"""The problem that the options of `python -m dynamics.solve` describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dynamics.commands.options import NETWORK, NETWORK_OPTIONS
+from dynamics.commands.parsing import UsageError
+from dynamics.solve.registry import registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dynamics.problem import Problem, Teacher
+    from hermite import HermiteExpansion
+
+
+def build_problem(options: Mapping[str, Any]) -> Problem:
+    """Return the problem that the options describe, whose model says which student it has."""
+    import hermite
+
+    link = hermite.expand(options["activation"] or f"he{options['k'] or 4}", order=options["order"])
+    if options["k"] is not None and link.information_exponent != options["k"]:
+        msg = (
+            f"Option --k must equal the information exponent of --activation, but is {options['k']} "
+            f"while {link.name} has {link.information_exponent}."
+        )
+        raise UsageError(msg)
+    if options["model"] in NETWORK:
+        return _network(options, link)
+    if registered(options["model"]).students[0] == "spherical":
+        return _spherical(options, link)
+    return _homogeneous(options, link)
+
+
+def _homogeneous(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
+    from dynamics.problem import Problem
+
+    teacher = _teacher(options, 16)
+    count = teacher.num_directions
+    return Problem(
+        activation=link,
+        teacher=teacher,
+        width=options["width"] or 3 * count,
+        dimension=options["dimension"] or max(256, count),
+        initial_norm=options["initial_norm"],
+        seed=options["seed"],
+        label_noise=options["label_noise"] or 0.0,
+    )
+
+
+def _spherical(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
+    """Return the problem of the spherical student, whose coefficients are mixture weights, by default equal."""
+    from dynamics.problem import Problem, Teacher
+
+    count = options["directions"] or 1
+    given = options["coefficients"] is not None
+    teacher = _teacher(options, count) if given else Teacher([1.0 / count] * count)
+    return Problem(
+        activation=link,
+        teacher=teacher,
+        width=1,  # any: the mean field is that of infinite width
+        dimension=options["dimension"] or max(64, teacher.num_directions + 1),
+        seed=options["seed"],
+        student="spherical",
+        teacher_activation=options["teacher_activation"],
+    )
+
+
+def _network(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
+    from dynamics.problem import Problem, Student, Teacher
+
+    said = {option.key: options[option.key] for option in NETWORK_OPTIONS if options[option.key] is not None}
+    student = Student(activation=link, width=options["width"] or 8, **said)
+    teacher = Teacher.polynomial(options["teacher"]) if options["teacher"] is not None else _teacher(options, 2)
+    return Problem(
+        student=student,
+        teacher=teacher,
+        dimension=options["dimension"] or max(256, teacher.span),
+        initial_norm=options["initial_norm"],
+        seed=options["seed"],
+        label_noise=options["label_noise"] or 0.0,
+        teacher_activation=options["teacher_activation"],
+    )
+
+
+def _teacher(options: Mapping[str, Any], directions: int) -> Teacher:
+    """Return the teacher of units along the axes."""
+    from dynamics.problem import Teacher
+
+    count = options["directions"] or directions
+    if options["coefficients"] is not None:
+        return Teacher(options["coefficients"])
+    if options["ratio"] is not None:
+        return Teacher.geometric(count, options["ratio"])
+    return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
