@@ -71,7 +71,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         tone=tone,
         verdict=verdict,
         cautions=cautions,
-        sentences=[outcome(values), *_numerical_errors(dataset)],
+        sentences=[outcome(values), *numerical_errors(dataset)],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
         remarks=remarks(values),
@@ -151,15 +151,16 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
     return found
 
 
-def _numerical_errors(dataset: xr.Dataset) -> list[str]:
-    """Say how large the errors are, where a looser run beside the run has told."""
+def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:
+    """Say how large the errors of the loss and of some times are, where a looser run beside the run has told."""
     found = []
-    for name, what in (("loss_error", "of the loss"), ("emergence_time_error", "of an emergence time, relative,")):
+    of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
+    for name, what in (("loss_error", "of the loss"), (f"{times}_error", of_time)):
         if name not in dataset or not np.isfinite(dataset[name].values).any():
             continue
         error = dataset[name].values
-        if name == "emergence_time_error":
-            error = error / dataset["emergence_time"].values
+        if name != "loss_error":
+            error = error / dataset[times].values
         found.append(f"{what} {np.nanmax(error):.2g}")
     if not found:
         return []

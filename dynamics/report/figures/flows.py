@@ -49,7 +49,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     Axes
     """
     check_drawable(dataset, loss=("time",))
-    ax = _axes(ax)
+    ax = make_axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     is_sum = dataset.attrs["answer"] == "prediction"
@@ -98,7 +98,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
         If the dataset holds no overlap history.
     """
     squared = _squared_overlap(dataset)
-    ax = _axes(ax)
+    ax = make_axes(ax)
     time = dataset["time"].values
     chosen = spread_rows(squared.shape[1], MOST_CURVES)
     predicted = dataset["predicted_emergence_time"].values
@@ -130,7 +130,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     Axes
     """
     check_drawable(dataset, **dict.fromkeys(PAIRED_TIMES, ("direction",)))
-    ax = _axes(ax)
+    ax = make_axes(ax)
     exact = dataset["predicted_emergence_time"].values
     leading = dataset["leading_order_time"].values
     measured = dataset["emergence_time"].values
@@ -173,7 +173,9 @@ def headline(dataset: xr.Dataset) -> str:
     stored = json.loads(dataset.attrs["parameters"])["problem"]
     spectrum = "" if stored["beta"] is None else f", a ∝ p^−{stored['beta']:g}"
     width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"m = {stored['width']}"
-    sizes = f"P = {stored['num_directions']}, {width}, d = {stored['dimension']}"
+    polynomial = stored.get("teacher", {}).get("polynomial")
+    teacher = f"P = {stored['num_directions']}" if polynomial is None else f"f* = {polynomial}"
+    sizes = f"{teacher}, {width}, d = {stored['dimension']}"
     return f"{dataset.attrs['title']}: {stored['activation']['name']}{spectrum}, {sizes}"
 
 
@@ -202,7 +204,8 @@ def _squared_overlap(dataset: xr.Dataset) -> Array:
     return largest
 
 
-def _axes(ax: Axes | None) -> Axes:
+def make_axes(ax: Axes | None) -> Axes:
+    """Return the given axes, or new ones of pyplot."""
     check_panels("ax", ax, 1)
     if ax is not None:
         return ax
