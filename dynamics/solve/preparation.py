@@ -37,6 +37,13 @@ def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
     checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
 
 
+def check_network(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a network whose means are not known, or of which two neurons start alike."""
+    from dynamics.equations.network.system import NetworkSystem
+
+    NetworkSystem(problem)
+
+
 def flow_schedule(problem: Problem) -> SaveAt:
     """Return the times that the flow of overlaps saves by default, by the predicted times where theory has them."""
     from dynamics.theory.horizon import default_schedule

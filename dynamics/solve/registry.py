@@ -125,6 +125,7 @@ ANSWERS = (
         students=("network",),
         equations=("network",),
         methods=NETWORK_METHODS,
+        check="dynamics.solve.preparation:check_network",
         schedule="dynamics.theory.horizon:default_network_schedule",
         findings="dynamics.report.network:network_findings",
     ),
