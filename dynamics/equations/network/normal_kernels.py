@@ -8,6 +8,8 @@ from dynamics.compiler.compilation import exact_kernel, kernel
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
+TWO_PI = 2.0 * math.pi
+#: 2^27 + 1, which splits a number into halves of 26 bits.
 SPLITTER = 134217729.0
 #: Positive nodes and weights of Gauss-Legendre rules on [-1, 1] with 6, 12 and 20 points, one after the other.
 NODES = np.concatenate([np.polynomial.legendre.leggauss(n)[0][n // 2 :] for n in (6, 12, 20)])
@@ -67,7 +69,7 @@ def joint_excess(h: float, k: float, r: float, lack: float) -> float:
             math.exp((low * product - squares) / (1.0 - low * low))
             + math.exp((high * product - squares) / (1.0 - high * high))
         )
-    return total * half / (2.0 * math.pi)
+    return total * half / TWO_PI
 
 
 @kernel
@@ -87,7 +89,7 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
             total = width * math.exp(exponent) * curve
         if product > -100.0:
             distance = math.sqrt(gap)
-            tail = math.sqrt(2.0 * math.pi) * normal_cdf(-distance / width)
+            tail = math.sqrt(TWO_PI) * normal_cdf(-distance / width)
             total -= math.exp(-0.5 * product) * tail * distance * (1.0 - c * gap * (1.0 - d * gap / 5.0) / 3.0)
         width *= 0.5
         for n in range(9, 19):
@@ -98,7 +100,7 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
                 if exponent > -100.0:
                     near = math.exp(-0.5 * product * x / (1.0 + root) ** 2) / root
                     total += width * WEIGHTS[n] * math.exp(exponent) * (near - (1.0 + c * x * (1.0 + d * x)))
-        total = -total / (2.0 * math.pi)
+        total = -total / TWO_PI
     if r > 0.0:
         return max(total + normal_cdf(-max(h, k)), 0.0)
     if h >= k:
