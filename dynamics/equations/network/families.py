@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hermite.closed_forms.closed_forms import ClosedForm
+from hermite.text.expressions import variable
 
 if TYPE_CHECKING:
     from dynamics.equations.network.series import SeriesTable
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
 
 #: Families by their number in the kernels.
 RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
+#: Largest degree of a polynomial, whose derivatives at 0 are float64.
+LARGEST_DEGREE = 150
 #: |h_j(x)| φ(x) <= CRAMER e^(-x²/4) (Cramér's inequality).
 CRAMER = 1.0865 / math.sqrt(2.0 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A link's family, and its Hermite coefficients, its table, or κ, β and γ of a link κ f + βz + γ."""
+    """A link's family, and E_j of a polynomial at q = 1 and 0, its table, or κ, β and γ of a link κ f + βz + γ."""
 
     family: int
-    coefficients: Array = field(default_factory=lambda: np.empty(0))
+    coefficients: Array = field(default_factory=lambda: np.empty((2, 0)))
     table: SeriesTable | None = None
     scale: float = 1.0
     slope: float = 0.0
@@ -40,7 +43,12 @@ class Link:
     @property
     def numbers(self) -> Array:
         """What the kernels read."""
-        return self.coefficients if self.table is None else self.table.numbers
+        return self.coefficients.ravel() if self.table is None else self.table.numbers
+
+    @property
+    def terms(self) -> int:
+        """The degree of a polynomial and one, 0 of other links."""
+        return int(self.coefficients.shape[1])
 
     def tails(self, terms: int, q: Array, b: Array) -> Array:
         """Return bounds on what a series of so many terms leaves out of σ and of σ', shape (2, units).
@@ -67,7 +75,13 @@ class Link:
 def known_link(link: HermiteExpansion) -> Link | None:
     """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
     if link.is_polynomial:
-        return Link(POLYNOMIAL, np.array(link.link_coefficients()))
+        degree = len(link.link_coefficients()) - 1
+        if degree > LARGEST_DEGREE:
+            msg = (
+                f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}."
+            )
+            raise ValueError(msg)
+        return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
     if not isinstance(link.exact_source, ClosedForm):
         return None
     line = [0.0, 0.0]
@@ -87,3 +101,18 @@ def known_link(link: HermiteExpansion) -> Link | None:
             return None
     found = [family for family, scale in scales.items() if scale != 0.0]
     return Link(found[0], scale=scales[found[0]], slope=line[1], offset=line[0]) if len(found) == 1 else None
+
+
+def _at_zero(link: HermiteExpansion) -> list[float]:
+    """Return σ^(j)(0)/√j! of a polynomial, from exact coefficients where they are known."""
+    count = len(link.link_coefficients())
+    if link.exact_source is None:
+        given = [c * math.sqrt(math.factorial(k)) for k, c in enumerate(link.link_coefficients())]
+        heat = [(-0.5) ** n / math.factorial(n) for n in range(count)]
+        derivatives = [math.fsum(h * d for h, d in zip(heat, given[j::2], strict=False)) for j in range(count)]
+    else:
+        import sympy
+
+        powers = sympy.Poly(link.expression, variable()).all_coeffs()[::-1]
+        derivatives = [float(power * math.factorial(j)) for j, power in enumerate(powers)]
+    return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]

@@ -57,17 +57,18 @@ def sign_list(T: float, b: float, scale: float, count: int, numbers: Vector, out
 def polynomial_list(
     q: float, b: float, scale: float, count: int, start: int, degree: int, numbers: Vector, out: Vector
 ) -> None:
-    """Write E_j of a polynomial from its Hermite coefficients: by the heat equation to q, then by Taylor's to b.
+    """Write E_j of a polynomial: by the heat equation from q = 0 or 1, whichever is nearer, then by Taylor's to b.
 
-    `out` has room for degree + 1 numbers.
+    `numbers` hold E_j at q = 1, its Hermite coefficients, and then at q = 0; `out` has room for degree + 1 numbers.
     """
+    first, change = (start + degree + 1, q) if q < 0.5 else (start, q - 1.0)
     for j in range(max(count, degree + 1)):
-        out[j] = numbers[start + j] if j <= degree else 0.0
+        out[j] = numbers[first + j] if j <= degree else 0.0
     for j in range(degree + 1):
         total, factor = 0.0, 1.0
         for k in range(j, degree + 1, 2):
             total += factor * out[k]
-            factor *= (q - 1.0) * numbers[ROOT + k + 1] * numbers[ROOT + k + 2] / (k - j + 2)
+            factor *= change * numbers[ROOT + k + 1] * numbers[ROOT + k + 2] / (k - j + 2)
         out[j] = total
     power = 1.0
     for j in range(degree + 1):

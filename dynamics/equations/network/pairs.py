@@ -121,7 +121,7 @@ def pair_source(
         raise ValueError(msg)
     values = [None if biases is None else _distinct(biases)]
     values += [_distinct(given) for given in teacher_biases] or [(0.0,) for _ in teachers]
-    terms = max(link.coefficients.size for link in links)
+    terms = max(link.terms for link in links)
     tabled = [n for n, link in enumerate(links) if link.family == TABLE]
     is_series = bool(tabled) and links[0].family != POLYNOMIAL
     if is_series:
@@ -154,7 +154,7 @@ def _numbers(links: Sequence[Link], terms: int, is_series: bool) -> Array:
     parts = [link.numbers for link in links]
     starts = heads + 6 * len(links) + np.cumsum([0, *(part.size for part in parts)])
     table = [
-        [link.family, start, link.coefficients.size - 1, link.scale, link.slope, link.offset]
+        [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
         for link, start in zip(links, starts, strict=False)
     ]
     return np.concatenate([[terms, heads, is_series], roots, np.ravel(table), *parts])
