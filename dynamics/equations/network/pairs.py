@@ -35,8 +35,8 @@ class PairSource:
     Attributes
     ----------
     pieces : tuple of Piece
-        Source of `write_row`, `pair_values`, `mutual_values`, `own_values`, `write_moments`, `own_slopes` and
-        `write_derivatives`.
+        Source of `write_row`, `pair_values`, `mutual_values`, `own_values`, of `pair_forces` and `mutual_forces`, which
+        give K12 and K2 alone and cost less, and of `write_moments`, `own_slopes` and `write_derivatives`.
     numbers : ndarray
         What they know of the links.
     row_size : int
@@ -57,6 +57,8 @@ class PairSource:
 
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
+
+        That of K2 is at most √(2 q_b/q_a)/|s| times the bound of K12.
 
         Parameters
         ----------
@@ -105,7 +107,8 @@ def pair_source(
     teachers : sequence of HermiteExpansion
         Links of the teacher, numbered from 1; its directions are unit vectors.
     biases : sequence of float, optional
-        All biases that neurons can have; None for any, as of trained ones.
+        All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
+        the source needs no Φ_2 and is faster by ten times.
     teacher_biases : sequence of sequences of float, optional
         Those of the units of each link of the teacher; by default 0.
 
