@@ -58,7 +58,7 @@ class PairSource:
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
 
-        That of K2 is at most √(2 q_b/q_a)/|s| times the bound of K12.
+        K2 has no bound of its own; its error is about √(q_b/q_a) times that of K12.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ def pair_source(
         Links of the teacher, numbered from 1; its directions are unit vectors.
     biases : sequence of float, optional
         All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
-        the source needs no Φ_2 and is faster by ten times.
+        the source needs no Φ_2 and is several times as fast.
     teacher_biases : sequence of sequences of float, optional
         Those of the units of each link of the teacher; by default 0.
 
