@@ -179,9 +179,9 @@ class SeriesTable:
 
     def tails(self, length: Array, bias: Array) -> Array:
         """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
-        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, None)
+        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, self._tail_lengths.size - 1)
         if self.trained:
-            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, None)
+            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, self._tail_biases.size - 1)
             cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
         else:
             column = np.abs(np.subtract.outer(bias, self._tail_biases)).argmin(axis=-1)
