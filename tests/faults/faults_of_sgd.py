@@ -22,7 +22,7 @@ SGD = (
         tests_of("sgd_check/test_projected", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),
     Fault(
-        "sgd_check/engines/projected/projected_batch_kernels.py",
+        "sgd_check/engines/projected/turning_kernels.py",
         "factor = np.sqrt(2.0 * gammas[b])",
         "factor = np.sqrt(gammas[b])",
         "factor 2 of a chi variable",
