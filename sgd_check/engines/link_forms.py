@@ -71,9 +71,7 @@ def tabulated(expansion: HermiteExpansion) -> Array:
     left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
     values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
     if not np.isfinite(values).all():
-        msg = (
-            f"The link must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
-        )
+        msg = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
         raise ValueError(msg)
     series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
     return np.array([chebyshev.cheb2poly(row) for row in series])

@@ -62,3 +62,10 @@ def has_jump(link: HermiteExpansion) -> bool:
     if expression is None:
         return False
     return bool(sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta))
+
+
+def has_callable(problem: Problem) -> bool:
+    """Return whether a network's link, or one of its teacher's, is a callable, which no file holds."""
+    units = problem.teacher.units(problem.teacher_link)
+    links = [problem.activation, *(unit.link for unit in units)]
+    return problem.kind == "network" and any(not link.is_polynomial and link.expression is None for link in links)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from dynamics.compiler import Piece
     from dynamics.problem import Problem
-    from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
 _HEAD = ["", "", "@kernel", "def target(samples, t, first, teacher, ends):"]
@@ -52,19 +51,21 @@ def network_source(problem: Problem) -> Source:
     units = problem.teacher.units(problem.teacher_link)
     links = list(dict.fromkeys(unit.link for unit in units))
     sorted_units = sorted(units, key=lambda unit: links.index(unit.link))
-    counts = [sum(unit.link == link for unit in units) for link in links]
-    rows = [[unit.coefficient, unit.bias, *unit.direction] for unit in sorted_units]
-    body = [*student, *_links(links), *_HEAD, "    total = 0.0"]
-    for number in range(len(links)):
-        body += [
+    body, total = student, [*_HEAD, "    total = 0.0"]
+    for number, link in enumerate(links):
+        suffix = "" if link == problem.activation else f"_of_unit_{number}"
+        if suffix:
+            body = [*body, "", *render_anywhere(link, suffix, slope=False)[0]]
+        total += [
             f"    for p in range(ends[{number}], ends[{number + 1}]):",
             "        along = teacher[p, 1]",
             "        for c in range(teacher.shape[1] - 2):",
             "            along += teacher[p, 2 + c] * samples[t, first + c]",
-            f"        total += teacher[p, 0] * sigma_of_unit_{number}(along)",
+            f"        total += teacher[p, 0] * sigma{suffix}(along)",
         ]
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Source(link_piece([*body, "    return total"]), name, np.array(rows), ends)
+    rows = np.array([[unit.coefficient, unit.bias, *unit.direction] for unit in sorted_units])
+    ends = np.searchsorted([links.index(unit.link) for unit in sorted_units], np.arange(len(links) + 1))
+    return Source(link_piece([*body, *total, "    return total"]), name, rows, ends.astype(np.int64))
 
 
 def horner_text(exponents: NDArray[np.int64], coefficient: str, variable: str) -> str:
@@ -90,12 +91,3 @@ def horner_text(exponents: NDArray[np.int64], coefficient: str, variable: str) -
         return text
 
     return nested(list(enumerate(map(tuple, exponents.tolist()))), 0)
-
-
-def _links(links: list[HermiteExpansion]) -> list[str]:
-    """Return the lines of the teacher's links, whose values alone are used."""
-    return [
-        line
-        for number, link in enumerate(links)
-        for line in ["", *render_anywhere(link, f"_of_unit_{number}", slope=False)[0]]
-    ]
