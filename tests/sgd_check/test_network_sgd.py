@@ -7,7 +7,7 @@ import pytest
 import torch
 from engine_state import samples_of, weights_of
 
-import dynamics
+import dynamics.equations
 import sgd_check
 from dynamics.equations import NetworkSystem
 from dynamics.problem import Problem, Student, Teacher
@@ -424,13 +424,22 @@ def stop_after(patch, kind, calls):
 
 
 def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
-    """What comes back from the file as its link is its Hermite series."""
+    """What comes back from the file as its link is its Hermite series. Here the theory refuses it: there is no loss."""
+
+    def refuse(problem):
+        msg = f"{problem.activation.name} is refused"
+        raise ValueError(msg)
+
     path = tmp_path / "runs.nc"
     with monkeypatch.context() as patch:
+        patch.setattr(dynamics.equations, "NetworkSystem", refuse)
         stop_after(patch, ProjectedEngine, 150)
-        first = sgd_check.simulate(network(np.tanh, STAIRCASE, 30), **GIVEN, checkpoint=path)
+        first = sgd_check.simulate(network(np.sin, STAIRCASE, 30), **GIVEN, checkpoint=path)
     assert first.attrs["stop_reason"] == "interrupted"
     assert dynamics.load(path).identical(first)
+    assert np.isfinite(first.second_layer.isel(time=1)).all()
+    for name in ("loss", "component", "component_learned_time"):
+        assert np.isnan(first[name]).all()
     with pytest.raises(StorageError, match=r"must hold"):
         sgd_check.resume(path, progress=False)
 
@@ -448,6 +457,15 @@ def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
     for name in ("second_layer", "loss", "component"):
         np.testing.assert_array_equal(alone[name][0], runs[name][sound])
         assert np.isfinite(alone[name]).all()
+
+
+def test_a_second_layer_alone_can_blow_up():
+    """On the sphere no norm grows; the large scale makes the step of v too large."""
+    problem = network("relu", STAIRCASE, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)
+    runs = sgd_check.simulate(problem, learning_rate=0.5, steps=200, seeds=2, progress=False)
+    assert runs.attrs["stop_reason"] == "blown_up"
+    assert runs.blown_up.all()
+    assert runs.attrs["end_step"] < 100
 
 
 @pytest.mark.parametrize(
