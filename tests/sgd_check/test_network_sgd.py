@@ -8,6 +8,7 @@ import torch
 from engine_state import samples_of, weights_of
 
 import dynamics.equations
+import hermite
 import sgd_check
 from dynamics.equations import NetworkSystem
 from dynamics.problem import Problem, Student, Teacher
@@ -15,9 +16,11 @@ from dynamics.runs import StorageError
 from sgd_check.engines.generators import set_words
 from sgd_check.engines.projected import engine as projected
 from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected.links import link_piece, render_anywhere
 from sgd_check.engines.projected.network_source import horner_text
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import OnlineEngine
+from sgd_check.engines.torch.links import make_link_anywhere
 from sgd_check.runs.recording import emergence_level
 
 LINKS = {
@@ -26,6 +29,7 @@ LINKS = {
     "gelu": lambda z: z * (1 + torch.erf(z / 2**0.5)) / 2,
     "he3": lambda z: (z**3 - 3 * z) / 6**0.5,
     "tanh(z)": torch.tanh,
+    "sign": torch.sign,
 }
 UNITS = Teacher(
     [0.8, -0.6, 0.4, 0.3],
@@ -158,6 +162,20 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dim
         assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
 
 
+def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
+    """Its table is exact: the jump is at the end of a piece."""
+    problem = network("sign", UNITS, 30, biases="fixed", rates=(0, 1, 0), decay=(0, 0.2))
+    run = engine(problem, seeds=(7,))
+    start = state_of(run)
+    x, noise = drawn_samples(run, problem, 0.03, 1)
+    run.advance(np.array([0.03]))
+    wide = np.zeros((3, x.shape[1]))
+    wide[:, :5] = start[2]
+    expected = parameters(sgd_step(problem, (*start[:2], wide), x, noise, 0.03))
+    np.testing.assert_allclose(parameters(state_of(run)), expected, rtol=0, atol=1e-13)
+    assert np.abs(expected - parameters((*start[:2], wide)))[:3].min() > 1e-3
+
+
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 @pytest.mark.parametrize(("dtype", "error"), [("float64", 1e-12), ("float32", 2e-5)])
 @pytest.mark.parametrize(
@@ -263,6 +281,24 @@ def test_a_callable_is_tabulated_where_a_series_would_fail(name):
     formula, table = (np.concatenate([run.layers().ravel(), weights_of(run).ravel()]) for run in runs)
     np.testing.assert_allclose(table, formula, rtol=0, atol=1e-10)
     assert runs[1].attributes["simulated_link"] == "sin (table)"
+
+
+def test_a_table_is_the_function_to_rounding_with_its_tangents_beyond():
+    """tanh and its slope on [−32, 32], as a torch link and as rendered text; a line from there on."""
+    link, z = hermite.expand(np.tanh), np.linspace(-32.0, 32.0, 4001)
+    out = torch.empty(3, 1, z.size, 1, dtype=torch.float64)
+    make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].fill(torch.from_numpy(z).reshape(1, -1, 1), out)
+    namespace = {}
+    exec(link_piece(render_anywhere(link)[0]).text, namespace)
+    rendered = getattr(namespace["sigma_and_slope"], "py_func", namespace["sigma_and_slope"])
+    for found in (out[[0, 2], 0, :, 0].numpy(), np.array([rendered(each) for each in z]).T):
+        np.testing.assert_allclose(found[0], np.tanh(z), rtol=0, atol=2e-15)
+        np.testing.assert_allclose(found[1], 1 - np.tanh(z) ** 2, rtol=0, atol=1e-12)
+    square = hermite.expand(lambda z: z**2 + z)
+    beyond = make_link_anywhere(square, torch.float64, torch.device("cpu"))[0].value(
+        torch.tensor([40.0, -50.0]).double()
+    )
+    np.testing.assert_allclose(beyond.numpy(), [32**2 + 32 + 65 * 8, 32**2 - 32 + 63 * 18], rtol=1e-11)
 
 
 def test_a_polynomial_is_summed_by_horners_rule():

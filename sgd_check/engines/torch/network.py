@@ -96,12 +96,8 @@ class NetworkRecursion(Recursion):
         self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, network: Network, like: torch.Tensor
     ) -> None:
         super().__init__(lanes, width, steps, batch, link=link, free=True, like=like)
-        self._fill, self._batch, self._network, self._sphere = (
-            link.fill_ends,
-            batch,
-            network,
-            network.lengths is not None,
-        )
+        self._fill, self._batch, self._network = link.fill_ends, batch, network
+        self._sphere = network.lengths is not None
         every = self._norm.shape[1]
         start = torch.from_numpy(np.array([network.second_layer, network.bias])).to(like)
         both = start[:, :, None, None].expand(2, width, every, 1).contiguous()
