@@ -1,5 +1,6 @@
 from .committee.system import CommitteeSystem as CommitteeSystem
 from .interface import System as System
+from .network.system import NetworkSystem as NetworkSystem
 from .overlaps.system import learned_mass as learned_mass
 from .overlaps.system import population_loss as population_loss
 from .overlaps.system import teacher_term as teacher_term

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     Form = TypeVar("Form")
 
 
+#: A table of a link reaches so far on both sides of 0, in pieces of this width, each a polynomial of this degree.
+TABLE_END, PIECE_WIDTH, TABLE_DEGREE = 32.0, 0.25, 11
+
+
 def simulated_link(
     expansion: HermiteExpansion, series: Callable[[], Form], formula: Callable[[Any], Form]
 ) -> tuple[Form, str]:
@@ -31,6 +35,46 @@ def simulated_link(
         except NotImplementedError:
             pass
     return series(), f"{expansion.name} (Hermite series to order {expansion.order})"
+
+
+def link_anywhere(
+    expansion: HermiteExpansion,
+    series: Callable[[tuple[float, ...]], Form],
+    formula: Callable[[Any], Form],
+    table: Callable[[Array], Form],
+) -> tuple[Form, str]:
+    """Return the form of a link that is evaluated at any argument, and one phrase saying what it is.
+
+    The neurons of a network have any length and bias, and a truncated Hermite series holds for the unit Gaussian alone:
+    a callable, or a formula for which `formula` raises NotImplementedError, is tabulated instead.
+    """
+    if expansion.is_polynomial:
+        return series(expansion.link_coefficients()), f"{expansion.name} (polynomial)"
+    if expansion.expression is not None:
+        try:
+            return formula(expansion.expression), f"{expansion.name} (formula)"
+        except NotImplementedError:
+            pass
+    return table(tabulated(expansion)), f"{expansion.name} (table)"
+
+
+def tabulated(expansion: HermiteExpansion) -> Array:
+    """Return powers of u in [−1, 1] on each piece of [−TABLE_END, TABLE_END], shape (pieces, TABLE_DEGREE + 1).
+
+    Each piece interpolates at Chebyshev nodes: to rounding for a function whose Taylor series converge over half a
+    unit; a kink is exact at a multiple of PIECE_WIDTH and blurred over a piece elsewhere. Raises ValueError if the
+    function is not finite there.
+    """
+    from numpy.polynomial import chebyshev
+
+    nodes = chebyshev.chebpts1(TABLE_DEGREE + 1)
+    left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
+    values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
+    if not np.isfinite(values).all():
+        msg = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
+        raise ValueError(msg)
+    series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
+    return np.array([chebyshev.cheb2poly(row) for row in series])
 
 
 def in_powers(c: Array) -> Array:

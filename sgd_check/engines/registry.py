@@ -24,7 +24,7 @@ class Measurement(NamedTuple):
     """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
 
     Of the spherical student the neurons w (seed, neuron, d) take the place of G. Both are None where only C and n were
-    asked for.
+    asked for. The directions of a network's teacher are its axes.
     """
 
     teacher_overlap: Array
@@ -69,6 +69,14 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class NetworkEngine(Engine, Protocol):
+    """An engine that takes the steps of networks too."""
+
+    def layers(self) -> Array:
+        """Return second layer v and biases b of every run of a network, in float64, shape (seeds, 2, neurons)."""
+
+
+@runtime_checkable
 class SpanEngine(Engine, Protocol):
     """An engine that takes many steps at once: it is given the whole span between two looks, and never less.
 
@@ -107,12 +115,12 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected.engine:ProjectedEngine"),
+    "projected": Declaration("sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network")),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
-        ("homogeneous", "committee", "spherical"),
+        ("homogeneous", "committee", "spherical", "network"),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
 }

@@ -22,9 +22,11 @@ def check_student(problem: object, engine: str) -> None:
         raise TypeError(msg)
     declared = ENGINES.get(engine) if isinstance(engine, str) else None
     if problem.kind not in (declared.students if declared else ("homogeneous",)):
+        names = [repr(name) for name, other in ENGINES.items() if problem.kind in other.students]
+        which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
         msg = (
             f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
-            f"{problem.kind} student, which engine 'torch' simulates."
+            f"{problem.kind} student, which {which}."
         )
         raise ValueError(msg)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgd_check.engines import NetworkEngine
+from sgd_check.engines.network import network_of
 from sgd_check.runs.crossings import CrossingTracker
 from sgd_check.runs.observables import observables_of
 
@@ -24,21 +26,50 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0."""
+    """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
+
+    Of a network the directions are the teacher's axes, of either sign, at the level of `emergence_level`.
+    """
 
     def __init__(self, problem: Problem, runs: int) -> None:
-        self._odd = bool(problem.information_exponent % 2)
-        weight = float(np.sum(problem.teacher.coefficients)) + float(np.sum(problem.start().squared_norm))
-        self._cap = BLOW_UP_FACTOR * weight
-        self.emergence = CrossingTracker(np.array(0.5), (runs, problem.num_directions))
+        network = problem.kind == "network"
+        self._odd = not network and bool(problem.information_exponent % 2)
+        self._cap = BLOW_UP_FACTOR * (_network_weight(problem) if network else _weight(problem))
+        count = problem.teacher.span if network else problem.num_directions
+        level = emergence_level(problem) if network else 0.5
+        self.emergence = CrossingTracker(np.array(level), (runs, count))
 
-    def look(self, time: float, overlap: Array, norm: Array) -> NDArray[np.bool_]:
-        """Take C (runs, m, P) and n (runs, m) at a time; return which runs have not blown up, shape (runs,)."""
-        with np.errstate(invalid="ignore"):
-            sound: NDArray[np.bool_] = np.isfinite(norm).all(axis=1) & (norm.sum(axis=1) <= self._cap)
+    def look(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
+        """Take C (runs, m, P), n (runs, m) and of a network v and b (runs, m) at a time.
+
+        Return which runs have not blown up, shape (runs,).
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = np.sum(sum((layer**2 for layer in layers), norm), axis=1)
+            sound: NDArray[np.bool_] = np.isfinite(size) & (size <= self._cap)
             seen = np.maximum(overlap, 0.0) if self._odd else overlap
             self.emergence.look(time, np.where(sound[:, None], np.max(seen**2, axis=1), np.nan))
         return sound
+
+
+def emergence_level(problem: Problem) -> float:
+    """Return the share of a neuron's |w_i|² from which on it has found an axis: ½, or less where it serves several.
+
+    A neuron that learns a component of k ≥ 2 axes gives each of them 1/k at most, and has found it at 0.6/k.
+    """
+    most = max((len(component.axes) for component in problem.teacher.components), default=1)
+    return 0.5 if most == 1 else 0.6 / most
+
+
+def _weight(problem: Problem) -> float:
+    """Return the weight of teacher and start together, in squared norms."""
+    return float(np.sum(problem.teacher.coefficients)) + float(np.sum(problem.start().squared_norm))
+
+
+def _network_weight(problem: Problem) -> float:
+    """Return the same of a network: Σ |w_i|² + v_i² + b_i² at the start, and what s Σ v_i |w_i| has to reach."""
+    start, teacher = problem.network_start(), float(np.sum(np.abs(problem.teacher.coefficients)))
+    return teacher / network_of(problem).scale + sum(float(np.sum(part**2)) for part in start)
 
 
 class Recorder:
@@ -49,23 +80,26 @@ class Recorder:
         "student_overlap",
         "neuron_vector",
         "squared_norm",
+        "second_layer",
+        "bias",
+        "component",
         "loss",
         "emergence_time",
         "learned_time",
+        "component_learned_time",
     )
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
         self._observables = observables_of(problem)
-        m, directions, records = problem.width, problem.num_directions, plan.recorded.size
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
-        self._overlap = np.full((seeds, records, m, directions), np.nan)
+        self._watch, thresholds = Watch(problem, seeds), self._observables.thresholds
+        self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
         # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
-        self._spherical = problem.kind == "spherical"
-        self._among = np.full((seeds, records, m, problem.dimension if self._spherical else m), np.nan)
-        self._norm = np.full((seeds, records, m), np.nan)
-        self._loss = np.full((seeds, records), np.nan)
-        self._watch = Watch(problem, seeds)
-        self._learned = CrossingTracker(problem.teacher.coefficients / 2, (seeds, directions))
+        self._spherical, self._layered = problem.kind == "spherical", problem.kind == "network"
+        self._components = np.array([component.value for component in problem.teacher.components])
+        shapes = _shapes(problem, self._watch.emergence.time.shape[1])
+        records = plan.recorded.size
+        self._records = {name: np.full((seeds, records, *shape), np.nan) for name, shape in shapes.items()}
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.looked_at.tolist(), plan.times(plan.looked_at).tolist(), strict=True))
         self._record_of = {step: index for index, step in enumerate(plan.recorded.tolist())}
@@ -73,29 +107,46 @@ class Recorder:
     def look(self, step: int, engine: Engine) -> NDArray[np.bool_]:
         """Measure the runs after `step` steps; return which of them have just blown up."""
         index = self._record_of.get(step)
-        overlap, gram, norm, vectors = engine.measure(student=index is not None)
-        among = vectors if self._spherical else gram
-        overlap[self.blown_up], norm[self.blown_up] = np.nan, np.nan
-        sound = self._watch.look(self._time_of[step], overlap, norm)
+        found = engine.measure(student=index is not None)
+        among = found.neuron_vector if self._spherical else found.student_overlap
+        seen = [found.teacher_overlap, found.squared_norm]
+        if self._layered and isinstance(engine, NetworkEngine):
+            seen += list(engine.layers().swapaxes(0, 1))
+        for array in seen:
+            array[self.blown_up] = np.nan
+        sound = self._watch.look(self._time_of[step], *seen)
         fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
         self.blown_up |= ~sound
-        overlap[~sound], norm[~sound] = np.nan, np.nan
+        for array in seen:
+            array[~sound] = np.nan
         mass = np.full(self._learned.time.shape, np.nan)
-        mass[sound] = self._observables.learned(overlap[sound], norm[sound])
+        mass[sound] = self._observables.learned(*(array[sound] for array in seen))
         self._learned.look(self._time_of[step], mass)
         if index is not None and among is not None:
             among[~sound] = np.nan
-            self._overlap[:, index], self._among[:, index], self._norm[:, index] = overlap, among, norm
-            for s in np.flatnonzero(sound):
-                self._loss[s, index] = self._observables.loss(overlap[s], among[s], norm[s])
+            self._keep(index, seen, among, mass)
         return fresh
+
+    def _keep(self, index: int, seen: list[Array], among: Array, mass: Array) -> None:
+        """Write a record of what was seen, NaN for runs that blew up, of which no loss is asked."""
+        C, n, *layers = seen
+        record = {"teacher_overlap": C, "squared_norm": n, self._among: among}
+        record |= dict(zip(("second_layer", "bias"), layers, strict=False))
+        record |= {"component": mass * self._components} if self._components.size else {}
+        for name, values in record.items():
+            self._records[name][:, index] = values
+        for s in np.flatnonzero(~self.blown_up):
+            self._records["loss"][s, index] = self._observables.loss(
+                C[s], among[s], n[s], *(each[s] for each in layers)
+            )
 
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""
+        learned = {self._observables.learned_time: self._learned.time} if self._learned.time.size else {}
         return {
-            **self._records(),
+            **self._records,
             "emergence_time": self._watch.emergence.time,
-            "learned_time": self._learned.time,
+            **learned,
             "blown_up": self.blown_up.copy(),
             "censored": np.isnan(self._watch.emergence.time),
         }
@@ -111,16 +162,25 @@ class Recorder:
         for prefix, tracker in self._trackers():
             own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             tracker.restore(own)
-        for name, array in self._records().items():
+        for name, array in self._records.items():
             array[...] = records[name]
 
-    def _trackers(self) -> list[tuple[str, CrossingTracker]]:
-        return [("emergence_", self._watch.emergence), ("learned_", self._learned)]
+    @property
+    def _among(self) -> str:
+        """Variable that tells the loss beside C and n."""
+        return "neuron_vector" if self._spherical else "student_overlap"
 
-    def _records(self) -> dict[str, Array]:
-        return {
-            "teacher_overlap": self._overlap,
-            "neuron_vector" if self._spherical else "student_overlap": self._among,
-            "squared_norm": self._norm,
-            "loss": self._loss,
-        }
+    def _trackers(self) -> list[tuple[str, CrossingTracker]]:
+        """Return the trackers that have something to track: a network whose teacher is units learns no components."""
+        learned = [("learned_", self._learned)] if self._learned.time.size else []
+        return [("emergence_", self._watch.emergence), *learned]
+
+
+def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of one record of one run, for every variable."""
+    m, components = problem.width, len(problem.teacher.components)
+    shapes: dict[str, tuple[int, ...]] = {"teacher_overlap": (m, directions)}
+    shapes |= {"neuron_vector": (m, problem.dimension)} if problem.kind == "spherical" else {"student_overlap": (m, m)}
+    shapes |= {"squared_norm": (m,), "loss": ()}
+    shapes |= {"second_layer": (m,), "bias": (m,)} if problem.kind == "network" else {}
+    return shapes | ({"component": (components,)} if components else {})

@@ -12,6 +12,7 @@ import numpy as np
 from dynamics.problem import check_switch
 from dynamics.runs import Rhythm, as_run_file
 from sgd_check.engines import DEFAULT_ENGINE, SpanEngine, make_engine
+from sgd_check.engines.network import has_callable
 from sgd_check.runs.checks import check_records, check_student, checked_budget, checked_options
 from sgd_check.runs.loop import Reached, StepLoop, parts_of, restored
 from sgd_check.runs.plan import make_plan, stability_limit
@@ -61,7 +62,10 @@ def simulate(
     .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
        \quad x \sim N(0, I_d)
 
-    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere.
+    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere. A
+    `Student` moves its layers by η ε_w, η ε_v and η ε_b times their gradients, all from the parameters before the step,
+    and by its decay; on the sphere the step of w_i is the tangential part of the gradient, and |w_i| is then brought
+    back to its starting value.
 
     Parameters
     ----------
@@ -78,8 +82,8 @@ def simulate(
         threads.
     engine : {"projected", "torch", "diffusion"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
-        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d,
-        for committees too.
+        not depend on d, for every d ≥ m + the number of axes that the teacher spans, for any `Student` too. "torch"
+        draws the samples in R^d, for every student.
         "diffusion" is the limit of small and many steps, which takes thousands to billions of them at once, for up to
         four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
     save_at : SaveAt, optional
@@ -91,8 +95,8 @@ def simulate(
         "projected" and "diffusion" run on the processor. For "torch", "auto" takes CUDA where there is one. The samples
         of a seed differ between engines and between devices.
     dtype : {"auto", "float32", "float64"}
-        Precision of weights and samples; float32 by default for "torch", float64 alone for the others. Records are
-        float64.
+        Precision of weights and samples; float32 by default for "torch", float64 alone for the others, whose dimension
+        may be so large that a step is below the rounding of float32. Records are float64.
     starts : sequence of int, optional
         Spherical student only: seeds of the starts, one per run. Run s starts from
         ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries share a start,
@@ -118,7 +122,10 @@ def simulate(
         `squared_norm` (seed, time, neuron); for the spherical student `neuron_vector` (seed, time, neuron, flow_axis),
         the neurons in R^d, the teacher's axes first, in place of `student_overlap`, and `start_seed` (seed) where
         `starts` are given; `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
-        NaN if never), `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were
+        NaN if never), `blown_up` (seed), `censored` (seed, direction). Of a `Student` also `second_layer` and `bias`
+        (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time, component_name), f_α, and
+        `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of `learned_time`; its directions are
+        the teacher's axes, at the level of `dynamics.solve_network`. Coordinates `time` and `step`. Records that were
         not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
         function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
         "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
@@ -136,11 +143,14 @@ def simulate(
     Notes
     -----
     Emergence is looked for at steps 2 % apart and located between them in log time, whatever `save_at` says. The loss
-    is the exact population loss of the link's Hermite series. A run blows up when its squared norms are not finite or
-    sum to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on.
+    is the exact population loss of the link's Hermite series, of a `Student` that of the link itself, NaN where
+    `dynamics.solve_network` refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a
+    `Student`, are not finite or sum to over a thousand times the weight of teacher and start; it is NaN from then on,
+    and the others go on. For a `Student` no limit of stability of the learning rate is known.
 
-    Polynomials and formulas are simulated as they are, callables by their Hermite series, and by "diffusion" all that
-    is no polynomial by the series whose noise is most like its own (`attrs["simulated_link"]`).
+    Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
+    table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise
+    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file.
     One step of one seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and the
     cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
     three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
@@ -192,7 +202,7 @@ class Simulation:
         reached = Reached() if file.begun is None else restored(self.engine, recorder, file.begun)
 
         def keep(reached: Reached) -> None:
-            file.keep(self._labelled(recorder, reached, "unfinished"), parts_of(self.engine, recorder, reached))
+            file.keep(self._labelled(recorder, reached, "unfinished"), self._parts(recorder, reached))
 
         written = keep if file.has_path else None
         reason = StepLoop(
@@ -200,9 +210,13 @@ class Simulation:
         ).run()
         dataset = self._labelled(recorder, reached, reason)
         resumable = reason in ("interrupted", "max_runtime")
-        parts = parts_of(self.engine, recorder, reached) if resumable and file.has_path else {}
+        parts = self._parts(recorder, reached) if resumable and file.has_path else {}
         file.close(dataset, parts, resumable=resumable)
         return dataset
+
+    def _parts(self, recorder: Recorder, reached: Reached) -> dict[str, xr.Dataset]:
+        """Return the parts of a checkpoint, none where the problem that comes back from a file is another one."""
+        return {} if has_callable(self.problem) else parts_of(self.engine, recorder, reached)
 
     @cached_property
     def _limit(self) -> float | None:
@@ -245,11 +259,13 @@ class Simulation:
 
         problem, starts, settings = self.problem, self.options.starts, self._settings()
         times, neurons = self.plan.times(self.plan.recorded), np.arange(problem.width)
+        components = problem.teacher.components
         return make_dataset(
             {
                 **recorder.values(),
                 **_predicted_values(problem),
                 **({} if starts is None else {"start_seed": np.array(starts, dtype=np.int64)}),
+                **({"teacher_component": [each.value for each in components]} if components else {}),
             },
             problem=problem,
             title="Online SGD on Gaussian samples",
@@ -259,6 +275,7 @@ class Simulation:
                 "seed": np.array(self.options.seeds, dtype=np.int64),
                 "neuron": neurons,
                 **({} if problem.kind == "spherical" else {"neuron_2": neurons}),
+                **({"component_name": [each.name for each in components]} if components else {}),
             },
             solver={
                 "answer": "simulation",

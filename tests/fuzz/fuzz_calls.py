@@ -53,6 +53,13 @@ SPHERICAL = problem(student="spherical", teacher=Teacher([0.5, 0.5]))
 ONE_AXIS = problem(student="spherical", teacher=Teacher([1.0]))
 QUADRATIC = problem(activation="he2")
 
+
+def network(link: str = "erf", dimension: int = 16) -> Problem:
+    """Return a problem of a network of two neurons on two axes."""
+    student = dynamics.Student(activation=link, width=2, biases="fixed")
+    return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=dimension)
+
+
 TEACHERS = one_of(None, [1.0], 3, "power-law", {}, object())
 COEFFICIENTS = either(
     bad.array, one_of([], [0.0], [-1.0, 2.0], [1.0, np.nan], [np.inf], 1.0, "abc", [[1.0]], None, {}, [True, "x"])
@@ -368,28 +375,32 @@ def _experiments() -> Iterator[Call]:
             {"learning_rate", "steps", "directions", "engine", "save_at", "progress", "max_runtime", "checkpoint"}
         ),
     )
-    yield Call(
-        "simulate",
-        sgd_check.simulate,
-        {"problem": problem(), "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
-        {
-            "problem": either(bad.no_problem, MISMATCHED),
-            "learning_rate": either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
-            "steps": either(bad.count, one_of(10**19, 10**5000)),
-            "seeds": SEEDS,
-            "engine": bad.choice,
-            "save_at": bad.no_schedule,
-            "batch_size": bad.count,
-            "device": one_of("cuda", "tpu", "", 3, [], object()),
-            "dtype": one_of("float16", "float32", "int", "", 3, [], np.float64, object()),
-            "starts": one_of([0, 1], [1], 3, "ab"),
-            "training_samples": either(bad.count, one_of(4)),
-            "progress": bad.switch,
-            "max_runtime": bad.positive,
-            "checkpoint": bad.folder_path,
-        },
-        frozenset({"save_at", "starts", "training_samples", "max_runtime", "checkpoint", "progress"}),
-    )
+    for name, good, refused in (
+        ("simulate", problem(), MISMATCHED),
+        ("simulate of a network", network(), one_of(network("sign"), network(dimension=3))),
+    ):
+        yield Call(
+            name,
+            sgd_check.simulate,
+            {"problem": good, "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
+            {
+                "problem": either(bad.no_problem, refused),
+                "learning_rate": either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
+                "steps": either(bad.count, one_of(10**19, 10**5000)),
+                "seeds": SEEDS,
+                "engine": bad.choice,
+                "save_at": bad.no_schedule,
+                "batch_size": bad.count,
+                "device": one_of("cuda", "tpu", "", 3, [], object()),
+                "dtype": one_of("float16", "float32", "int", "", 3, [], np.float64, object()),
+                "starts": one_of([0, 1], [1], 3, "ab"),
+                "training_samples": either(bad.count, one_of(4)),
+                "progress": bad.switch,
+                "max_runtime": bad.positive,
+                "checkpoint": bad.folder_path,
+            },
+            frozenset({"save_at", "starts", "training_samples", "max_runtime", "checkpoint", "progress"}),
+        )
     yield Call(
         "piecewise",
         sgd_check.piecewise,

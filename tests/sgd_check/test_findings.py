@@ -85,6 +85,30 @@ def test_runs_alone_show_their_quartiles_and_what_was_not_seen(runs, written):
     assert len(page.images) == 2
 
 
+@pytest.mark.parametrize("polynomial", [True, False])
+def test_runs_of_a_network_show_axes_and_components(polynomial, written):
+    units = dynamics.Teacher([1.0, -0.6, 0.5], directions=[[1, 0], [0.6, 0.8], [0, 1]], links=["erf", "he3", "erf"])
+    problem = dynamics.Problem(
+        student=dynamics.Student(activation="erf", width=4, biases="fixed"),
+        teacher=dynamics.Teacher.polynomial("x1 + x1*x2") if polynomial else units,
+        dimension=20,
+    )
+    runs = sgd_check.simulate(problem, learning_rate=0.02, steps=1000, seeds=5, progress=False)
+    page = written(runs)
+    shown = {"Emergence times of the runs": ("p", [1, 2], runs.emergence_time.values)}
+    if polynomial:
+        names = ["x1", "x1*x2"]
+        shown["Times at which components are learned"] = ("component", names, runs.component_learned_time.values)
+    assert len(page.images) == 1 + len(shown)
+    assert np.isfinite(runs.emergence_time).any()
+    for caption, (head, names, times) in shown.items():
+        rows = page.tables[caption]
+        assert [row[head] for row in rows] == [str(name) for name in names]
+        middle = np.sort(np.where(np.isnan(times), np.inf, times), axis=0)[2]
+        found = [float(row["median"].replace("never", "inf")) for row in rows]
+        np.testing.assert_allclose(found, middle, rtol=1e-4)
+
+
 def test_runs_that_blew_up_say_so_first(tools, written):
     problem = tools.problem([[0.55, 0.05], [0.03, 0.5]], dimension=16)
     with pytest.warns(UserWarning, match="exceeds"):

@@ -31,7 +31,7 @@ import numpy as np
 from dynamics.compiler import available_cores
 from sgd_check.engines.diffusion.law import StepLaws, compiled_steps, excess_kurtosis
 from sgd_check.engines.generators import AXES, LENGTHS, generators
-from sgd_check.engines.projected.engine import reduced_factor
+from sgd_check.engines.projected.motion import reduced_factor
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
 

@@ -5,20 +5,19 @@ its length. So a neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes
 factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample
 (v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
 O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A minibatch has the Bartlett factor of a Wishart
-matrix on its new axes (see `sgd_check.engines.projected.projected_batch_kernels`).
+matrix on its new axes (see `sgd_check.engines.projected.turning_kernels`).
 """
 
 from __future__ import annotations
 
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler import available_cores, load, read_piece
+from dynamics.compiler import available_cores
 from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
-from sgd_check.engines.projected.links import render
+from sgd_check.engines.projected.motion import homogeneous_motion, network_motion
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-KERNELS = Path(__file__).with_name("projected_kernels.py")
-SINGLE_KERNELS = KERNELS.with_name("projected_single_kernels.py")
-BATCH_KERNELS = KERNELS.with_name("projected_batch_kernels.py")
 # Numbers drawn for one seed at a time: little enough to stay in the second-level cache until they are used.
 BLOCK_NUMBERS = 2**14
 # Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
@@ -58,24 +54,20 @@ class ProjectedEngine:
             )
             raise ValueError(msg)
         self._noise = problem.label_noise
-        self._a = np.array(problem.teacher.coefficients)
-        rows = problem.teacher.directions
-        self._directions = np.empty((0, self._span)) if rows is None else np.array(rows)
-        start = reduced_factor(problem.reduced_weights(), self._span)
-        self._weights = np.repeat(start[None], len(options.seeds), axis=0)
-        self._running = np.ones(len(options.seeds), dtype=bool)
+        make_motion = network_motion if problem.kind == "network" else homogeneous_motion
+        self._motion = make_motion(problem, self._batch)
+        runs = len(options.seeds)
+        self._state = {name: np.repeat(start[None], runs, axis=0) for name, start in self._motion.start.items()}
+        self._weights, self._directions = self._state["weights"], self._motion.directions
+        self._running = np.ones(runs, dtype=bool)
         self._generators = [generators(seed, (AXES, LENGTHS, LABEL_NOISE)) for seed in options.seeds]
         self._sizes = SampleSizes(self._width, self._span, self._beyond, self._batch)
-        piece, link_name = render(problem.activation)
-        steps = SINGLE_KERNELS if self._batch == 1 else BATCH_KERNELS
-        namespace: Any = load([piece, read_piece(KERNELS), read_piece(steps)]).namespace
-        self._take = namespace.take_single_steps if self._batch == 1 else namespace.take_batch_steps
         self._threads = RunThreads(min(len(options.seeds), available_cores()))
         self._benches = [Bench(self._sizes) for _ in range(self._threads.count)]
         self.attributes: dict[str, str | int | float] = {
             "device": "cpu",
             "dtype": "float64",
-            "simulated_link": link_name,
+            "simulated_link": self._motion.link_name,
             "numba_version": metadata.version("numba"),
             "random_numbers": f"SFC64 of numpy {np.__version__}",
             "threads": self._threads.count,
@@ -97,24 +89,33 @@ class ProjectedEngine:
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
+        directions = self._directions
         # Weights about to overflow are told apart by the recorder, which looks for what is not finite.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             squared_norm = np.sum(self._weights**2, axis=1)
             unit = self._weights / np.sqrt(squared_norm)[:, None, :]
             overlap = unit[:, : self._span].transpose(0, 2, 1)
-            overlap = overlap @ self._directions.T if self._directions.size else np.ascontiguousarray(overlap)
+            overlap = overlap @ directions.T if directions.size else np.ascontiguousarray(overlap)
             gram = unit.transpose(0, 2, 1) @ unit if student else None
         return Measurement(overlap, gram, squared_norm)
 
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        return self._state["layers"].copy()
+
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN and step them no more."""
-        self._weights[stopped] = np.nan
+        for array in self._state.values():
+            array[stopped] = np.nan
         self._running &= ~stopped
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return "weights" (seeds, r + m, neurons), "running" (seeds,) and "generators" (seeds, streams, 6 words)."""
+        """Return "weights" (seeds, r + m, neurons), "running" (seeds,) and "generators" (seeds, streams, 6 words).
+
+        Of a network "layers" (seeds, 2, neurons), v and b, too.
+        """
         return {
-            "weights": self._weights.copy(),
+            **{name: array.copy() for name, array in self._state.items()},
             "running": self._running.copy(),
             "generators": np.array([[words_of(stream) for stream in streams] for streams in self._generators]),
         }
@@ -126,7 +127,8 @@ class ProjectedEngine:
             if state[name].shape != array.shape:
                 msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
                 raise ValueError(msg)
-        self._weights[:] = state["weights"]
+        for name, array in self._state.items():
+            array[:] = state[name]
         self._running[:] = state["running"]
         for streams, stored in zip(self._generators, state["generators"], strict=True):
             for stream, words in zip(streams, stored, strict=True):
@@ -150,9 +152,10 @@ class ProjectedEngine:
         if self._noise > 0:
             labels.standard_normal(out=noise)
             noise *= self._noise
-        given = (self._weights[seed], rates, self._a, self._directions, samples, gammas, noise, bench.work)
-        extra = (bench.H, bench.stack) if self._batch > 1 else ()
-        return int(self._take(*given, *extra)) == count
+        motion, moved = self._motion, [array[seed] for array in self._state.values()]
+        buffers = (bench.H, bench.stack) if motion.batched else ()
+        taken = motion.take(*moved, rates, *motion.constants, samples, gammas, noise, bench.work, *buffers)
+        return int(taken) == count
 
 
 class SampleSizes:
@@ -183,22 +186,3 @@ class Bench:
         self.work = np.empty((7, m))
         self.H = np.empty((sizes.batch, m))
         self.stack = np.empty((m + sizes.new_axes, m))
-
-
-def reduced_factor(weights: Array, span: int) -> Array:
-    """Return weights (m, D) as columns (r + m, m), turned in the complement of the teacher's axes to triangular form.
-
-    Examples
-    --------
-    >>> reduced_factor(np.array([[1.0, 3.0, 4.0]]), 1).round(12)
-    array([[1.],
-           [5.]])
-    """
-    m = weights.shape[0]
-    found = np.zeros((span + m, m))
-    found[:span] = weights[:, :span].T
-    factor = np.linalg.qr(weights[:, span:].T).R
-    # The sign of an axis is free; a positive diagonal makes the factor one and the same for every start.
-    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
-    found[span : span + factor.shape[0]] = factor
-    return found

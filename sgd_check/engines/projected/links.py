@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compiler import Piece
-from sgd_check.engines.link_forms import in_powers, simulated_link
+from sgd_check.engines.link_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,24 +52,43 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
     """
     coefficients = expansion.link_coefficients() if expansion.is_polynomial else expansion.coefficients
     body, name = simulated_link(expansion, lambda: _series(np.array(coefficients, dtype=np.float64)), _formula)
-    return Piece("sampled link", "\n".join([*_HEADER, *body, ""])), name
+    return link_piece(body), name
 
 
-def _series(coefficients: Array) -> list[str]:
+def render_anywhere(expansion: HermiteExpansion, suffix: str = "", *, slope: bool = True) -> tuple[list[str], str]:
+    """Return the lines that define a link of a network, and one phrase saying what it is, see `link_anywhere`.
+
+    They define `sigma` and `sigma_and_slope`, both with the suffix; without `slope` only the former is of use, and
+    a formula may have jumps.
+    """
+    return link_anywhere(
+        expansion,
+        lambda c: _series(np.array(c, dtype=np.float64), suffix),
+        lambda expression: _formula(expression, suffix, slope=slope),
+        lambda table: _table(table, suffix),
+    )
+
+
+def link_piece(body: list[str]) -> Piece:
+    """Return lines that define links as a piece of source."""
+    return Piece("sampled link", "\n".join([*_HEADER, *body, ""]))
+
+
+def _series(coefficients: Array, suffix: str = "") -> list[str]:
     c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
-    return _horner(c, slope) if c.size - 1 <= HORNER_DEGREE else _recurrence(c, slope)
+    return _horner(c, slope, suffix) if c.size - 1 <= HORNER_DEGREE else _recurrence(c, slope, suffix)
 
 
-def _horner(c: Array, slope: Array) -> list[str]:
+def _horner(c: Array, slope: Array, suffix: str) -> list[str]:
     value_lines, value = _powers("v", in_powers(c))
     slope_lines, derivative = _powers("d", in_powers(slope))
     return [
         "",
-        *["@kernel", "def sigma(z):", "    q = z * z", *value_lines, f"    return {value}"],
+        *["@kernel", f"def sigma{suffix}(z):", "    q = z * z", *value_lines, f"    return {value}"],
         "",
         "",
-        *["@kernel", "def sigma_and_slope(z):", "    q = z * z", *value_lines, *slope_lines],
+        *["@kernel", f"def sigma_and_slope{suffix}(z):", "    q = z * z", *value_lines, *slope_lines],
         f"    return {value}, {derivative}",
     ]
 
@@ -87,30 +106,55 @@ def _powers(name: str, powers: Array) -> tuple[list[str], str]:
     return lines, f"{name} * z" if lowest else name
 
 
-def _recurrence(c: Array, slope: Array) -> list[str]:
+def _recurrence(c: Array, slope: Array, suffix: str) -> list[str]:
     """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
     loop = [
         "    before, now = 0.0, 1.0",
         "    value = slope = 0.0 * z",
         f"    for j in range({c.size}):",
-        "        value += C[j] * now",
-        "        slope += S[j] * now",
-        "        before, now = now, (z * now - ROOTS[j] * before) / ROOTS[j + 1]",
+        f"        value += C{suffix}[j] * now",
+        f"        slope += S{suffix}[j] * now",
+        f"        before, now = now, (z * now - ROOTS{suffix}[j] * before) / ROOTS{suffix}[j + 1]",
     ]
     return [
-        f"C = np.array({c.tolist()!r})",
-        f"S = np.array({slope.tolist()!r})",
-        f"ROOTS = np.sqrt(np.arange({c.size + 1}.0))",
-        "",
-        "",
-        *["@kernel", "def sigma_and_slope(z):", *loop, "    return value, slope"],
-        "",
-        "",
-        *["@kernel", "def sigma(z):", "    return sigma_and_slope(z)[0]"],
+        f"C{suffix} = np.array({c.tolist()!r})",
+        f"S{suffix} = np.array({slope.tolist()!r})",
+        f"ROOTS{suffix} = np.sqrt(np.arange({c.size + 1}.0))",
+        *_value_from_both(loop, suffix),
     ]
 
 
-def _formula(expression: Any) -> list[str]:
+def _table(table: Array, suffix: str) -> list[str]:
+    """Look the piece of the table up in which z lies, with the tangent at an end beyond it; see `tabulated`."""
+    pieces, terms = table.shape
+    loop = [
+        f"    inside = min(max(z, {-TABLE_END}), {TABLE_END})",
+        f"    scaled = (inside + {TABLE_END}) * {1.0 / PIECE_WIDTH}",
+        f"    k = min(int(scaled), {pieces - 1})",
+        "    u = 2.0 * (scaled - k) - 1.0",
+        f"    value, slope = TABLE{suffix}[k, {terms - 1}], 0.0",
+        f"    for j in range({terms - 2}, -1, -1):",
+        "        slope = slope * u + value",
+        f"        value = value * u + TABLE{suffix}[k, j]",
+        f"    slope *= {2.0 / PIECE_WIDTH}",
+        "    value += slope * (z - inside)",
+    ]
+    return [f"TABLE{suffix} = np.array({table.tolist()!r})", *_value_from_both(loop, suffix)]
+
+
+def _value_from_both(lines: list[str], suffix: str) -> list[str]:
+    """Return both functions of a link whose value and slope are found together."""
+    return [
+        "",
+        "",
+        *["@kernel", f"def sigma_and_slope{suffix}(z):", *lines, "    return value, slope"],
+        "",
+        "",
+        *["@kernel", f"def sigma{suffix}(z):", f"    return sigma_and_slope{suffix}(z)[0]"],
+    ]
+
+
+def _formula(expression: Any, suffix: str = "", *, slope: bool = True) -> list[str]:
     """Write a sympy formula in z and its derivative; NotImplementedError without a compiled form, as at a jump."""
     import sympy
 
@@ -118,14 +162,15 @@ def _formula(expression: Any) -> list[str]:
     value = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
     names = {z: "z"}
 
-    def lines(wanted: list[Any]) -> list[str]:
+    def lines(name: str, wanted: list[Any]) -> list[str]:
         shared, results = sympy.cse(wanted, symbols=sympy.numbered_symbols("t", real=True))
         names.update({symbol: str(symbol) for symbol, _ in shared})
         body = [f"    {symbol} = {_text(part, names)}" for symbol, part in shared]
-        return [*body, f"    return {', '.join(_text(part, names) for part in results)}"]
+        head = ["", "@kernel", f"def {name}{suffix}(z):"]
+        return [*head, *body, f"    return {', '.join(_text(part, names) for part in results)}"]
 
-    both = lines([value, value.diff(z)])
-    return ["", "@kernel", "def sigma(z):", *lines([value]), "", "", "@kernel", "def sigma_and_slope(z):", *both]
+    both = ["", *lines("sigma_and_slope", [value, value.diff(z)])] if slope else []
+    return [*lines("sigma", [value]), *both]
 
 
 def _text(expression: Any, names: dict[Any, str]) -> str:

@@ -1,10 +1,4 @@
-"""Compiled minibatch steps of the projected engine; executed after `projected_kernels`.
-
-With H the B×m matrix of the h_ib there, the new axes of the batch carry Hᵀ N, N a B×s matrix of N(0, 1) with s the
-number of axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for B ≤ m, N is replaced by
-its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the law of Tᵀ N'
-with T the triangular factor of H and N' of m rows, so that a step costs O(B m (m + r) + m³) operations.
-"""
+"""Compiled minibatch steps of the projected engine; executed after `projected_kernels` and `turning_kernels`."""
 
 from typing import TYPE_CHECKING
 
@@ -15,47 +9,10 @@ from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
     from sgd_check.engines.projected.projected_kernels import give_up, lengths, residual
+    from sgd_check.engines.projected.turning_kernels import turn_batch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-
-@kernel
-def triangular_factor(A: Matrix, products: Vector) -> None:
-    """Overwrite the first m rows of A (at least m rows, m columns) by R of A = Q R, by Householder reflections.
-
-    Entries below the diagonal are left as they fall; `products` holds m numbers.
-    """
-    rows, m = A.shape
-    for j in range(m):
-        square = 0.0
-        for k in range(j, rows):
-            square += A[k, j] * A[k, j]
-        if square == 0.0:
-            continue
-        length = np.sqrt(square)
-        diagonal = -length if A[j, j] > 0.0 else length
-        A[j, j] -= diagonal
-        scale = -1.0 / (diagonal * A[j, j])
-        for i in range(j + 1, m):
-            products[i] = 0.0
-        for k in range(j, rows):
-            v = A[k, j]
-            for i in range(j + 1, m):
-                products[i] += v * A[k, i]
-        for k in range(j, rows):
-            v = scale * A[k, j]
-            for i in range(j + 1, m):
-                A[k, i] -= v * products[i]
-        A[j, j] = diagonal
-
-
-@kernel
-def clear_below(A: Matrix) -> None:
-    """Set the entries below the diagonal to 0."""
-    for j in range(A.shape[1]):
-        for i in range(j):
-            A[j, i] = 0.0
 
 
 @kernel
@@ -78,25 +35,6 @@ def weigh_batch(
     return True
 
 
-@kernel
-def fill_new_axes(H: Matrix, gammas: Vector, below: Vector, new: Matrix) -> None:
-    """Write Nᵀ H to `new`, N lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it."""
-    count, m = new.shape
-    for q in range(count):
-        for i in range(m):
-            new[q, i] = 0.0
-    at = 0
-    for b in range(H.shape[0]):
-        for q in range(min(b + 1, count)):
-            if q == b:
-                factor = np.sqrt(2.0 * gammas[b])
-            else:
-                factor = below[at]
-                at += 1
-            for i in range(m):
-                new[q, i] += factor * H[b, i]
-
-
 @entry("i8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
 def take_batch_steps(
     W: Matrix,
@@ -117,7 +55,7 @@ def take_batch_steps(
     (B, m), `stack` (m + s', m).
     """
     axes, m = W.shape
-    r, batch = axes - m, noise.shape[1]
+    batch = noise.shape[1]
     g = work[4]
     for t in range(rates.size):
         if not weigh_batch(W, rates[t], a, directions, samples[t], noise[t], H, work):
@@ -130,18 +68,5 @@ def take_batch_steps(
                 coordinate = samples[t, b * axes + c]
                 for i in range(m):
                     W[c, i] -= coordinate * H[b, i]
-        for j in range(m):
-            for i in range(m):
-                stack[j, i] = W[r + j, i]
-        if stack.shape[0] > m:
-            rows = batch
-            if batch > m:
-                triangular_factor(H, work[6])
-                rows = m
-                clear_below(H)
-            fill_new_axes(H[:rows], gammas[t], samples[t, batch * axes :], stack[m:])
-        triangular_factor(stack, work[6])
-        for j in range(m):
-            for i in range(m):
-                W[r + j, i] = stack[j, i] if i >= j else 0.0
+        turn_batch(W, H, gammas[t], samples[t, batch * axes :], stack, work[6])
     return rates.size

@@ -1,7 +1,7 @@
-"""Compiled steps of the projected engine on one sample each; executed after `projected_kernels`.
+"""Compiled steps of the projected engine on one sample each; executed after `projected_kernels` and `turning_kernels`.
 
-A step costs O(m² + m r) operations: the new axis is emptied by two sweeps of Givens rotations.  One neuron and one
-direction, of which studies take billions of steps, have a loop of their own, a third as long.
+A step costs O(m² + m r) operations. One neuron and one direction, of which studies take billions of steps, have a loop
+of their own, a third as long.
 """
 
 from typing import TYPE_CHECKING
@@ -14,58 +14,10 @@ from dynamics.compiler.compilation import entry, kernel
 if TYPE_CHECKING:
     from sgd_check.engines.projected.links import sigma, sigma_and_slope
     from sgd_check.engines.projected.projected_kernels import give_up, lengths, residual
+    from sgd_check.engines.projected.turning_kernels import turn_back
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-
-@kernel
-def turn_back(W: Matrix, x: Vector, new: float, work: Matrix) -> None:
-    """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
-
-    The first turns (x | new) into a multiple of the first axis, from the last axis on, which leaves one entry above
-    the diagonal of L per row; the second removes it. The column that both rotations share is carried along.
-    """
-    m = W.shape[1]
-    first = W.shape[0] - m
-    g, h, carried = work[4], work[5], work[6]
-    for i in range(m):
-        carried[i] = 0.0
-    square = new * new
-    before = abs(new)
-    beyond = 0.0
-    for j in range(m - 1, -1, -1):
-        y = x[first + j]
-        square += y * y
-        length = np.sqrt(square)
-        cos, sin = (y / length, before / length) if length > 0.0 else (1.0, 0.0)
-        column = W[first + j]
-        if j == m - 1:
-            entry_of_last = g[j] * column[j]
-            beyond = -sin * entry_of_last
-            carried[j] = cos * entry_of_last
-        else:
-            following = W[first + j + 1]
-            for i in range(j, m):
-                ours = g[i] * column[i]
-                theirs = carried[i]
-                carried[i] = cos * ours + sin * theirs
-                following[i] = cos * theirs - sin * ours
-        before = length
-    for i in range(m):
-        carried[i] -= h[i] * before
-    for j in range(m - 1):
-        column, following = W[first + j], W[first + j + 1]
-        ours, theirs = carried[j], following[j]
-        length = np.sqrt(ours * ours + theirs * theirs)
-        cos, sin = (ours / length, theirs / length) if length > 0.0 else (1.0, 0.0)
-        column[j] = length
-        following[j] = 0.0
-        for i in range(j + 1, m):
-            ours, theirs = carried[i], following[i]
-            column[i] = cos * ours + sin * theirs
-            carried[i] = cos * theirs - sin * ours
-    W[first + m - 1, m - 1] = np.sqrt(carried[m - 1] * carried[m - 1] + beyond * beyond)
 
 
 @kernel
@@ -125,5 +77,5 @@ def take_single_steps(
             coordinate = x[c]
             for i in range(m):
                 W[c, i] = g[i] * W[c, i] - h[i] * coordinate
-        turn_back(W, x, np.sqrt(2.0 * gammas[t, 0]) if gammas.shape[1] > 0 else 0.0, work)
+        turn_back(W, samples, t, np.sqrt(2.0 * gammas[t, 0]) if gammas.shape[1] > 0 else 0.0, work)
     return rates.size

@@ -15,6 +15,7 @@ import torch
 
 from sgd_check.engines.threads import RunThreads
 from sgd_check.engines.torch.devices import shared_by
+from sgd_check.engines.torch.network import NetworkRecursion
 from sgd_check.engines.torch.recursion import Recursion, aligned
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sgd_check.engines.network import Network
     from sgd_check.engines.torch.links import TorchLink
+    from sgd_check.engines.torch.network import NetworkTeacher
     from sgd_check.engines.torch.samples import TorchTeacher
     from sgd_check.engines.torch.streams import Streams
 
@@ -43,13 +46,17 @@ THREADED_NUMBERS = 2**18
 
 @dataclass(frozen=True)
 class Setting:
-    """What is learned: the student's link, the teacher, d, samples per step B, and whether it is a committee."""
+    """What is learned: the student's link, the teacher, d, samples per step B, and the kind of the student.
+
+    `free` neurons enter as they are, as in a committee; another has `network`.
+    """
 
     link: TorchLink
-    teacher: TorchTeacher
+    teacher: TorchTeacher | NetworkTeacher
     dimension: int
     batch: int
     free: bool
+    network: Network | None = None
 
 
 def block_steps(width: int, dimension: int, batch: int) -> int:
@@ -65,6 +72,15 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
     if device.type != "cpu":
         return block
     return block * min(max(DRAWN_NUMBERS // (aligned(dimension) * batch * block), 1), DRAWN_STEPS // block)
+
+
+def _recursion(setting: Setting, steps: int, weights: torch.Tensor) -> Recursion:
+    """Return the steps of one block for the weights (lanes, m, columns)."""
+    lanes, width, _ = weights.shape
+    sizes = (lanes, width, steps, setting.batch)
+    if setting.network is None:
+        return Recursion(*sizes, link=setting.link, free=setting.free, like=weights)
+    return NetworkRecursion(*sizes, link=setting.link, network=setting.network, like=weights)
 
 
 class BlockStepper:
@@ -83,9 +99,7 @@ class BlockStepper:
         drawn = drawn_steps(width, setting.dimension, batch, weights.device)
         self._samples = weights.new_empty(self._lanes, drawn * batch, columns)
         self._targets = weights.new_zeros(self._lanes, drawn * batch)
-        self._recursion = Recursion(
-            self._lanes, width, self._steps, batch, link=setting.link, free=setting.free, like=weights
-        )
+        self._recursion = _recursion(setting, self._steps, weights)
         rows = self._steps * batch
         # What matrix products write and read, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
@@ -140,14 +154,21 @@ class BlockStepper:
             self._moved(range(self._lanes), weights)
         return weights[..., : self._setting.dimension]
 
+    def layers(self) -> torch.Tensor:
+        """Return v and b of a network at the moment, shape (lanes, 2, m); nothing of other students."""
+        return self._recursion.layers.permute(2, 0, 1)
+
     def freeze(self, lane: int) -> None:
         """Turn a run to NaN; every operation keeps the lanes apart, so the others do not notice."""
         self._weights[lane] = torch.nan
+        self._recursion.layers[..., lane] = torch.nan
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
         drawn = self._taken > 0 or self._block < self._blocks - 1
+        layers = self._recursion.opened if self._taken else self._recursion.layers
         return {
+            **({"layers": layers.cpu().numpy().copy()} if layers.numel() else {}),
             "weights": self._weights.cpu().numpy().copy(),
             "streams": self._before_draw if drawn else self._streams.state(),
             "position": np.array([drawn, self._block, self._taken]),
@@ -161,6 +182,8 @@ class BlockStepper:
             msg = f"Argument `state` must hold weights of shape {tuple(self._weights.shape)}, but has {shape}."
             raise ValueError(msg)
         self._weights.copy_(torch.from_numpy(np.array(state["weights"])))
+        if self._recursion.layers.numel():
+            self._recursion.layers.copy_(torch.from_numpy(np.array(state["layers"])))
         self._streams.restore(state["streams"])
         drawn, self._block, taken = np.asarray(state["position"]).tolist()
         if drawn:
@@ -226,9 +249,9 @@ class BlockStepper:
         products = self._products[at]
         self._by_step(products).copy_(recursion.coefficients[:, :, at])
         torch.baddbmm(self._weights[at], products, self._open_samples()[at], alpha=-1, out=out[at])
-        scale = recursion.scale()
+        scale = recursion.scale(out[at], at)
         if scale is not None:
-            out[at].mul_(scale[:, at].T[..., None])
+            out[at].mul_(scale[..., None])
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""

@@ -6,9 +6,10 @@ One step on a batch of B fresh samples is
    + \sigma'_{ib}\, x_b\right], \qquad e_b = f(x_b) - f^*(x_b) - \text{noise}_b,
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
-a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b. Steps are taken by
-`sgd_check.engines.torch.blocks`, or on a CUDA device by one Triton kernel, `sgd_check.engines.torch.fused`, where that
-can (`attributes["step_kernel"]`). The spherical student has an engine of its own, `sgd_check.engines.torch.spherical`.
+a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; networks are stepped by
+`sgd_check.engines.torch.network`. Steps are taken by `sgd_check.engines.torch.blocks`, or on a CUDA device by one
+Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student has
+an engine of its own, `sgd_check.engines.torch.spherical`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from sgd_check.engines.network import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.torch.blocks import BlockStepper, Setting, drawn_steps
 from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name
 from sgd_check.engines.torch.fused import FusedStepper, fusible
-from sgd_check.engines.torch.links import make_link
+from sgd_check.engines.torch.links import make_link, make_link_anywhere
+from sgd_check.engines.torch.network import NetworkTeacher
 from sgd_check.engines.torch.recursion import aligned
 from sgd_check.engines.torch.samples import TorchTeacher
 from sgd_check.engines.torch.spherical import SphericalEngine
@@ -53,10 +56,11 @@ class OnlineEngine:
         m, d, seeds = problem.width, problem.dimension, len(options.seeds)
         drawn = drawn_steps(m, d, self._batch, self._device) * self._batch
         check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
-        self._teacher = TorchTeacher.of(problem, self._dtype, self._device)
-        link, link_name = make_link(problem.activation, self._dtype, self._device)
+        network, where = network_of(problem) if problem.kind == "network" else None, (self._dtype, self._device)
+        self._teacher: TorchTeacher | NetworkTeacher = (NetworkTeacher if network else TorchTeacher).of(problem, *where)
+        link, link_name = (make_link_anywhere if network else make_link)(problem.activation, *where)
         free = problem.kind == "committee"
-        setting = Setting(link, self._teacher, problem.dimension, self._batch, free)
+        setting = Setting(link, self._teacher, problem.dimension, self._batch, free, network)
         self._stepper = self._make_stepper(problem, options, setting)
         self.attributes: dict[str, str | int | float] = {
             "device": device_name(self._device),
@@ -86,6 +90,11 @@ class OnlineEngine:
         gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
         return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
 
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        found: Array = self._resumable().layers().to("cpu", torch.float64, copy=True).numpy()
+        return found
+
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
         for index in np.flatnonzero(stopped).tolist():
@@ -107,12 +116,13 @@ class OnlineEngine:
         return self._stepper
 
     def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> BlockStepper | FusedStepper:
-        reduced = problem.reduced_weights()
+        reduced = problem.reduced_weights() if setting.network is None else setting.network.weights
         start = np.zeros((problem.width, aligned(problem.dimension)))
         start[:, : reduced.shape[1]] = reduced
         weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(len(options.seeds), 1, 1)
-        link = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" else None
-        if link is not None:
+        fused = self._device.type == "cuda" and setting.network is None
+        link = fusible(problem, self._batch, self._dtype) if fused else None
+        if link is not None and isinstance(self._teacher, TorchTeacher):
             return FusedStepper(
                 weights,
                 self._teacher.coefficients,

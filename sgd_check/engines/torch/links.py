@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from sgd_check.engines.link_forms import in_powers, simulated_link
+from sgd_check.engines.link_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +39,28 @@ class TorchLink(Protocol):
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
     """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
+    return simulated_link(expansion, lambda: _series_link(expansion.coefficients, dtype, device), FormulaLink)
 
-    def series() -> TorchLink:
-        c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
-        form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
-        return form(three_rows(c), dtype, device)
 
-    return simulated_link(expansion, series, FormulaLink)
+def make_link_anywhere(
+    expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, slope: bool = True
+) -> tuple[TorchLink, str]:
+    """Return the link of a network in torch and one phrase saying what it is, see `link_anywhere`.
+
+    Without `slope` its value alone is of use, and a formula may have jumps.
+    """
+    return link_anywhere(
+        expansion,
+        lambda c: _series_link(np.array(c, dtype=np.float64), dtype, device),
+        lambda expression: FormulaLink(expression, slope=slope),
+        lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device)),
+    )
+
+
+def _series_link(coefficients: Array, dtype: torch.dtype, device: torch.device) -> TorchLink:
+    c = np.trim_zeros(coefficients, "b")
+    form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
+    return form(three_rows(c), dtype, device)
 
 
 def three_rows(c: Array) -> Array:
@@ -133,17 +148,21 @@ class _RecurrenceLink(TorchLink):
 
 
 class FormulaLink(TorchLink):
-    """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one."""
+    """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one.
 
-    def __init__(self, expression: Any) -> None:
+    Without `slope` the derivative, which may not exist, is left out, and counts as 0.
+    """
+
+    def __init__(self, expression: Any, *, slope: bool = True) -> None:
         import sympy
 
         z = sympy.Dummy("z", real=True)
         sigma = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
-        shared, (sigma, slope) = sympy.cse([sigma, sigma.diff(z)], symbols=sympy.numbered_symbols(cls=sympy.Dummy))
+        both = [sigma, sigma.diff(z) if slope else sympy.Integer(0)]
+        shared, (sigma, derivative) = sympy.cse(both, symbols=sympy.numbered_symbols(cls=sympy.Dummy))
         self._z = z
         self._shared = [(symbol, _node(value)) for symbol, value in shared]
-        self._sigma, self._slope = _node(sigma), _node(slope)
+        self._sigma, self._slope = _node(sigma), _node(derivative)
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
@@ -162,6 +181,37 @@ class FormulaLink(TorchLink):
         for symbol, value in self._shared:
             scope[symbol] = value(scope)
         return scope
+
+
+class TableLink(TorchLink):
+    """A link by its table, see `tabulated`; beyond its ends the tangent there."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self._columns = table.T.contiguous().unbind(0)
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        return self._both(z)[0]
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+        sigma, double, slope = out.unbind(0)
+        for found, row in zip(self._both(z), (sigma, slope), strict=True):
+            row.copy_(found)
+        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
+
+    def _both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z)."""
+        inside = z.clamp(-TABLE_END, TABLE_END)
+        scaled = (inside + TABLE_END) / PIECE_WIDTH
+        piece = scaled.long().clamp_(0, self._columns[0].numel() - 1)
+        u = 2.0 * (scaled - piece) - 1.0
+        value, slope = torch.take(self._columns[-1], piece), torch.zeros_like(z)
+        for column in self._columns[-2::-1]:
+            slope = slope.mul_(u).add_(value)
+            value = value.mul(u).add_(torch.take(column, piece))
+        slope.mul_(2.0 / PIECE_WIDTH)
+        return value.addcmul_(slope, z - inside), slope
 
 
 def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:

@@ -49,6 +49,8 @@ class Recursion:
     Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for blocks of one
     step), `squared_norm` with n (m, lanes) and `targets` with minus the labels (K, lanes, B); before a step `rates`
     with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere.
+
+    `layers` (rows, m, lanes) are what moves beside the weights, none here; `opened` is what they were before the block.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Recursion:
         self._sum, self._error = zeros(every, batch), zeros(every, batch)
         self._ratio, self._shrink = zeros(width, every, 1), zeros(width, every, 1)
         self._growth = zeros(width, every, 1)
+        self.layers = self.opened = zeros(0, width, lanes)
         self._one = torch.ones(1, 1, 1, dtype=like.dtype, device=like.device)
         self._take: Callable[[int], None] = self._step_free if free else self._step
 
@@ -97,11 +100,14 @@ class Recursion:
         for k in range(first, last):
             self._take(k)
 
-    def scale(self) -> torch.Tensor | None:
-        """Return s of the weights after the steps taken, shape (m, lanes), or None where it is one."""
+    def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:  # noqa: ARG002
+        """Return s of the weights after the steps taken, shape (lanes, m), or None where it is one.
+
+        `moved` (lanes, m, d) are the sums V_i − Σ c_ij x_j of the lanes `at`.
+        """
         if self._free:
             return None
-        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0]
+        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[at]
 
     def _step(self, k: int) -> None:
         """Take step k; the running ratio is s_i/|w_i|."""

@@ -164,13 +164,27 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
 
     number, times = simulation["direction"].values, simulation["emergence_time"].values
     ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
-    predicted = simulation.get("predicted_emergence_time", simulation["teacher_coefficient"] * np.nan).values
-    known = np.isfinite(predicted)
-    if known.any():
-        ax.plot(number[known], predicted[known], "x", color=PREDICTED, ms=8, label="predicted")
+    predicted = simulation.get("predicted_emergence_time")
+    known = np.zeros(number.size, dtype=bool) if predicted is None else np.isfinite(predicted.values)
+    if predicted is not None and known.any():
+        ax.plot(number[known], predicted.values[known], "x", color=PREDICTED, ms=8, label="predicted")
     if (times > 0).any() or known.any():
         ax.set_yscale("log")
     else:
         ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     finish_panel(ax, "direction p", "emergence time")
+
+
+def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the components of a network over its teacher's, f_α/f*_α: median and quartiles of the runs that are left."""
+    share = simulation["component"].values / simulation["teacher_component"].values
+    shown = (simulation["time"].values > 0) & np.isfinite(share).any(axis=(0, 2))
+    time, names = simulation["time"].values[shown], simulation["component_name"].values.tolist()
+    for c, colour in zip(*spread_directions(len(names)), strict=True):
+        low, middle, high = np.nanquantile(share[:, shown, c], (0.25, 0.5, 0.75), axis=0)
+        ax.fill_between(time, low, high, color=colour, alpha=0.2, lw=0)
+        ax.semilogx(time, middle, color=colour, lw=1.6, label=names[c])
+    ax.axhline(1.0, color=REFERENCE, lw=0.8)
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    finish_panel(ax, "flow time t = Σ η", "component over the teacher's, f_α/f*_α")

@@ -1,0 +1,545 @@
+"""Networks by SGD: steps against autograd in R^d, the law against plain SGD in R^40, records, resumption, refusals."""
+
+import signal
+
+import numpy as np
+import pytest
+import torch
+from engine_state import samples_of, weights_of
+
+import dynamics.equations
+import hermite
+import sgd_check
+from dynamics.equations import NetworkSystem
+from dynamics.problem import Problem, Student, Teacher
+from dynamics.runs import StorageError
+from sgd_check.engines.generators import set_words
+from sgd_check.engines.projected import engine as projected
+from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected.links import link_piece, render_anywhere
+from sgd_check.engines.projected.network_source import horner_text
+from sgd_check.engines.registry import EngineOptions, make_engine
+from sgd_check.engines.torch.engine import OnlineEngine
+from sgd_check.engines.torch.links import make_link_anywhere
+from sgd_check.runs.recording import emergence_level
+
+LINKS = {
+    "erf": lambda z: torch.erf(z / 2**0.5),
+    "relu": torch.relu,
+    "gelu": lambda z: z * (1 + torch.erf(z / 2**0.5)) / 2,
+    "he3": lambda z: (z**3 - 3 * z) / 6**0.5,
+    "tanh(z)": torch.tanh,
+    "sign": torch.sign,
+}
+UNITS = Teacher(
+    [0.8, -0.6, 0.4, 0.3],
+    directions=[[1, 0], [0.6, 0.8], [0, 1], [-0.8, 0.6]],
+    links=["erf", "he3", "erf", "sign"],
+    biases=[0.2, 0.0, -0.3, 0.1],
+)
+POLYNOMIAL = Teacher.polynomial("x1 + x1*x2 - 0.3*x2^3 + 0.2")
+
+
+def network(link="erf", teacher=UNITS, dimension=12, first_layer="free", width=3, **changes):
+    """Neurons of unequal lengths with signs and biases; everything is trained, at rates of their own."""
+    weights = np.random.default_rng(5).standard_normal((width, dimension))
+    weights *= np.linspace(0.6, 1.3, width)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
+    asked = {
+        "biases": "trained",
+        "initial_second_layer": 0.9 * np.cos(1.0 + 2.0 * np.arange(width)),
+        "initial_biases": 0.4 * np.sin(1.0 + np.arange(width)),
+        "scale": "1/sqrt(m)",
+        "rates": (1.0, 0.5, 0.25),
+        "decay": (0.3, 0.2),
+    }
+    student = Student(activation=link, width=width, first_layer=first_layer, **(asked | changes))
+    return Problem(student=student, teacher=teacher, dimension=dimension, initial_weights=weights, label_noise=0.3)
+
+
+def engine(problem, name="projected", seeds=(0, 1, 2), batch_size=1, dtype="auto"):
+    return make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size, dtype=dtype))
+
+
+def labels_of(problem, x):
+    """f* of samples, by numpy."""
+    axes = x[..., : problem.teacher.span]
+    if problem.teacher.target is not None:
+        return problem.teacher.target.value(axes)
+    units = problem.teacher.units(problem.teacher_link)
+    return sum(unit.coefficient * unit.link.value(axes @ unit.direction + unit.bias) for unit in units)
+
+
+def sgd_step(problem, state, x, noise, rate):
+    """The step by autograd of the mean loss of a batch: state (v, b, W), x (B, D), noise (B,)."""
+    student, link = problem.student, LINKS[problem.activation.name]
+    v, b, w = (torch.tensor(part, dtype=torch.float64, requires_grad=True) for part in state)
+    f = student.output_scale * torch.sum(v[:, None] * link(w @ torch.tensor(x).T + b[:, None]), dim=0)
+    labels = torch.tensor(labels_of(problem, x) + noise)
+    gradients = torch.autograd.grad(0.5 * torch.mean((f - labels) ** 2), (v, b, w))
+    gv, gb, gw = (part.numpy() for part in gradients)
+    v, b, w = state
+    rate_w, rate_v, rate_b = student.learning_rates
+    decay_w, decay_v = student.decay
+    moved_v = (1 - rate * decay_v) * v - rate * rate_v * gv
+    moved_b = b - rate * rate_b * gb
+    if student.first_layer == "free":
+        return moved_v, moved_b, (1 - rate * decay_w) * w - rate * rate_w * gw
+    length = np.linalg.norm(w, axis=1, keepdims=True)
+    along = np.sum(gw * w, axis=1, keepdims=True) * w / length**2
+    turned = w - rate * rate_w * (gw - along)
+    return moved_v, moved_b, turned * length / np.linalg.norm(turned, axis=1, keepdims=True)
+
+
+def parameters(state):
+    """v, b, M and the upper half of Q, all that a rotation beyond the teacher's axes leaves."""
+    v, b, w = state
+    Q = w @ w.T
+    return np.concatenate([v, b, w[:, :2].ravel(), Q[np.triu_indices(len(v))]])
+
+
+def state_of(run, seed=0):
+    v, b = run.layers()[seed]
+    return v, b, weights_of(run)[seed]
+
+
+# --- one step -------------------------------------------------------------------------------------------------
+
+
+def drawn_samples(run, problem, rate, batch):
+    """The samples of the next step of run 0 in the axes of the moment and new ones, and their label noise."""
+    m, r = problem.width, problem.teacher.span
+    s = problem.dimension - r - m
+    axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
+    for stream, words in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
+        set_words(stream, words)
+    rows, count = min(batch, m), min(batch, m, s)
+    known = axes.standard_normal((batch, r + m))
+    factor = np.zeros((rows, count))
+    if count:
+        below = [(b, q) for b in range(rows) for q in range(min(b, count))]
+        if batch > 1:
+            factor[*np.array(below, dtype=int).reshape(-1, 2).T] = axes.standard_normal(len(below))
+        np.fill_diagonal(factor, np.sqrt(2 * radii.standard_gamma((s - np.arange(count)) / 2)))
+    noise = problem.label_noise * labels.standard_normal(batch)
+    if batch > m:
+        v, b, w = state_of(run)
+        z, student = known @ w.T + b, problem.student
+        e = student.output_scale * problem.activation.value(z) @ v - labels_of(problem, known) - noise
+        weights = rate / batch * e[:, None] * student.output_scale * v * problem.activation.derivative(z)
+        factor = np.linalg.qr(weights).Q @ factor
+    return np.concatenate([known, factor], axis=1), noise
+
+
+# d − r − m = 0, fewer than B or m, and many; one sample, few and more than neurons.
+@pytest.mark.kernels
+@pytest.mark.parametrize("first_layer", ["free", "sphere"])
+@pytest.mark.parametrize(
+    ("link", "teacher", "dimension", "batch"),
+    [
+        ("erf", UNITS, 30, 1),
+        ("erf", UNITS, 5, 1),
+        ("erf", POLYNOMIAL, 30, 4),
+        ("relu", POLYNOMIAL, 30, 1),
+        ("relu", UNITS, 6, 3),
+        ("erf", POLYNOMIAL, 30, 2),
+        ("relu", UNITS, 7, 9),
+        ("tanh(z)", POLYNOMIAL, 30, 9),
+    ],
+)
+def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dimension, batch, first_layer):
+    """Three steps in a row, each from the state and for the samples of the moment; largest error 5e-16."""
+    problem = network(link, teacher, dimension, first_layer)
+    run, rate = engine(problem, seeds=(7,), batch_size=batch), 0.03
+    for _ in range(3):
+        v, b, w = state_of(run)
+        x, noise = drawn_samples(run, problem, rate, batch)
+        run.advance(np.array([rate]))
+        wide = np.zeros((3, x.shape[1]))
+        wide[:, :5] = w
+        expected = parameters(sgd_step(problem, (v, b, wide), x, noise, rate))
+        np.testing.assert_allclose(parameters(state_of(run)), expected, rtol=0, atol=1e-13)
+        assert np.abs(expected - parameters((v, b, wide))).max() > 1e-3
+        assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
+
+
+def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
+    """Its table is exact: the jump is at the end of a piece."""
+    problem = network("sign", UNITS, 30, biases="fixed", rates=(0, 1, 0), decay=(0, 0.2))
+    run = engine(problem, seeds=(7,))
+    start = state_of(run)
+    x, noise = drawn_samples(run, problem, 0.03, 1)
+    run.advance(np.array([0.03]))
+    wide = np.zeros((3, x.shape[1]))
+    wide[:, :5] = start[2]
+    expected = parameters(sgd_step(problem, (*start[:2], wide), x, noise, 0.03))
+    np.testing.assert_allclose(parameters(state_of(run)), expected, rtol=0, atol=1e-13)
+    assert np.abs(expected - parameters((*start[:2], wide)))[:3].min() > 1e-3
+
+
+@pytest.mark.parametrize("first_layer", ["free", "sphere"])
+@pytest.mark.parametrize(("dtype", "error"), [("float64", 1e-12), ("float32", 2e-5)])
+@pytest.mark.parametrize(
+    ("link", "teacher", "batch"),
+    [("erf", UNITS, 1), ("relu", POLYNOMIAL, 1), ("gelu", UNITS, 5), ("he3", POLYNOMIAL, 2)],
+)
+def test_torch_takes_autograds_steps(link, teacher, batch, dtype, error, first_layer):
+    """Forty steps, more than two blocks, on the samples of the engine, in either precision."""
+    problem = network(link, teacher, 20, first_layer)
+    run = engine(problem, "torch", (3, 8), batch, dtype)
+    starts = [state_of(run, seed) for seed in range(2)]
+    with run.running():
+        x, labels = samples_of(run)
+        x, labels = x[:40], labels[:40]
+        run.advance(np.full(len(x), 0.02))
+    for seed, state in enumerate(starts):
+        start = parameters(state)
+        for samples, labelled in zip(x[:, seed], labels[:, seed], strict=True):
+            state = sgd_step(problem, state, samples, labelled - labels_of(problem, samples), 0.02)  # noqa: PLW2901
+        found = parameters(state_of(run, seed))
+        np.testing.assert_allclose(found, parameters(state), rtol=0, atol=error)
+        assert np.abs(found - start).max() > 0.1
+
+
+# --- the law of many steps ------------------------------------------------------------------------------------
+
+
+def direct_runs(problem, rate, steps, runs, seed):
+    """v, b and W of plain SGD in R^d on single samples, for many runs at once."""
+    rng, student, link = np.random.default_rng(seed), problem.student, problem.activation
+    v, b, w = (np.repeat(part[None], runs, axis=0) for part in problem.network_start())
+    rate_w, rate_v, rate_b = (rate * each for each in student.learning_rates)
+    (decay_w, decay_v), s, length = student.decay, student.output_scale, np.linalg.norm(w, axis=2, keepdims=True)
+    for _ in range(steps):
+        x = rng.standard_normal((runs, problem.dimension))
+        along = np.einsum("nid,nd->ni", w, x)
+        value, slope = link.value(along + b), link.derivative(along + b)
+        e = s * np.sum(v * value, axis=1) - labels_of(problem, x) - problem.label_noise * rng.standard_normal(runs)
+        pull = s * v * slope * e[:, None]
+        v = (1 - rate * decay_v) * v - rate_v * s * value * e[:, None]
+        b = b - rate_b * pull
+        if student.first_layer == "free":
+            w = (1 - rate * decay_w) * w - rate_w * pull[:, :, None] * x[:, None, :]
+        else:
+            tangent = x[:, None, :] - along[:, :, None] * w / length**2
+            w = w - rate_w * pull[:, :, None] * tangent
+            w *= length / np.linalg.norm(w, axis=2, keepdims=True)
+    return v, b, w
+
+
+def many_parameters(v, b, w):
+    """One row of `parameters` per run, and the squares of v."""
+    runs, m = v.shape
+    Q = w @ w.swapaxes(1, 2)
+    upper = np.triu_indices(m)
+    return np.concatenate([v, b, w[:, :, :2].reshape(runs, -1), Q[:, *upper], v**2], axis=1)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("link", "teacher", "changes"),
+    [
+        ("erf", UNITS, {}),
+        ("relu", UNITS, {"biases": "none", "initial_biases": 1.0, "decay": (0.0, 0.0)}),
+        ("tanh(z)", POLYNOMIAL, {"first_layer": "sphere"}),
+    ],
+)
+def test_a_hundred_steps_have_the_law_of_plain_sgd_in_r_40(link, teacher, changes):
+    """Two-sample z-scores of 18 or 21 means; |z| < 5 is a false-alarm rate below 2e-5 for each case."""
+    problem, runs = network(link, teacher, 40, **changes), 3000
+    rate, start = 1.5 / 40, many_parameters(*(part[None] for part in problem.network_start()))
+    direct = many_parameters(*direct_runs(problem, rate, 100, runs, 1))
+    run = engine(problem, seeds=range(runs))
+    with run.running():
+        run.advance(np.full(100, rate))
+    v, b = run.layers().swapaxes(0, 1)
+    ours = many_parameters(v, b, weights_of(run))
+    moving = direct.std(0) > 1e-12  # but for biases that are not there, and lengths on the sphere
+    difference = (direct - start).mean(0) - (ours - start).mean(0)
+    error = np.sqrt((direct.var(0) + ours.var(0)) / runs)
+    assert np.abs(difference[moving] / error[moving]).max() < 5
+    np.testing.assert_allclose(ours[:, ~moving], np.repeat(start[:, ~moving], runs, axis=0), atol=1e-12)
+    moved = np.abs((direct - start).mean(0))[moving] / error[moving]
+    assert np.median(moved) > 20, "the steps must have moved for the comparison to see anything"
+
+
+# --- links and teachers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["projected", "torch"])
+def test_a_callable_is_tabulated_where_a_series_would_fail(name):
+    """np.sin of neurons of length 3 and biases, against the formula on the same samples; its series is off by 1e3."""
+    runs = []
+    for link in ("sin(z)", np.sin):
+        problem = network(link, Teacher([0.7], links=[link]), 20, width=2, initial_biases=[2.0, -3.0])
+        problem = Problem(
+            student=problem.student, teacher=problem.teacher, dimension=20, initial_weights=3 * problem.initial_weights
+        )
+        runs.append(engine(problem, name, dtype="float64"))
+    for run in runs:
+        with run.running():
+            run.advance(np.full(50, 0.02))
+    formula, table = (np.concatenate([run.layers().ravel(), weights_of(run).ravel()]) for run in runs)
+    np.testing.assert_allclose(table, formula, rtol=0, atol=1e-10)
+    assert runs[1].attributes["simulated_link"] == "sin (table)"
+
+
+def test_a_table_is_the_function_to_rounding_with_its_tangents_beyond():
+    """tanh and its slope on [−32, 32], as a torch link and as rendered text; a line from there on."""
+    link, z = hermite.expand(np.tanh), np.linspace(-32.0, 32.0, 4001)
+    out = torch.empty(3, 1, z.size, 1, dtype=torch.float64)
+    make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].fill(torch.from_numpy(z).reshape(1, -1, 1), out)
+    namespace = {}
+    exec(link_piece(render_anywhere(link)[0]).text, namespace)
+    rendered = getattr(namespace["sigma_and_slope"], "py_func", namespace["sigma_and_slope"])
+    for found in (out[[0, 2], 0, :, 0].numpy(), np.array([rendered(each) for each in z]).T):
+        np.testing.assert_allclose(found[0], np.tanh(z), rtol=0, atol=2e-15)
+        np.testing.assert_allclose(found[1], 1 - np.tanh(z) ** 2, rtol=0, atol=1e-12)
+    square = hermite.expand(lambda z: z**2 + z)
+    beyond = make_link_anywhere(square, torch.float64, torch.device("cpu"))[0].value(
+        torch.tensor([40.0, -50.0]).double()
+    )
+    np.testing.assert_allclose(beyond.numpy(), [32**2 + 32 + 65 * 8, 32**2 - 32 + 63 * 18], rtol=1e-11)
+
+
+def test_a_polynomial_is_summed_by_horners_rule():
+    target = Teacher.polynomial("(x1 - 0.5*x2 + x3^2)^3 + h4(x2)*x1 - x3/7 + 0.25").target
+    text = horner_text(target.exponents, "c[{}]", "x[:, {}]")
+    assert text.count("c[") == len(target.powers)
+    assert text.count("*") < target.exponents.sum()
+    x = np.random.default_rng(2).standard_normal((40, 3))
+    np.testing.assert_allclose(eval(text, {"x": x, "c": target.powers}), target.value(x), rtol=1e-12, atol=1e-12)
+
+
+# --- seeds, cuts and pauses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first_layer", ["free", "sphere"])
+@pytest.mark.parametrize(("name", "batch"), [("projected", 1), ("projected", 4), ("torch", 1), ("torch", 4)])
+def test_a_seed_gives_the_same_bits_alone_beside_others_cut_and_paused(monkeypatch, name, batch, first_layer):
+    monkeypatch.setattr(projected, "THREADED_OPERATIONS", 0)
+    problem, rates = network("erf", POLYNOMIAL, 20, first_layer), np.linspace(0.01, 0.02, 300)
+
+    def final(seeds, pieces=(), cores=1):
+        monkeypatch.setattr(projected, "available_cores", lambda: cores)
+        run = engine(problem, name, seeds, batch)
+        for piece in np.split(rates, pieces):
+            state = run.state()
+            run = engine(problem, name, seeds, batch)
+            with run.running():
+                run.restore(state)
+                run.advance(piece)
+                run.measure(student=True)
+        parts = (run.layers(), weights_of(run))
+        return np.concatenate([part.reshape(len(seeds), -1) for part in parts], axis=1)
+
+    together = final((3, 1, 4))
+    assert np.isfinite(together).all()
+    assert len({row.tobytes() for row in together}) == 3
+    np.testing.assert_array_equal(final((4,))[0], together[2])
+    np.testing.assert_array_equal(final((9, 4, 2, 7, 11), cores=3)[1], together[2])
+    np.testing.assert_array_equal(final((3, 1, 4), pieces=[1, 2, 37, 170, 299]), together)
+
+
+def test_a_frozen_seed_leaves_the_others_untouched():
+    for name in ("projected", "torch"):
+        free, frozen = (engine(network(), name) for _ in range(2))
+        frozen.freeze(np.array([False, True, False]))
+        for run in (free, frozen):
+            with run.running():
+                run.advance(np.full(40, 0.01))
+        assert np.isnan(frozen.layers()[1]).all()
+        assert np.isnan(weights_of(frozen)[1]).all()
+        np.testing.assert_array_equal(frozen.layers()[[0, 2]], free.layers()[[0, 2]])
+        np.testing.assert_array_equal(weights_of(frozen)[[0, 2]], weights_of(free)[[0, 2]])
+
+
+# --- simulate -------------------------------------------------------------------------------------------------
+
+STAIRCASE = Teacher.polynomial("x1 + x1*x2")
+GIVEN = {"learning_rate": 0.02, "steps": 1500, "seeds": 3, "progress": False}
+
+
+def moments(problem, record):
+    """Loss and components of one record by quadrature over the axes of teacher and neurons."""
+    m, r = problem.width, problem.teacher.span
+    n = record.squared_norm.values
+    M = record.teacher_overlap.values * np.sqrt(n)[:, None]
+    Q = record.student_overlap.values * np.sqrt(np.outer(n, n))
+    w = np.concatenate([M, np.linalg.cholesky(Q - M @ M.T)], axis=1)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    x = np.stack(np.meshgrid(*[nodes] * (r + m), indexing="ij"), axis=-1).reshape(-1, r + m)
+    measure = np.prod(
+        np.stack(np.meshgrid(*[weights / weights.sum()] * (r + m), indexing="ij"), -1).reshape(-1, r + m), 1
+    )
+    f = (
+        problem.student.output_scale
+        * problem.activation.value(x @ w.T + record.bias.values)
+        @ record.second_layer.values
+    )
+    basis = [Teacher.polynomial(name).target for name in record.component_name.values.tolist()]
+    parts = [measure @ (f * own.value(x[:, : own.span])) for own in basis]
+    return measure @ (f - labels_of(problem, x)) ** 2, parts
+
+
+@pytest.mark.parametrize("name", ["projected", "torch"])
+def test_records_are_those_of_the_network(name):
+    problem = network("erf", STAIRCASE, 30, width=2)
+    runs = sgd_check.simulate(problem, engine=name, dtype="float64", **GIVEN)
+    for seed in (0, 2):
+        record = runs.isel(seed=seed, time=-1)
+        loss, parts = moments(problem, record)
+        assert float(record.loss) == pytest.approx(loss, rel=1e-9)
+        np.testing.assert_allclose(record.component.values, parts, rtol=1e-9)
+    first = runs.isel(time=0)
+    v, b, w = problem.network_start()
+    for seed in range(3):
+        np.testing.assert_array_equal(first.second_layer[seed], v)
+        np.testing.assert_array_equal(first.bias[seed], b)
+        np.testing.assert_allclose(first.squared_norm[seed], np.sum(w**2, axis=1), rtol=1e-14)
+    assert runs.teacher_component.values.tolist() == [1.0, 1.0]
+    assert "learned_time" not in runs
+    assert "learning_rate_limit" not in runs.attrs
+
+
+def test_axes_emerge_and_components_are_learned_where_their_records_say():
+    """x1*x2 has two axes, so each emerges at 0.3."""
+    problem = network("erf", STAIRCASE, 20, width=4, decay=(0, 0), scale=1.0, rates=(1, 1, 1))
+    times = dynamics.SaveAt.linear(0.0, 50.0, 2501)  # every step, so that no crossing falls between two records
+    runs = sgd_check.simulate(problem, save_at=times, learning_rate=0.02, steps=2500, seeds=4, progress=False)
+    largest = (runs.teacher_overlap**2).max("neuron")
+    share = runs.component / runs.teacher_component
+    for seen, level, found in (
+        (largest, 0.3, runs.emergence_time.values),
+        (share, 0.5, runs.component_learned_time.values),
+    ):
+        above = seen.values >= level
+        assert above.any(axis=1).sum() == 8, "there must be something to be seen"
+        for seed, which in np.argwhere(above.any(axis=1)):
+            at = np.argmax(above[seed, :, which])
+            assert runs.time[at - 1] <= found[seed, which] <= runs.time[at]
+    np.testing.assert_array_equal(runs.censored, np.isnan(runs.emergence_time))
+
+
+@pytest.mark.parametrize("text", ["x1 + h4(x2)", "x1*x2", "x1 + x1*x2*x3 - x3"])
+def test_axes_emerge_at_the_level_of_the_theory(text):
+    problem = network(teacher=Teacher.polynomial(text))
+    assert emergence_level(problem) == NetworkSystem(problem).teacher.level
+
+
+def test_a_teacher_of_units_has_axes_and_no_components():
+    runs = sgd_check.simulate(network("relu", UNITS, 30), **GIVEN)
+    assert (runs.sizes["direction"], runs.sizes["neuron"]) == (2, 3)
+    assert "component" not in runs
+    assert "component_learned_time" not in runs
+    assert np.isfinite(runs.loss).all()
+
+
+@pytest.mark.parametrize("changes", [{}, {"batch_size": 3}, {"engine": "torch"}, {"engine": "torch", "batch_size": 2}])
+def test_a_simulation_that_was_stopped_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
+    problem, path = network("erf", STAIRCASE, 30, "sphere" if "engine" in changes else "free"), tmp_path / "runs.nc"
+    whole = sgd_check.simulate(problem, **GIVEN | changes)
+    with monkeypatch.context() as patch:
+        stop_after(patch, ProjectedEngine if "engine" not in changes else OnlineEngine, 150)
+        first = sgd_check.simulate(problem, **GIVEN | changes, checkpoint=path)
+    assert 0 < first.attrs["end_step"] < 1500
+    again = sgd_check.resume(path, progress=False)
+    for variable in whole:
+        np.testing.assert_array_equal(again[variable], whole[variable])
+
+
+def stop_after(patch, kind, calls):
+    """Have the user interrupt in the middle of a call of `advance`."""
+    advance, count = kind.advance, iter(range(10**9))
+
+    def counted(self, rates):
+        advance(self, rates)
+        if next(count) == calls:
+            signal.raise_signal(signal.SIGINT)
+
+    patch.setattr(kind, "advance", counted)
+
+
+def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
+    """What comes back from the file as its link is its Hermite series. Here the theory refuses it: there is no loss."""
+
+    def refuse(problem):
+        msg = f"{problem.activation.name} is refused"
+        raise ValueError(msg)
+
+    path = tmp_path / "runs.nc"
+    with monkeypatch.context() as patch:
+        patch.setattr(dynamics.equations, "NetworkSystem", refuse)
+        stop_after(patch, ProjectedEngine, 150)
+        first = sgd_check.simulate(network(np.sin, STAIRCASE, 30), **GIVEN, checkpoint=path)
+    assert first.attrs["stop_reason"] == "interrupted"
+    assert dynamics.load(path).identical(first)
+    assert np.isfinite(first.second_layer.isel(time=1)).all()
+    for name in ("loss", "component", "component_learned_time"):
+        assert np.isnan(first[name]).all()
+    with pytest.raises(StorageError, match=r"must hold"):
+        sgd_check.resume(path, progress=False)
+
+
+def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
+    problem = network("he3", STAIRCASE, 20, decay=(0, 0))
+    given = {"learning_rate": 0.02, "steps": 400, "progress": False}
+    runs = sgd_check.simulate(problem, seeds=12, **given)
+    blown = np.flatnonzero(runs.blown_up)
+    assert 0 < blown.size < 12
+    for name in ("second_layer", "bias", "loss", "component", "squared_norm", "teacher_overlap"):
+        assert np.isnan(runs[name].isel(time=-1, seed=blown)).all()
+    sound = int(np.flatnonzero(~runs.blown_up.values)[0])
+    alone = sgd_check.simulate(problem, seeds=[sound], **given)
+    for name in ("second_layer", "loss", "component"):
+        np.testing.assert_array_equal(alone[name][0], runs[name][sound])
+        assert np.isfinite(alone[name]).all()
+
+
+def test_a_second_layer_alone_can_blow_up():
+    """On the sphere no norm grows; the large scale makes the step of v too large."""
+    problem = network("relu", STAIRCASE, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)
+    runs = sgd_check.simulate(problem, learning_rate=0.5, steps=200, seeds=2, progress=False)
+    assert runs.attrs["stop_reason"] == "blown_up"
+    assert runs.blown_up.all()
+    assert runs.attrs["end_step"] < 100
+
+
+@pytest.mark.parametrize(
+    ("problem", "changes", "sentence"),
+    [
+        (
+            network(),
+            {"engine": "diffusion"},
+            "Argument `problem` must have the homogeneous student for engine 'diffusion', but has the network student, "
+            "which engines 'projected' and 'torch' simulate.",
+        ),
+        (
+            network("sign", STAIRCASE),
+            {},
+            "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
+            "gradient at a jump, but has sign.",
+        ),
+        (
+            network(dimension=4),
+            {},
+            "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' "
+            "with dimension 4.",
+        ),
+        (
+            network(),
+            {"dtype": "float32"},
+            "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'.",
+        ),
+        (network(), {"starts": [1, 2, 3]}, "Argument `starts` must be None for the network student, but is not."),
+        (
+            network(lambda z: np.where(np.abs(z) < 31, z**2, np.inf)),
+            {},
+            "Links must be finite on [-32, 32] to be simulated, but <lambda> is not.",
+        ),
+    ],
+    ids=["diffusion", "jump", "dimension", "float32", "starts", "infinite"],
+)
+def test_what_cannot_be_simulated_is_refused_in_one_sentence(problem, changes, sentence):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r".") as caught:
+        sgd_check.simulate(problem, **GIVEN | changes)
+    assert str(caught.value).startswith(sentence)
