@@ -36,7 +36,7 @@ def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Mean derivatives of σ and of λσ' at every vector; E[λ f] = v E f' gives those of λσ' as k F_k + v F_(k+2)."""
     P, K = sizes[1], sizes[3]
     M = sizes[0] + P
-    numbers = P + P * P + 3
+    numbers = P + P * P + 4
     own, euler = M * M, M * M + M * (K + 4)
     for a in range(M):
         v = work[a * M + a]
@@ -96,7 +96,7 @@ def write_contractions(i: int, j: int, sizes: Integers, work: Vector) -> None:
 @kernel
 def empty_parity(parameters: Vector, sizes: Integers) -> int:
     """Return the parity, 0 or 1, of the degrees that the link lacks; 2 if it has both."""
-    numbers = sizes[1] * (sizes[1] + 1) + 3
+    numbers = sizes[1] * (sizes[1] + 1) + 4
     even = odd = 0.0
     for k in range(sizes[3] + 1):
         if k % 2 == 0:
