@@ -57,7 +57,7 @@ class CommitteeSystem(FlowSystem):
         self.problem = problem
         self._link = committee_link(problem.activation, for_step=learning_rate is not None)
         self.pieces = kernel_pieces(
-            "dynamics.equations.pairs.array_kernels", self._link.kernels, f"{_HERE}.committee_kernels"
+            "dynamics.equations.pairs.array_kernels", *self._link.kernels, f"{_HERE}.committee_kernels"
         )
         length = np.sqrt(start.squared_norm)
         self.initial_state: Array = np.concatenate(
