@@ -5,6 +5,7 @@ from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.problem import Problem as Problem
 from .problem.schedule import SaveAt as SaveAt
+from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
 from .report.document import write_report as write_report
 from .report.figures.chaos import plot_chaos as plot_chaos

@@ -9,4 +9,6 @@ from .memory import check_memory as check_memory
 from .problem import Problem as Problem
 from .problem import check_problem as check_problem
 from .schedule import SaveAt as SaveAt
+from .student import Student as Student
 from .teacher import Teacher as Teacher
+from .teacher import Unit as Unit

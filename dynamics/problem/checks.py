@@ -67,6 +67,11 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
     return number
 
 
+def whole_number(value: object) -> object:
+    """Return a float without fraction, such as 1e6, as an int, and anything else as it is."""
+    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
+
+
 def checked_list(values: object, name: str) -> list[object]:
     """Return a list, tuple, range or array as a list; refuse text, bytes and single values."""
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
@@ -92,6 +97,13 @@ def float_array(values: ArrayLike, name: str) -> Array:
     except (TypeError, ValueError, OverflowError):
         msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
         raise TypeError(msg) from None
+
+
+def read_only(values: ArrayLike) -> Array:
+    """Return a read-only float64 copy, so that frozen values really are frozen."""
+    array: Array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

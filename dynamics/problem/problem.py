@@ -6,12 +6,13 @@ Light to import: numpy and the Hermite expansion, without compiler, dataset libr
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_number
+from dynamics.problem.checks import check_choice, checked_integer, checked_number, whole_number
+from dynamics.problem.network_start import NetworkStart, checked_network_weights, network_start
 from dynamics.problem.start import (
     OverlapStart,
     check_unit_lengths,
@@ -21,7 +22,9 @@ from dynamics.problem.start import (
     random_weights,
     weights_from_overlaps,
 )
-from dynamics.problem.stored_problem import stored_arguments, stored_link
+from dynamics.problem.stored_link import stored_link
+from dynamics.problem.stored_problem import stored_arguments, stored_teacher
+from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
@@ -31,8 +34,12 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-#: Students, each with the function that integrates its overlaps.
+#: Students that have a name, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
+#: The kind of a problem whose student is a `Student`, and the function that integrates its overlaps.
+NETWORK, SOLVE_NETWORK = "network", "solve_network"
+#: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
+SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,15 +52,16 @@ class Problem:
     Parameters
     ----------
     activation : str, dict, sympy expression, callable or HermiteExpansion
-        Link σ, anything that `hermite.expand` takes.
+        Link σ, anything that `hermite.expand` takes; absent where `student` is a `Student`, which has one.
     teacher : Teacher
         Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d.
     width : int
-        Number of student neurons m ≥ 1.
+        Number of student neurons m ≥ 1; absent where `student` is a `Student`, which has one.
     dimension : int
-        Input dimension d, at least the number of axes that the teacher spans.
-    initial_norm : float, default 1e-2
-        σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless.
+        Input dimension d, at least the number of axes that the teacher spans; also a float without fraction, as 1e6.
+    initial_norm : float, optional
+        σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2,
+        and 1 for the spherical student and for a `Student`.
     seed : int, default 0
         Draws the start alone, never samples.
     initial_weights : array_like, shape (m, d), optional
@@ -64,14 +72,15 @@ class Problem:
         has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
-    student : {"homogeneous", "committee", "spherical"}
-        "homogeneous" is the student above, with the second layer tied to |w_i|²; "committee" is
-        f(x) = Σ_i σ(w_i·x), second layer fixed to 1 and norms free, for `dynamics.solve_committee`; "spherical" is the
-        mean f(x) = (1/m) Σ_i σ(w_i·x) with |w_i| = 1, of which a_p are mixture weights, for
-        `dynamics.solve_mean_field`, which does not use `width`, and `dynamics.solve_spherical`, which does.
+    student : {"homogeneous", "committee", "spherical"} or Student
+        A `Student` is any two-layer network, for `dynamics.solve_network`. Of those with a name "homogeneous" is the
+        student above, with the second layer tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x), second layer fixed to 1
+        and norms free, for `dynamics.solve_committee`; "spherical" is the mean f(x) = (1/m) Σ_i σ(w_i·x) with
+        |w_i| = 1, of which a_p are mixture weights, for `dynamics.solve_mean_field`, which does not use `width`, and
+        `dynamics.solve_spherical`, which does.
     teacher_activation : optional
-        Link of the teacher, by default `activation`. The spherical student may learn another link than its own; the
-        other two require it to equal `activation`.
+        Link of the teacher's units that have none, by default `activation`. The spherical student and a `Student` may
+        learn another link than their own; the other two require it to equal `activation`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
 
@@ -89,16 +98,16 @@ class Problem:
     (3, 2)
     """
 
-    activation: HermiteExpansion
+    activation: HermiteExpansion = None  # type: ignore[assignment]  # set from the student where it has one
     teacher: Teacher
-    width: int
+    width: int = None  # type: ignore[assignment]
     dimension: int
-    initial_norm: float = 1e-2
+    initial_norm: float = None  # type: ignore[assignment]
     seed: int = 0
     initial_weights: Array | None = field(default=None, repr=False)
     initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
-    student: Literal["homogeneous", "committee", "spherical"] = "homogeneous"
+    student: Literal["homogeneous", "committee", "spherical"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
 
@@ -107,16 +116,16 @@ class Problem:
         def __init__(
             self,
             *,
-            activation: object,
+            activation: object = None,
             teacher: Teacher,
-            width: int,
-            dimension: int,
-            initial_norm: float = 1e-2,
+            width: int | None = None,
+            dimension: float,
+            initial_norm: float | None = None,
             seed: int = 0,
             initial_weights: ArrayLike | None = None,
             initial_overlaps: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
             label_noise: float = 0.0,
-            student: str = "homogeneous",
+            student: str | Student = "homogeneous",
             teacher_activation: object = None,
             order: int | None = None,
         ) -> None: ...
@@ -124,60 +133,79 @@ class Problem:
     def __post_init__(self) -> None:
         import hermite
 
-        def assign(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         teacher: object = self.teacher
         if not isinstance(teacher, Teacher):
             msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
             raise TypeError(msg)
-        assign("width", checked_integer(self.width, "width", minimum=1))
-        assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
-        assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        assign("initial_norm", checked_number(self.initial_norm, "initial_norm", positive=True))
-        if not 0 < self.initial_norm * self.initial_norm < np.inf:
-            msg = f"Argument `initial_norm` must have a square within float64, but is {self.initial_norm}."
-            raise ValueError(msg)
-        assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
+        if isinstance(self.student, Student):
+            self._take_from(self.student)
+        else:
+            check_choice("student", self.student, tuple(STUDENTS))
+            _check_named_student(self)
+        self._assign("width", checked_integer(self.width, "width", minimum=1))
+        self._assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
+        self._assign("seed", checked_integer(self.seed, "seed", minimum=0))
+        self._check_norm()
+        self._assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
         if self.dimension < self.teacher.span:
             msg = (
                 f"Argument `dimension` must be at least {self.teacher.span}, the number of axes that the teacher "
                 f"spans, but is {self.dimension}."
             )
             raise ValueError(msg)
-        check_choice("student", self.student, tuple(STUDENTS))
-        assign("activation", hermite.expand(self.activation, order=self.order))
+        self._assign("activation", hermite.expand(self.activation, order=self.order))
         self._check_teacher_activation()
-        assign("order", self.activation.order)
-        self._check_norm()
+        self._assign("order", self.activation.order)
         self._check_start()
 
+    def _assign(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _take_from(self, student: Student) -> None:
+        """Take link and width from the student; they may be given beside it only if they are the same."""
+        for name, own in (("activation", student.activation), ("width", student.width), ("order", student.order)):
+            given = getattr(self, name)
+            if given is not None and given != own:
+                msg = f"Argument `{name}` must be absent where `student` is a Student, but is {shown(given)}."
+                raise ValueError(msg)
+            self._assign(name, own)
+
     def _check_teacher_activation(self) -> None:
-        """Expand the teacher's link; only the spherical student may learn another than its own."""
+        """Expand the teacher's link; only the spherical student and a `Student` may learn another than their own."""
         import hermite
 
         if self.teacher_activation is None:
             return
-        is_free = self.student == "spherical"
+        if self.teacher.is_polynomial:
+            msg = "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given."
+            raise ValueError(msg)
+        is_free = self.kind in ("spherical", NETWORK)
         if is_free and isinstance(self.teacher_activation, hermite.HermiteExpansion):
             return
-        link = hermite.expand(self.teacher_activation, order=self.order)
+        link = hermite.expand(self.teacher_activation, order=None if self.kind == NETWORK else self.order)
         if not is_free and not np.array_equal(link.coefficients, self.activation.coefficients):
             msg = (
-                f"Argument `teacher_activation` must equal `activation` for the {self.student} student, "
+                f"Argument `teacher_activation` must equal `activation` for the {self.kind} student, "
                 f"but is {link.name} against {self.activation.name}."
             )
             raise ValueError(msg)
-        object.__setattr__(self, "teacher_activation", link)
+        self._assign("teacher_activation", link)
+
+    @property
+    def _default_norm(self) -> float:
+        return UNIT_NORM if self.kind in ("spherical", NETWORK) else SMALL_NORM
 
     def _check_norm(self) -> None:
-        """Set the norm of the spherical student's neurons, which is 1."""
-        if self.student != "spherical":
-            return
-        if self.initial_norm not in (_default("initial_norm"), 1.0):
-            msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {self.initial_norm}."
+        """Set the norm of the neurons at the start, which is 1 for the spherical student."""
+        given: object = self.initial_norm
+        norm = self._default_norm if given is None else checked_number(given, "initial_norm", positive=True)
+        if not 0 < norm * norm < np.inf:
+            msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
             raise ValueError(msg)
-        object.__setattr__(self, "initial_norm", 1.0)
+        if self.kind == "spherical" and norm not in (SMALL_NORM, UNIT_NORM):
+            msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}."
+            raise ValueError(msg)
+        self._assign("initial_norm", UNIT_NORM if self.kind == "spherical" else norm)
 
     def _check_start(self) -> None:
         """Check that one description of the start is given, and that it describes one."""
@@ -185,24 +213,39 @@ class Problem:
         if len(given) == 2:
             msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
             raise ValueError(msg)
-        is_spherical = self.student == "spherical"
-        unset = {"initial_norm": 1.0 if is_spherical else _default("initial_norm"), "seed": _default("seed")}
+        # The seed of a network draws its biases too.
+        unset: dict[str, object] = {"initial_norm": self._default_norm}
+        if not isinstance(self.student, Student):
+            unset["seed"] = 0
+        elif self.initial_overlaps is not None:
+            msg = "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`."
+            raise ValueError(msg)
         for name, value in unset.items() if given else ():
             if getattr(self, name) != value:
                 msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
                 raise ValueError(msg)
         if self.initial_weights is not None:
-            weights = checked_weights(self.initial_weights, self.width, self.dimension)
-            if is_spherical:
-                check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
-            object.__setattr__(self, "initial_weights", weights)
+            self._assign("initial_weights", self._checked_weights(self.initial_weights))
         if self.initial_overlaps is not None:
             checked = checked_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
-            if is_spherical:
+            if self.kind == "spherical":
                 check_unit_lengths("initial_overlaps", checked[2])
-            object.__setattr__(self, "initial_overlaps", checked)
+            self._assign("initial_overlaps", checked)
+
+    def _checked_weights(self, given: ArrayLike) -> Array:
+        if isinstance(self.student, Student):
+            return checked_network_weights(given, self.student, self.dimension, self.teacher.span)
+        weights = checked_weights(given, self.width, self.dimension)
+        if self.kind == "spherical":
+            check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
+        return weights
 
     # --- derived quantities -------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """Name of the student; "network" for a `Student`."""
+        return NETWORK if isinstance(self.student, Student) else self.student
 
     @property
     def teacher_link(self) -> HermiteExpansion:
@@ -216,8 +259,8 @@ class Problem:
 
     @property
     def num_directions(self) -> int:
-        """Number of teacher directions P."""
-        return self.teacher.num_directions
+        """Number of teacher directions P; for a `Student`, of the axes that the teacher spans."""
+        return self.teacher.span if self.kind == NETWORK else self.teacher.num_directions
 
     @property
     def start_is_random(self) -> bool:
@@ -228,7 +271,21 @@ class Problem:
         """Return the start in overlap space: C (m, P), G (m, m) and n (m,), dimensionless."""
         if self.initial_overlaps is not None:
             return OverlapStart(*self.initial_overlaps)
-        return overlaps_from_weights(self.reduced_weights(), self.teacher)
+        teacher = Teacher(np.ones(self.teacher.span)) if self.kind == NETWORK else self.teacher
+        return overlaps_from_weights(self.reduced_weights(), teacher)
+
+    def network_start(self) -> NetworkStart:
+        """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones.
+
+        Raises
+        ------
+        ValueError
+            If the student is one of those with a name.
+        """
+        if not isinstance(self.student, Student):
+            msg = f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}."
+            raise ValueError(msg)
+        return network_start(self.student, self.reduced_weights(), self.seed)
 
     def reduced_weights(self) -> Array:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
@@ -241,12 +298,16 @@ class Problem:
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
         rng = np.random.default_rng(self.seed)
-        return random_weights(rng, self.width, self.teacher.span, self.dimension, self.initial_norm)
+        paired = isinstance(self.student, Student) and self.student.is_paired
+        count = self.width // 2 if paired else self.width
+        drawn = random_weights(rng, count, self.teacher.span, self.dimension, self.initial_norm)
+        return np.tile(drawn, (2, 1)) if paired else drawn
 
     # --- to and from a dataset ----------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
+        is_network = isinstance(self.student, Student)
         parameters = {
             "activation": stored_link(self.activation),
             "beta": self.teacher.beta,
@@ -256,19 +317,27 @@ class Problem:
             "initial_norm": self.initial_norm,
             "seed": self.seed,
             "label_noise": self.label_noise,
-            "student": self.student,
+            "student": self.student.parameters() if isinstance(self.student, Student) else self.student,
         }
-        if self.student == "spherical" and self.teacher_activation is not None:
+        if is_network:
+            parameters["teacher"] = stored_teacher(self.teacher)
+        if (is_network or self.student == "spherical") and self.teacher_activation is not None:
             parameters["teacher_activation"] = stored_link(self.teacher_activation)
         return parameters
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found: dict[str, tuple[tuple[str, ...], Array]] = {
-            "teacher_coefficient": (("direction",), self.teacher.coefficients)
-        }
-        if self.teacher.directions is not None:
-            found["teacher_direction"] = (("direction", "teacher_axis"), self.teacher.directions)
+        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        teacher, name = self.teacher, "unit" if self.kind == NETWORK else "teacher"
+        along = "unit" if self.kind == NETWORK else "direction"
+        if not teacher.is_polynomial:
+            found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
+        if teacher.directions is not None:
+            found[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
+        if teacher.biases is not None:
+            found["unit_bias"] = (("unit",), teacher.biases)
+        if isinstance(self.student, Student):
+            found |= {each: (("neuron",), values) for each, values in self.student.arrays().items()}
         if self.initial_weights is not None:
             found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
         if self.initial_overlaps is not None:
@@ -317,9 +386,24 @@ class Problem:
         )
 
 
-def _default(name: str) -> object:
-    """Return the default of a field."""
-    return next(f.default for f in fields(Problem) if f.name == name)
+def _check_named_student(problem: Problem) -> None:
+    """Raise one sentence unless link and width are given, and the teacher is one that the student can learn."""
+    for name in ("activation", "width"):
+        if getattr(problem, name) is None:
+            msg = f"Argument `{name}` must be given for the {problem.kind} student, but is absent."
+            raise TypeError(msg)
+    teacher = problem.teacher
+    if teacher.is_polynomial:
+        what = "units, but is a polynomial"
+    elif teacher.links is not None or teacher.biases is not None:
+        what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
+    elif (teacher.coefficients < 0).any():
+        p = int(np.argmax(teacher.coefficients < 0))
+        what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
+    else:
+        return
+    msg = f"Argument `teacher` must have {what}, which the {problem.kind} student cannot learn; a `Student` can."
+    raise ValueError(msg)
 
 
 def check_problem(problem: object, student: str = "homogeneous") -> None:
@@ -327,9 +411,11 @@ def check_problem(problem: object, student: str = "homogeneous") -> None:
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    if problem.student != student:
+    if problem.kind != student:
+        solve = STUDENTS.get(problem.kind, SOLVE_NETWORK)
+        names = [f"the {each} student" if each in STUDENTS else "a Student" for each in (student, problem.kind)]
         msg = (
-            f"Argument `problem` must have the {student} student here, but has the {problem.student} student, "
-            f"whose overlaps `dynamics.{STUDENTS[problem.student]}` integrates."
+            f"Argument `problem` must have {names[0]} here, but has {names[1]}, "
+            f"whose overlaps `dynamics.{solve}` integrates."
         )
         raise ValueError(msg)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import float_array
+from dynamics.problem.checks import float_array, read_only
 from dynamics.problem.memory import check_memory
-from dynamics.problem.teacher import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,31 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem.stored_link import read_link, stored_link
+from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 
 if TYPE_CHECKING:
-    from hermite import HermiteExpansion
+    from collections.abc import Callable
+
     from hermite.arrays import Array
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
 _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps")
-
-
-def stored_link(link: HermiteExpansion) -> dict[str, Any]:
-    """Return a link as JSON-ready values: text where it has one, else its series."""
-    stored: dict[str, Any] = {"name": link.name, "order": link.order}
-    if link.text is not None:
-        stored["text"] = link.text
-    else:
-        stored["coefficients"] = [float(c) for c in link.coefficients]
-    return stored
-
-
-def _read_link(stored: dict[str, Any]) -> object:
-    """Return what `hermite.expand` makes the stored link of."""
-    if "text" in stored:
-        return stored["text"]
-    return {j: c for j, c in enumerate(stored["coefficients"]) if c != 0.0}
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
@@ -81,6 +67,8 @@ def _stored(dataset: Any) -> dict[str, Any]:
 def _arguments(dataset: Any) -> dict[str, Any]:
     """Return the arguments of the stored problem."""
     stored = _stored(dataset)
+    if isinstance(stored["student"], dict):
+        return _network_arguments(stored, dataset)
     coefficients = np.asarray(dataset["teacher_coefficient"].values)
     # Of a sweep, arrays are as long as the longest of any point.
     own = ~np.isnan(coefficients)
@@ -101,10 +89,10 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         import hermite
 
         link = stored["teacher_activation"]
-        teacher_activation = hermite.expand(_read_link(link), order=link["order"])
+        teacher_activation = hermite.expand(read_link(link), order=link["order"])
     overlaps = tuple(array(f"initial_{name}") for name in ("teacher_overlap", "student_overlap", "squared_norm"))
     return {
-        "activation": _read_link(stored["activation"]),
+        "activation": read_link(stored["activation"]),
         "teacher": teacher,
         "width": stored["width"],
         "dimension": stored["dimension"],
@@ -117,3 +105,53 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "teacher_activation": teacher_activation,
         "order": stored["activation"]["order"],
     }
+
+
+def stored_teacher(teacher: Teacher) -> dict[str, Any]:
+    """Return the teacher of a network as JSON-ready values; coefficients, directions and biases travel as arrays."""
+    links = None if teacher.links is None else [stored_link(link) for link in teacher.links]
+    return {"polynomial": None if teacher.target is None else teacher.target.text, "links": links}
+
+
+def _network_arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
+    """Return the arguments of a stored problem whose student is a `Student`."""
+    import hermite
+
+    def array(name: str) -> Array | None:
+        return np.asarray(dataset[name].values) if name in dataset else None
+
+    # An axis of a sweep may have set the student's link or width.
+    student = stored["student"] | {name: stored[name] for name in ("activation", "width")}
+    link = stored.get("teacher_activation")
+    weights = array("initial_weight")
+    return {
+        "student": Student.of(student, array("initial_second_layer"), array("initial_bias")),
+        "teacher": _network_teacher(stored, array),
+        "dimension": stored["dimension"],
+        "initial_norm": stored["initial_norm"] if weights is None else None,
+        "seed": stored["seed"],
+        "initial_weights": weights,
+        "label_noise": stored["label_noise"],
+        "teacher_activation": None if link is None else hermite.expand(read_link(link), order=link["order"]),
+    }
+
+
+def _network_teacher(stored: dict[str, Any], array: Callable[[str], Array | None]) -> Teacher:
+    """Return the teacher of a stored problem whose student is a `Student`."""
+    import hermite
+
+    told = stored["teacher"]
+    if told["polynomial"] is not None:
+        return Teacher.polynomial(told["polynomial"])
+    if stored["beta"] is not None:
+        return Teacher.power_law(stored["num_directions"], stored["beta"])
+    coefficients, links = array("unit_coefficient"), told["links"]
+    if coefficients is None:
+        msg = "a network's teacher has coefficients or is a polynomial"
+        raise KeyError(msg)
+    return Teacher(
+        coefficients,
+        directions=array("unit_direction"),
+        links=None if links is None else [hermite.expand(read_link(each), order=each["order"]) for each in links],
+        biases=array("unit_bias"),
+    )

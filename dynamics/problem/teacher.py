@@ -1,18 +1,22 @@
-"""The teacher f*(x) = Σ_p a_p σ(θ_p·x): its coefficients a_p and its directions θ_p."""
+"""The teacher f*(x) = Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial of the first coordinates."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array
+from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array, read_only
 from dynamics.problem.memory import check_memory
+from dynamics.problem.polynomial import Component, Polynomial
+from dynamics.problem.teacher_checks import checked_biases, checked_links, checked_rows
 from hermite.arrays import Array
 
-UNIT_LENGTH_TOLERANCE = 1e-9
-ROUNDED_LENGTH = 1e-13
+if TYPE_CHECKING:
+    from hermite import HermiteExpansion
+
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12
 MOST_SHOWN = 6
@@ -20,56 +24,113 @@ MOST_SHOWN = 6
 ARRAYS_OF_TEACHER = 4
 
 
-def read_only(values: ArrayLike) -> Array:
-    """Return a read-only float64 copy, so that frozen values really are frozen."""
-    array: Array = np.array(values, dtype=np.float64)
-    array.setflags(write=False)
-    return array
+class Unit(NamedTuple):
+    """One unit a σ(θ·x + β) of a teacher: `coefficient` a, `link` σ, `direction` θ (r,), `bias` β."""
+
+    coefficient: float
+    link: HermiteExpansion
+    direction: Array
+    bias: float
 
 
 class Teacher:
-    r"""Weights and directions of the teacher network.
+    r"""Units of the teacher network, or a polynomial.
 
-    .. math:: f^*(x) = \sum_{p=1}^{P} a_p\, \sigma(\theta_p \cdot x), \qquad |\theta_p| = 1
+    .. math:: f^*(x) = \sum_{p=1}^{P} a_p\, \sigma_p(\theta_p \cdot x + \beta_p), \qquad |\theta_p| = 1
 
     Parameters
     ----------
     coefficients : array_like, shape (P,)
-        Second layer a_p, finite and positive, dimensionless; kept as given, neither sorted nor rescaled.
+        Second layer a_p, finite and not zero, dimensionless; kept as given, neither sorted nor rescaled. Students that
+        are named, such as "homogeneous", learn positive ones alone; a `dynamics.Student` learns any.
     directions : array_like, shape (P, r), optional
         Rows θ_p in R^r, of unit length, when the directions are not orthonormal. The teacher spans the first
         r axes of R^d. By default θ_p is the p-th axis and r = P.
+    links : list, optional
+        Link σ_p of each unit, anything that `hermite.expand` takes; for a `dynamics.Student` alone. By default all have
+        the link of the problem.
+    biases : array_like, shape (P,), optional
+        Biases β_p, dimensionless, by default 0; for a `dynamics.Student` alone.
 
     Raises
     ------
     ValueError
-        If a coefficient is not finite and positive, or a direction is not of unit length.
+        If a coefficient is zero or not finite, a direction is not of unit length, or the lengths differ.
 
     Examples
     --------
     >>> Teacher([3.0, 1.0])
     Teacher(num_directions=2, coefficients=[3, 1])
+    >>> Teacher([0.8, -0.5], links=["he3", "erf"]).links[1].name
+    'erf'
     """
 
-    __slots__ = ("beta", "coefficients", "directions")
+    __slots__ = ("beta", "biases", "coefficients", "directions", "links", "target")
 
     coefficients: Array
     directions: Array | None
+    links: tuple[HermiteExpansion, ...] | None
+    biases: Array | None
     beta: float | None
+    #: The polynomial of `Teacher.polynomial`; None for units.
+    target: Polynomial | None
 
-    def __init__(self, coefficients: ArrayLike, *, directions: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        coefficients: ArrayLike,
+        *,
+        directions: ArrayLike | None = None,
+        links: Iterable[object] | None = None,
+        biases: ArrayLike | None = None,
+    ) -> None:
         a = float_array(coefficients, "coefficients")
         if a.ndim != 1 or a.size == 0:
             msg = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
             raise ValueError(msg)
-        bad = ~(np.isfinite(a) & (a > 0))
+        bad = ~(np.isfinite(a) & (a != 0))
         if bad.any():
             p = int(np.argmax(bad))
-            msg = f"Argument `coefficients` must be finite and positive, but entry {p} is {a[p]}."
+            msg = f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}."
             raise ValueError(msg)
-        object.__setattr__(self, "coefficients", read_only(a))
-        object.__setattr__(self, "directions", None if directions is None else _checked_rows(directions, a.size))
-        object.__setattr__(self, "beta", None)
+        self._set(
+            coefficients=read_only(a),
+            directions=None if directions is None else checked_rows(directions, a.size),
+            links=None if links is None else checked_links(links, a.size),
+            biases=None if biases is None else checked_biases(biases, a.size),
+        )
+
+    def _set(self, **values: Any) -> None:
+        """Set the slots, those that are not named to None."""
+        for name in self.__slots__:
+            object.__setattr__(self, name, values.get(name))
+
+    @classmethod
+    def polynomial(cls, text: str) -> Teacher:
+        r"""Return the teacher that is a polynomial of the first coordinates, for a `dynamics.Student`.
+
+        Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`.
+
+        Parameters
+        ----------
+        text : str
+            Polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial; numbers
+            are exact, the total degree is at most 12, and there are at most 200 terms.
+
+        Raises
+        ------
+        ValueError
+            If the text is no such polynomial, or is constant.
+
+        Examples
+        --------
+        >>> teacher = Teacher.polynomial("x1 + x1*x2*x3")
+        >>> teacher.order, teacher.leap
+        (('x1', 'x1*x2*x3'), 2)
+        """
+        target = Polynomial(text)
+        teacher = cls([component.value for component in target.components])
+        teacher._set(coefficients=teacher.coefficients, target=target)
+        return teacher
 
     @classmethod
     def power_law(cls, num_directions: int, beta: float) -> Teacher:
@@ -130,8 +191,8 @@ class Teacher:
 
     @property
     def num_directions(self) -> int:
-        """Number of directions P."""
-        return self.coefficients.size
+        """Number of directions P; of a polynomial, of the axes that it spans."""
+        return self.coefficients.size if self.target is None else self.target.span
 
     @property
     def ratio(self) -> float | None:
@@ -142,6 +203,48 @@ class Teacher:
     def span(self) -> int:
         """Number r of leading axes of R^d that the directions lie in."""
         return self.num_directions if self.directions is None else int(self.directions.shape[1])
+
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether the teacher is a polynomial rather than units."""
+        return self.target is not None
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """Hermite components of a polynomial that are not zero, in the order of learning; none for units."""
+        return () if self.target is None else self.target.components
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names of the components in the order of learning: next comes the least |α| on axes not yet known."""
+        return tuple(component.name for component in self.components)
+
+    @property
+    def leap(self) -> int | None:
+        """Largest |α| on new axes in the order of learning (Abbe, Boix-Adsera, Misiakiewicz 2302.11055)."""
+        return max((component.cost for component in self.components), default=None)
+
+    def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
+        """Return the units, those without a link of their own with the one given; none for a polynomial.
+
+        Parameters
+        ----------
+        link : HermiteExpansion
+            Link of units that have none.
+
+        Examples
+        --------
+        >>> import hermite
+        >>> Teacher([2.0], biases=[0.5]).units(hermite.expand("he3"))[0].bias
+        0.5
+        """
+        if self.target is not None:
+            return ()
+        count = self.num_directions
+        rows = np.eye(count) if self.directions is None else self.directions
+        links = [link] * count if self.links is None else self.links
+        biases = np.zeros(count) if self.biases is None else self.biases
+        return tuple(map(Unit, self.coefficients.tolist(), links, rows, biases.tolist()))
 
     @property
     def is_orthonormal(self) -> bool:
@@ -170,23 +273,31 @@ class Teacher:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Teacher):
             return NotImplemented
-        if self.directions is None or other.directions is None:
-            same_rows = self.directions is other.directions
-        else:
-            same_rows = np.array_equal(self.directions, other.directions)
-        return same_rows and np.array_equal(self.coefficients, other.coefficients)
+        return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        rows = b"" if self.directions is None else self.directions.tobytes()
-        return hash((self.coefficients.tobytes(), rows))
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        """Return what teachers are compared by; `beta` only says how the coefficients were written."""
+        arrays = (self.coefficients, self.directions, self.biases)
+        # 0.0 and -0.0 are one number and two patterns of bits.
+        shapes = tuple(None if each is None else (each.shape, (each + 0.0).tobytes()) for each in arrays)
+        return (*shapes, self.links, self.target)
 
     def __repr__(self) -> str:
+        if self.target is not None:
+            return f"Teacher.polynomial({self.target.text!r})"
         if self.beta is not None:
             return f"Teacher.power_law(num_directions={self.num_directions}, beta={self.beta:g})"
-        values = [f"{a:.4g}" for a in self.coefficients[:MOST_SHOWN]]
-        shown = "[" + ", ".join(values) + (", …]" if self.num_directions > MOST_SHOWN else "]")
+        values = ", ".join(f"{a:.4g}" for a in self.coefficients[:MOST_SHOWN])
+        values += ", …" if self.num_directions > MOST_SHOWN else ""
         geometry = "" if self.directions is None else f", directions=<{self.num_directions}x{self.span}>"
-        return f"Teacher(num_directions={self.num_directions}, coefficients={shown}{geometry})"
+        if self.links is not None:
+            geometry += f", links=[{', '.join(link.name for link in self.links[:MOST_SHOWN])}]"
+        if self.biases is not None:
+            geometry += f", biases={np.round(self.biases[:MOST_SHOWN], 4).tolist()}"
+        return f"Teacher(num_directions={self.num_directions}, coefficients=[{values}]{geometry})"
 
 
 def geometric_ratio(coefficients: ArrayLike) -> float | None:
@@ -203,20 +314,3 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
     ratios = a[1:] / a[:-1]
     ratio = float(ratios.mean())
     return ratio if ratio < 1.0 and np.ptp(ratios) <= RATIO_TOLERANCE * ratio else None
-
-
-def _checked_rows(directions: ArrayLike, count: int) -> Array:
-    """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 are normalised."""
-    rows = float_array(directions, "directions")
-    if rows.ndim != 2 or rows.shape[0] != count:
-        msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."
-        raise ValueError(msg)
-    lengths = np.sqrt(np.sum(rows**2, axis=1))
-    off = ~(np.abs(lengths - 1.0) <= UNIT_LENGTH_TOLERANCE)
-    if off.any():
-        p = int(np.argmax(off))
-        msg = f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
-        raise ValueError(msg)
-    # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
-    off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
-    return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])

@@ -139,7 +139,7 @@ def stamped_attributes(
         "hermite_truncation_error": float(problem.activation.truncation_error),
         "information_exponent": problem.information_exponent,
     }
-    if problem.student == "homogeneous":
+    if problem.kind == "homogeneous":
         teacher = problem.teacher
         laws = asymptotic_exponents(problem.information_exponent, teacher.beta, ratio=teacher.ratio)
         if laws.notes:

@@ -32,6 +32,10 @@ loss | time | mean squared error E(f - f*)^2 | L
 predicted_loss | time | loss by the sum formula | L^{\mathrm{pairs}}
 teacher_coefficient | direction | second-layer weight of the teacher | a_p
 teacher_direction | direction teacher_axis | teacher direction | \theta_p
+unit | unit | unit of the teacher network | p
+unit_coefficient | unit | second-layer weight of the teacher's unit | a_p
+unit_direction | unit teacher_axis | direction of the teacher's unit | \theta_p
+unit_bias | unit | bias of the teacher's unit | \beta_p
 matched_neuron | direction | neuron matched greedily to the direction (-1: none) | i(p)
 leading_order_time | direction | escape time at leading order | T_p
 predicted_emergence_time | direction | exact transit time of the matched pair to squared overlap 1/2 |
@@ -54,6 +58,8 @@ learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C
 overlap | time direction | overlap of the matched neuron | C_p
 matched_squared_norm | time direction | squared norm of the matched neuron | n_p
 initial_weight | neuron axis | given starting weight | w_i
+initial_second_layer | neuron | given second layer at the start | v_i(0)
+initial_bias | neuron | given bias at the start | b_i(0)
 initial_teacher_overlap | neuron direction | given starting overlap | C_{ip}(0)
 initial_student_overlap | neuron neuron_2 | given starting overlap | G_{ij}(0)
 initial_squared_norm | neuron | given starting squared norm | n_i(0)

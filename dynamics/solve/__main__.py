@@ -274,7 +274,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(everything.encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
-    width = "" if problem.student == "spherical" else f"-m{problem.width}"
+    width = "" if problem.kind == "spherical" else f"-m{problem.width}"
     sizes = f"P{problem.num_directions}{width}-d{problem.dimension}"
     return f"{options['model']}-{link}{beta}-{sizes}-{digest}"
 

@@ -49,7 +49,7 @@ def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
     if not isinstance(given, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    solve = next(answer for answer in ANSWERS if problem.student in answer.students).solve()
+    solve = next(answer for answer in ANSWERS if problem.kind in answer.students).solve()
     known = list(inspect.signature(solve).parameters)[1:]
     for name in arguments:
         if name not in known:

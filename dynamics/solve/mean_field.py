@@ -173,7 +173,7 @@ def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: Arr
     system, edges, P = law.system, overlap_edges(), problem.num_directions
     observe = make_observer(system, asked.keep, mirrored=law.mirrored)
     return Integration(
-        title=f"Mean field of the {problem.student} network",
+        title=f"Mean field of the {problem.kind} network",
         schedule=schedule,
         method=PlainMethod(law.moving, asked.method, asked.atol, stepper_of_particles),
         observe=_with_tracers(system, followers.shape, observe),

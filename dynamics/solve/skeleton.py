@@ -219,7 +219,7 @@ def answered(
 
 def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
     """Return the arguments that all answers share, checked, and those that are the answer's own."""
-    student = getattr(problem, "student", None)
+    student = getattr(problem, "kind", None)
     check_problem(problem, student if student in answer.students else answer.students[0])
     own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}
     method = check_method(own.pop("method", answer.methods[0]), answer.methods)

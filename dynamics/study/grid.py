@@ -14,6 +14,7 @@ import numpy as np
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
+from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.runs import provenance
 from dynamics.study.studies import check_options, name_of_study, study_path
@@ -119,7 +120,7 @@ class Grid:
 def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
-    check_problem(problem, getattr(problem, "student", ""))  # whichever student it has
+    check_problem(problem, getattr(problem, "kind", ""))  # whichever student it has
     named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
     for name, given in named:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
@@ -164,6 +165,11 @@ def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
         found["teacher"] = Teacher.power_law(count, beta)
     if "activation" in found:
         found.setdefault("order", None)
+    if isinstance(problem.student, Student):
+        own = {name: found.pop(name) for name in ("activation", "width", "order") if name in found}
+        found.setdefault("student", replace(problem.student, **own))
+    if isinstance(found.get("student"), Student):
+        found |= {"activation": None, "width": None, "order": None}
     return replace(problem, **found)
 
 

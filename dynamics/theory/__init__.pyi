@@ -1,4 +1,6 @@
 from .asymptotics import asymptotic_exponents as asymptotic_exponents
+from .components import blind_components as blind_components
+from .components import predicted_component_times as predicted_component_times
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .slopes import fit_slope as fit_slope

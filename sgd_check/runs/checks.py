@@ -21,10 +21,10 @@ def check_student(problem: object, engine: str) -> None:
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
     declared = ENGINES.get(engine) if isinstance(engine, str) else None
-    if problem.student not in (declared.students if declared else ("homogeneous",)):
+    if problem.kind not in (declared.students if declared else ("homogeneous",)):
         msg = (
             f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
-            f"{problem.student} student, which engine 'torch' simulates."
+            f"{problem.kind} student, which engine 'torch' simulates."
         )
         raise ValueError(msg)
 
@@ -110,7 +110,7 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
 
 def check_records(problem: Problem, runs: int, records: int) -> None:
     """Refuse runs whose records do not fit into memory."""
-    beside = problem.dimension if problem.student == "spherical" else problem.width
+    beside = problem.dimension if problem.kind == "spherical" else problem.width
     need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
     if need > RECORD_LIMIT:
         msg = (
@@ -130,6 +130,6 @@ def _integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
 
 
 def _check_spherical(name: str, problem: Problem) -> None:
-    if problem.student != "spherical":
-        msg = f"Argument `{name}` must be None for the {problem.student} student, but is not."
+    if problem.kind != "spherical":
+        msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
         raise ValueError(msg)

@@ -27,7 +27,7 @@ class Observables(Protocol):
 
 def observables_of(problem: Problem) -> Observables:
     """Return the observables of a problem's student."""
-    return _STUDENTS[problem.student](problem)
+    return _STUDENTS[problem.kind](problem)
 
 
 class _Homogeneous:

@@ -60,7 +60,7 @@ class Recorder:
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._overlap = np.full((seeds, records, m, directions), np.nan)
         # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
-        self._spherical = problem.student == "spherical"
+        self._spherical = problem.kind == "spherical"
         self._among = np.full((seeds, records, m, problem.dimension if self._spherical else m), np.nan)
         self._norm = np.full((seeds, records, m), np.nan)
         self._loss = np.full((seeds, records), np.nan)

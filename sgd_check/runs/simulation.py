@@ -258,7 +258,7 @@ class Simulation:
                 "step": self.plan.recorded,
                 "seed": np.array(self.options.seeds, dtype=np.int64),
                 "neuron": neurons,
-                **({} if problem.student == "spherical" else {"neuron_2": neurons}),
+                **({} if problem.kind == "spherical" else {"neuron_2": neurons}),
             },
             solver={
                 "answer": "simulation",

@@ -138,7 +138,7 @@ def check(
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
-    solve = dynamics.solve_committee if problem.student == "committee" else dynamics.solve_overlaps
+    solve = dynamics.solve_committee if problem.kind == "committee" else dynamics.solve_overlaps
     prediction = solve(problem, progress=progress)
     ready = engine_for(prediction, name, options, **choice)
     course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
@@ -168,7 +168,7 @@ def check(
 
 def _checked_engine(problem: Problem, engine: str | None) -> str:
     """Return the engine's name, or say in one sentence why the problem cannot be checked."""
-    student = getattr(problem, "student", None)
+    student = getattr(problem, "kind", None)
     if student == "spherical":
         msg = (
             "Argument `problem` must not have the spherical student, whose mean field is held against networks of "

@@ -35,9 +35,9 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             "Argument `coefficients` must have shape (num_directions,), but has shape (0,).",
         ),
         (
-            lambda: dynamics.Teacher([1, -2]),
+            lambda: dynamics.Teacher([1, 0]),
             ValueError,
-            "Argument `coefficients` must be finite and positive, but entry 1 is -2.0.",
+            "Argument `coefficients` must be finite and not zero, but entry 1 is 0.0.",
         ),
         (
             lambda: dynamics.Teacher(["a"]),

@@ -40,7 +40,7 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
 
     For r = 1 the particles are in increasing order of α, except "neurons", which keep theirs.
     """
-    axes, dimension, grows = problem.teacher.span, problem.dimension, problem.student == "homogeneous"
+    axes, dimension, grows = problem.teacher.span, problem.dimension, problem.kind == "homogeneous"
     if quadrature == "neurons":
         neurons = problem.reduced_weights()
         squared_norm = np.sum(neurons**2, axis=1)

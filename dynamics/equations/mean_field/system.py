@@ -73,7 +73,7 @@ class MeanFieldSystem(System):
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / float(problem.activation.kernel(1.0))
         self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
-        self.grows = problem.student == "homogeneous"
+        self.grows = problem.kind == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
         scalars = [self.floor, float(problem.dimension)]

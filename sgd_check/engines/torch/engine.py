@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that simulates the samples x in R^d themselves."""
-    return SphericalEngine(problem, options) if problem.student == "spherical" else OnlineEngine(problem, options)
+    return SphericalEngine(problem, options) if problem.kind == "spherical" else OnlineEngine(problem, options)
 
 
 class OnlineEngine:
@@ -55,7 +55,7 @@ class OnlineEngine:
         check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
         self._teacher = TorchTeacher.of(problem, self._dtype, self._device)
         link, link_name = make_link(problem.activation, self._dtype, self._device)
-        free = problem.student == "committee"
+        free = problem.kind == "committee"
         setting = Setting(link, self._teacher, problem.dimension, self._batch, free)
         self._stepper = self._make_stepper(problem, options, setting)
         self.attributes: dict[str, str | int | float] = {

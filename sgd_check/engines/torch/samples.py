@@ -40,7 +40,7 @@ class TorchTeacher:
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
         """Return the teacher of a problem, whose link is the student's own but for the spherical student."""
-        free = problem.student == "spherical"
+        free = problem.kind == "spherical"
         link, _ = make_link(problem.teacher_link if free else problem.activation, dtype, device)
         teacher = problem.teacher
         rows = None if teacher.directions is None else torch.tensor(teacher.directions, dtype=dtype, device=device)

@@ -1,0 +1,266 @@
+"""The student as a researcher writes it down: f(x) = s Σ_i v_i σ(w_i·x + b_i), and which of its layers are trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.problem.checks import check_choice, checked_integer, checked_number, checked_real, float_array, read_only
+from dynamics.problem.stored_link import read_link, stored_link
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+SECOND_LAYERS = ("trained", "fixed")
+BIASES = ("none", "fixed", "trained")
+FIRST_LAYERS = ("free", "sphere")
+#: Output scales that depend on the width.
+SCALES = {"1/m": lambda m: 1.0 / m, "1/sqrt(m)": lambda m: 1.0 / np.sqrt(m)}
+#: Second layers that are named, with what they require of the width.
+NAMED_STARTS = ("signs", "pairs")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Student:
+    r"""A two-layer network, and how it is trained; the student of a `Problem`.
+
+    .. math:: f(x) = s \sum_{i=1}^m v_i\, \sigma(w_i\cdot x + b_i)
+
+    It descends ½ E(f − f*)² with a learning rate per layer and weight decay,
+
+    .. math:: w_i' = -\varepsilon_w \nabla_{w_i} - \kappa_w w_i, \qquad
+       v_i' = -\varepsilon_v \partial_{v_i} - \kappa_v v_i, \qquad b_i' = -\varepsilon_b \partial_{b_i}.
+
+    Parameters
+    ----------
+    activation : str, dict, sympy expression, callable or HermiteExpansion
+        Link σ, anything that `hermite.expand` takes; the function itself, not its series, is what is learned with.
+    width : int
+        Number of neurons m ≥ 1.
+    second_layer : {"trained", "fixed"}
+        Whether the v_i move.
+    initial_second_layer : {"signs", "pairs"} or array_like, shape (m,)
+        Start of the v_i: +1, −1, +1, … ; or +1 for the first half and −1 for the second, whose neuron i + m/2 starts
+        with the w and b of neuron i, so that f = 0; or the values themselves, finite, dimensionless.
+    biases : {"none", "fixed", "trained"}
+        Whether neurons have biases b_i, and whether they move.
+    initial_biases : float or array_like, shape (m,), default 1
+        Standard deviation of Gaussian biases, or the biases themselves; of use with biases alone.
+    first_layer : {"free", "sphere"}
+        Whether the w_i are free, or keep their starting length: only the tangential part of the gradient acts.
+    scale : float, "1/m" or "1/sqrt(m)", default 1
+        Output scale s > 0.
+    rates : (float, float, float) or "mean-field", default (1, 1, 1)
+        ε_w, ε_v, ε_b ≥ 0 in units of the time; "mean-field" is m for all three. Layers that are fixed ignore theirs.
+    decay : (float, float), default (0, 0)
+        κ_w, κ_v ≥ 0. On the sphere κ_w has no effect.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> student = Student(activation="erf", width=4, scale="1/m", rates="mean-field", second_layer="fixed")
+    >>> student.output_scale, student.learning_rates
+    (0.25, (4.0, 0.0, 0.0))
+    """
+
+    activation: HermiteExpansion
+    width: int
+    second_layer: Literal["trained", "fixed"] = "trained"
+    initial_second_layer: str | Array = "signs"
+    biases: Literal["none", "fixed", "trained"] = "none"
+    initial_biases: float | Array = 1.0
+    first_layer: Literal["free", "sphere"] = "free"
+    scale: float | Literal["1/m", "1/sqrt(m)"] = 1.0
+    rates: tuple[float, float, float] | Literal["mean-field"] = (1.0, 1.0, 1.0)
+    decay: tuple[float, float] = (0.0, 0.0)
+    order: int | None = field(default=None, repr=False)
+
+    if TYPE_CHECKING:
+        # What callers may pass; the attributes above are what they find.
+        def __init__(
+            self,
+            *,
+            activation: object,
+            width: int,
+            second_layer: str = "trained",
+            initial_second_layer: str | ArrayLike = "signs",
+            biases: str = "none",
+            initial_biases: float | ArrayLike = 1.0,
+            first_layer: str = "free",
+            scale: float | str = 1.0,
+            rates: Sequence[float] | str = (1.0, 1.0, 1.0),
+            decay: Sequence[float] = (0.0, 0.0),
+            order: int | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        import hermite
+
+        def assign(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        link = hermite.expand(self.activation, order=self.order)
+        assign("activation", link)
+        assign("order", link.order)
+        assign("width", checked_integer(self.width, "width", minimum=1))
+        check_choice("second_layer", self.second_layer, SECOND_LAYERS)
+        check_choice("biases", self.biases, BIASES)
+        check_choice("first_layer", self.first_layer, FIRST_LAYERS)
+        assign("initial_second_layer", self._checked_second_layer())
+        assign("initial_biases", self._checked_biases())
+        assign("scale", _checked_scale(self.scale))
+        assign("rates", _checked_rates(self.rates))
+        assign("decay", _checked_numbers("decay", self.decay, ("κ_w", "κ_v")))
+
+    def _checked_second_layer(self) -> str | Array:
+        given: Any = self.initial_second_layer
+        if not isinstance(given, str):
+            return _checked_vector("initial_second_layer", given, self.width)
+        check_choice("initial_second_layer", given, NAMED_STARTS)
+        if given == "pairs" and self.width % 2:
+            msg = f"Argument `width` must be even where `initial_second_layer` is 'pairs', but is {self.width}."
+            raise ValueError(msg)
+        return given
+
+    def _checked_biases(self) -> float | Array:
+        given: Any = self.initial_biases
+        if np.ndim(given) == 0:
+            found: float | Array = checked_number(given, "initial_biases", positive=False)
+        else:
+            found = _checked_vector("initial_biases", given, self.width)
+        if self.biases == "none" and not (isinstance(found, float) and found == 1.0):
+            msg = f"Argument `initial_biases` must be absent where `biases` is 'none', but is {shown(given)}."
+            raise ValueError(msg)
+        return found
+
+    # --- derived quantities -------------------------------------------------------------------------------
+
+    @property
+    def output_scale(self) -> float:
+        """Output scale s."""
+        return float(SCALES[self.scale](self.width)) if isinstance(self.scale, str) else self.scale
+
+    @property
+    def learning_rates(self) -> tuple[float, float, float]:
+        """ε_w, ε_v, ε_b; 0 for what is fixed or absent."""
+        w, v, b = (float(self.width),) * 3 if isinstance(self.rates, str) else self.rates
+        return w, v if self.second_layer == "trained" else 0.0, b if self.biases == "trained" else 0.0
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether neurons have biases."""
+        return self.biases != "none"
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether the network starts at f = 0, as pairs of neurons with opposite v_i."""
+        return isinstance(self.initial_second_layer, str) and self.initial_second_layer == "pairs"
+
+    def start_of_second_layer(self) -> Array:
+        """Return v_i at the start, shape (m,)."""
+        if not isinstance(self.initial_second_layer, str):
+            return self.initial_second_layer
+        signs = np.ones(self.width)
+        signs[slice(self.width // 2, None) if self.is_paired else slice(1, None, 2)] = -1.0
+        return signs
+
+    def start_of_biases(self, rng: np.random.Generator) -> Array:
+        """Return b_i at the start, shape (m,), drawn where they are not given."""
+        if not self.has_biases:
+            return np.zeros(self.width)
+        if not isinstance(self.initial_biases, float):
+            return self.initial_biases
+        if not self.is_paired:
+            return self.initial_biases * rng.standard_normal(self.width)
+        return np.tile(self.initial_biases * rng.standard_normal(self.width // 2), 2)
+
+    # --- to and from a file -------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the scalar parameters as a JSON-ready dict; given second layers and biases travel as arrays."""
+        return {
+            "activation": stored_link(self.activation),
+            "width": self.width,
+            "second_layer": self.second_layer,
+            "initial_second_layer": self.initial_second_layer if isinstance(self.initial_second_layer, str) else None,
+            "biases": self.biases,
+            "initial_biases": self.initial_biases if isinstance(self.initial_biases, float) else None,
+            "first_layer": self.first_layer,
+            "scale": self.scale,
+            "rates": self.rates if isinstance(self.rates, str) else list(self.rates),
+            "decay": list(self.decay),
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the array-valued inputs by the names of their variables, each of shape (m,)."""
+        given = {"initial_second_layer": self.initial_second_layer, "initial_bias": self.initial_biases}
+        return {name: values for name, values in given.items() if isinstance(values, np.ndarray)}
+
+    @classmethod
+    def of(cls, stored: dict[str, Any], second_layer: Array | None, biases: Array | None) -> Student:
+        """Return the student of what `parameters` and `arrays` returned."""
+        told = {name: value for name, value in stored.items() if name != "activation"}
+        if told["initial_second_layer"] is None:
+            told["initial_second_layer"] = second_layer
+        if told["initial_biases"] is None:
+            told["initial_biases"] = biases
+        link = stored["activation"]
+        return cls(activation=read_link(link), order=link["order"], **told)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Student):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        given = (self.initial_second_layer, self.initial_biases)
+        starts = tuple((each + 0.0).tobytes() if isinstance(each, np.ndarray) else each for each in given)
+        trained = (self.second_layer, self.biases, self.first_layer, self.scale, self.rates, self.decay)
+        return (self.activation.link, self.activation.coefficients.tobytes(), self.width, *starts, *trained)
+
+
+def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
+    """Return one finite number per neuron, shape (m,), read-only."""
+    found = float_array(values, name)
+    if found.shape != (width,) or not np.isfinite(found).all():
+        msg = f"Argument `{name}` must hold one finite number for each of {width} neurons, but is {shown(values)}."
+        raise ValueError(msg)
+    return read_only(found)
+
+
+def _checked_scale(scale: object) -> float | str:
+    if not isinstance(scale, str):
+        return checked_number(scale, "scale", positive=True)
+    check_choice("scale", scale, tuple(SCALES))
+    return scale
+
+
+def _checked_rates(rates: object) -> tuple[float, ...] | str:
+    if isinstance(rates, str):
+        check_choice("rates", rates, ("mean-field",))
+        return rates
+    return _checked_numbers("rates", rates, ("ε_w", "ε_v", "ε_b"))
+
+
+def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
+    """Return so many numbers as there are symbols, each finite and at least 0."""
+    count = len(symbols)
+    if not isinstance(values, (tuple, list, np.ndarray)) or len(values) != count:
+        msg = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}."
+        raise TypeError(msg)
+    return tuple(checked_number(checked_real(value, name), name, positive=False) for value in values)

@@ -1,0 +1,205 @@
+r"""What is known of the components of a polynomial teacher before anything is integrated: blindness, and escape times.
+
+A neuron of bias b sees the component α through the mean derivative D_j(Q, b) = E σ^(j)(√Q z + b), j = |α|. Alone on a
+sphere, near the saddle M = 0, it climbs the monomial
+
+    dM_a/dt = κ α_a M^α / M_a,    κ = ε_w s v f*_α D_|α| / √(α!),
+
+so that all u_a = M_a² move along u_a + α_a τ with one clock, dτ = 2 κ M^α dt, and
+
+    T = ∫_0^∞ dτ / (2 |κ| Π_a (u_a + α_a τ)^(α_a/2)),
+
+for x1*x2*x3 Carlson's R_F(u_1, u_2, u_3)/|κ|. Where κ M^α < 0 the clock first runs backwards, until the smallest
+u_a/α_a is used up: if α_a = 1, M_a passes through 0 with another sign and the climb begins there; else the neuron
+stays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.problem.student import Student
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+    from dynamics.problem.polynomial import Component
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+    from hermite.quadrature import QuadratureResult
+
+#: Sizes of D_|α| √(Q^|α|/|α|!) beside the norm of the link below which they are zero but for rounding.
+ZERO = 1e-11
+#: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
+LENGTHS, SHIFTS = (0.6, 1.0, 1.7), (0.0, 0.37, -0.81)
+#: How much of its motion, until the predicted time, may come from the other neurons while a neuron counts as alone.
+LONELY = 0.05
+
+
+def mean_derivatives(link: HermiteExpansion, count: int, variance: float, bias: float) -> Array:
+    """Return D_j = E σ^(j)(√variance z + bias) for j < count, in the sense of distributions, by quadrature.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> mean_derivatives(hermite.expand("z^2"), 3, 4.0, 1.0).round(12).tolist()
+    [5.0, 2.0, 2.0]
+    """
+    length = math.sqrt(variance)
+    c = _scaled(link, count - 1, length, bias).coefficients
+    return np.array([math.sqrt(math.factorial(j)) * c[j] / length**j for j in range(count)])
+
+
+def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> QuadratureResult:
+    """Return the norm and the coefficients c_j = D_j length^j / √(j!) of z ↦ σ(length z + bias)."""
+    from hermite.quadrature import integrate
+
+    return integrate(lambda z: link.value(length * z + bias), order)
+
+
+def blind_components(problem: Problem) -> tuple[str, ...]:
+    """Return the names of the components of the teacher that no neuron of a `Student` can ever carry.
+
+    A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which is zero for ever where D_|α| is: an odd link
+    without biases has D_2 = D_4 = … = 0, relu without biases D_3 = D_5 = … = 0. Norms and biases that move are tried
+    at several values.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Student, Teacher
+    >>> student = Student(activation="relu", width=4)
+    >>> blind_components(Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2*x3"), dimension=9))
+    ('x1*x2*x3',)
+    """
+    student, components = problem.student, problem.teacher.components
+    if not isinstance(student, Student) or not components:
+        return ()
+    order = max(component.degree for component in components)
+    start = problem.network_start()
+    lengths = np.linalg.norm(start.weights, axis=1)
+    factors = (1.0,) if student.first_layer == "sphere" else LENGTHS
+    shifts = SHIFTS if student.biases == "trained" else (0.0,)
+    neurons = {(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)}
+    tried = [(factor * n, shift + b) for n, b in sorted(neurons)[:8] for factor in factors for shift in shifts]
+    seen = np.zeros(order + 1)
+    for length, bias in tried:
+        scaled = _scaled(student.activation, order, length, bias)
+        seen = np.maximum(seen, np.abs(scaled.coefficients) / math.sqrt(scaled.norm_squared))
+    return tuple(component.name for component in components if seen[component.degree] <= ZERO)
+
+
+def predicted_component_times(problem: Problem) -> Array:
+    """Return the times at which components are learned by the law of a monomial's saddle, NaN where it does not hold.
+
+    It is exact to O(|M|) for one neuron on the sphere with a fixed second layer, and gives the least time of all
+    neurons where several do not move each other until then; for components of degree 3 and more whose axes no
+    component before them has.
+
+    Returns
+    -------
+    ndarray, shape (components,)
+        Times in units of the flow's; inf where no neuron can escape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dynamics import Problem, Student, Teacher
+    >>> start = np.array([[1.0, 0.7, -0.5, 99.99]]) / 100
+    >>> student = Student(
+    ...     activation="erf", width=1, first_layer="sphere", second_layer="fixed", initial_second_layer=[0.8],
+    ...     biases="fixed", initial_biases=[0.4],
+    ... )
+    >>> teacher = Teacher.polynomial("x1*x2*x3")
+    >>> problem = Problem(student=student, teacher=teacher, dimension=10**4, initial_weights=start)
+    >>> predicted_component_times(problem).round(0).tolist()
+    [689.0]
+    """
+    student, components = problem.student, problem.teacher.components
+    times = np.full(len(components), np.nan)
+    if not isinstance(student, Student) or student.first_layer != "sphere" or student.second_layer != "fixed":
+        return times
+    if student.biases == "trained":
+        return times
+    known: set[int] = set()
+    for index, component in enumerate(components):
+        if component.degree >= 3 and known.isdisjoint(component.axes):
+            times[index] = _least_time(problem, student, component)
+        known.update(component.axes)
+    return times
+
+
+def _least_time(problem: Problem, student: Student, component: Component) -> float:
+    """Return the time of the fastest neuron; NaN if the others move it until then."""
+    v, b, weights = problem.network_start()
+    axes, alpha = list(component.axes), np.array([n for n in component.degrees if n], dtype=np.float64)
+    scale, rate = student.output_scale, student.learning_rates[0]
+    Q = np.sum(weights**2, axis=1)
+    D = np.array(
+        [mean_derivatives(student.activation, component.degree + 1, q, bias) for q, bias in zip(Q, b, strict=True)]
+    )
+    factorial = math.prod(math.factorial(n) for n in component.degrees)
+    kappa = rate * scale * v * component.value * D[:, component.degree] / math.sqrt(factorial)
+    time = min(escape_time(k, weights[i, axes], alpha) for i, k in enumerate(kappa))
+    push = rate * scale**2 * np.abs(np.outer(v, v) * np.outer(D[:, 1], D[:, 1]))
+    np.fill_diagonal(push, 0.0)
+    return time if not np.isfinite(time) or time * push.sum(axis=1).max() <= LONELY else math.nan
+
+
+def escape_time(kappa: float, M: Array, alpha: Array) -> float:
+    r"""Return the time that dM_a/dt = κ α_a M^α/M_a takes to infinity, Σ α_a ≥ 3; inf if it stays at a saddle.
+
+    Parameters
+    ----------
+    kappa : float
+        κ, of either sign, in units of 1/time.
+    M : ndarray, shape (axes,)
+        Start.
+    alpha : ndarray, shape (axes,)
+        Exponents α_a ≥ 1.
+
+    Examples
+    --------
+    >>> from scipy.special import elliprf
+    >>> M = np.array([0.1, 0.2, 0.3])
+    >>> abs(escape_time(2.0, M, np.ones(3)) * 2.0 / elliprf(*M**2) - 1) < 1e-12
+    np.True_
+    """
+    u = M**2
+    if kappa == 0.0 or (u == 0.0).any():
+        return math.inf
+    if kappa * np.prod(M**alpha) > 0:
+        return _climb(u, alpha) / abs(kappa)
+    share = u / alpha
+    least = int(np.argmin(share))
+    ties = np.sum(share <= share[least] * (1.0 + 1e-14))
+    if alpha[least] != 1.0 or ties > 1:
+        return math.inf
+    turn = float(share[least])
+    left = u - alpha * turn
+    left[least] = 0.0
+    return (_descent(u, alpha, turn) + _climb(left, alpha)) / abs(kappa)
+
+
+def _climb(u: Array, alpha: Array) -> float:
+    """Return ∫_0^∞ dτ / (2 Π (u_a + α_a τ)^(α_a/2)); with τ = e^y the integrand dies out at both ends."""
+    scale = math.log(float(np.max(u / alpha)) or 1.0)
+    # As fast as e^(y/2) on either side: 80 e-folds leave less than rounding, and the rule converges exponentially.
+    y = np.linspace(scale - 90.0, scale + 90.0, 6001)
+    log_terms = 0.5 * alpha @ np.log(u[:, None] + alpha[:, None] * np.exp(y))
+    return float(np.sum(0.5 * np.exp(y - log_terms)) * (y[1] - y[0]))
+
+
+def _descent(u: Array, alpha: Array, turn: float) -> float:
+    """Return ∫_0^turn dτ / (2 Π (u_a − α_a τ)^(α_a/2)), whose root at the end goes with τ = turn (1 − r²)."""
+    from scipy.integrate import quad
+
+    least = int(np.argmin(u / alpha))
+    others = np.arange(u.size) != least
+
+    def integrand(r: float) -> float:
+        rest = u[others] - alpha[others] * turn * (1.0 - r * r)
+        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[others]))))
+
+    return float(quad(integrand, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])
