@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_number, whole_number
-from dynamics.problem.network_start import NetworkStart, checked_network_weights, network_start
-from dynamics.problem.start import (
-    OverlapStart,
-    check_unit_lengths,
-    checked_overlaps,
-    checked_weights,
-    overlaps_from_weights,
-    random_weights,
-    weights_from_overlaps,
+from dynamics.problem.network_start import NetworkStart, network_start
+from dynamics.problem.problem_checks import (
+    NETWORK,
+    check_named_student,
+    check_one_start,
+    check_same_as,
+    checked_given_overlaps,
+    checked_given_weights,
+    checked_norm,
+    checked_teacher_link,
+    kind_of,
 )
+from dynamics.problem.start import OverlapStart, overlaps_from_weights, random_weights, weights_from_overlaps
 from dynamics.problem.stored_link import stored_link
 from dynamics.problem.stored_problem import stored_arguments, stored_teacher
 from dynamics.problem.student import Student
@@ -36,10 +39,8 @@ if TYPE_CHECKING:
 
 #: Students that have a name, each with the function that integrates its overlaps.
 STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
-#: The kind of a problem whose student is a `Student`, and the function that integrates its overlaps.
-NETWORK, SOLVE_NETWORK = "network", "solve_network"
-#: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
-SMALL_NORM, UNIT_NORM = 1e-2, 1.0
+#: The function that integrates the overlaps of a `Student`.
+SOLVE_NETWORK = "solve_network"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,119 +134,50 @@ class Problem:
     def __post_init__(self) -> None:
         import hermite
 
+        def assign(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
         teacher: object = self.teacher
         if not isinstance(teacher, Teacher):
             msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
             raise TypeError(msg)
-        if isinstance(self.student, Student):
-            self._take_from(self.student)
+        student = self.student
+        if isinstance(student, Student):
+            check_same_as(student, activation=self.activation, width=self.width, order=self.order)
+            for name in ("activation", "width", "order"):
+                assign(name, getattr(student, name))
         else:
-            check_choice("student", self.student, tuple(STUDENTS))
-            _check_named_student(self)
-        self._assign("width", checked_integer(self.width, "width", minimum=1))
-        self._assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
-        self._assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        self._check_norm()
-        self._assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
-        if self.dimension < self.teacher.span:
+            check_choice("student", student, tuple(STUDENTS))
+            check_named_student(student, teacher, activation=self.activation, width=self.width)
+        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
+        assign("seed", checked_integer(self.seed, "seed", minimum=0))
+        assign("initial_norm", checked_norm(self.initial_norm, self.kind))
+        assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
+        if self.dimension < teacher.span:
             msg = (
-                f"Argument `dimension` must be at least {self.teacher.span}, the number of axes that the teacher "
+                f"Argument `dimension` must be at least {teacher.span}, the number of axes that the teacher "
                 f"spans, but is {self.dimension}."
             )
             raise ValueError(msg)
-        self._assign("activation", hermite.expand(self.activation, order=self.order))
-        self._check_teacher_activation()
-        self._assign("order", self.activation.order)
-        self._check_start()
-
-    def _assign(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _take_from(self, student: Student) -> None:
-        """Take link and width from the student; they may be given beside it only if they are the same."""
-        for name, own in (("activation", student.activation), ("width", student.width), ("order", student.order)):
-            given = getattr(self, name)
-            if given is not None and given != own:
-                msg = f"Argument `{name}` must be absent where `student` is a Student, but is {shown(given)}."
-                raise ValueError(msg)
-            self._assign(name, own)
-
-    def _check_teacher_activation(self) -> None:
-        """Expand the teacher's link; only the spherical student and a `Student` may learn another than their own."""
-        import hermite
-
-        if self.teacher_activation is None:
-            return
-        if self.teacher.is_polynomial:
-            msg = "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given."
-            raise ValueError(msg)
-        is_free = self.kind in ("spherical", NETWORK)
-        if is_free and isinstance(self.teacher_activation, hermite.HermiteExpansion):
-            return
-        link = hermite.expand(self.teacher_activation, order=None if self.kind == NETWORK else self.order)
-        if not is_free and not np.array_equal(link.coefficients, self.activation.coefficients):
-            msg = (
-                f"Argument `teacher_activation` must equal `activation` for the {self.kind} student, "
-                f"but is {link.name} against {self.activation.name}."
-            )
-            raise ValueError(msg)
-        self._assign("teacher_activation", link)
-
-    @property
-    def _default_norm(self) -> float:
-        return UNIT_NORM if self.kind in ("spherical", NETWORK) else SMALL_NORM
-
-    def _check_norm(self) -> None:
-        """Set the norm of the neurons at the start, which is 1 for the spherical student."""
-        given: object = self.initial_norm
-        norm = self._default_norm if given is None else checked_number(given, "initial_norm", positive=True)
-        if not 0 < norm * norm < np.inf:
-            msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
-            raise ValueError(msg)
-        if self.kind == "spherical" and norm not in (SMALL_NORM, UNIT_NORM):
-            msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}."
-            raise ValueError(msg)
-        self._assign("initial_norm", UNIT_NORM if self.kind == "spherical" else norm)
-
-    def _check_start(self) -> None:
-        """Check that one description of the start is given, and that it describes one."""
-        given = [name for name in ("initial_weights", "initial_overlaps") if getattr(self, name) is not None]
-        if len(given) == 2:
-            msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
-            raise ValueError(msg)
-        # The seed of a network draws its biases too.
-        unset: dict[str, object] = {"initial_norm": self._default_norm}
-        if not isinstance(self.student, Student):
-            unset["seed"] = 0
-        elif self.initial_overlaps is not None:
-            msg = "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`."
-            raise ValueError(msg)
-        for name, value in unset.items() if given else ():
-            if getattr(self, name) != value:
-                msg = f"Argument `{name}` must be absent when `{given[0]}` is given, but is {getattr(self, name)}."
-                raise ValueError(msg)
+        link = hermite.expand(self.activation, order=self.order)
+        assign("activation", link)
+        assign("order", link.order)
+        if self.teacher_activation is not None:
+            assign("teacher_activation", checked_teacher_link(self.teacher_activation, self.kind, teacher, link))
+        check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
+        sizes = (teacher, self.width, self.dimension)
         if self.initial_weights is not None:
-            self._assign("initial_weights", self._checked_weights(self.initial_weights))
+            assign("initial_weights", checked_given_weights(self.initial_weights, student, *sizes))
         if self.initial_overlaps is not None:
-            checked = checked_overlaps(self.initial_overlaps, self.teacher, self.width, self.dimension)
-            if self.kind == "spherical":
-                check_unit_lengths("initial_overlaps", checked[2])
-            self._assign("initial_overlaps", checked)
-
-    def _checked_weights(self, given: ArrayLike) -> Array:
-        if isinstance(self.student, Student):
-            return checked_network_weights(given, self.student, self.dimension, self.teacher.span)
-        weights = checked_weights(given, self.width, self.dimension)
-        if self.kind == "spherical":
-            check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
-        return weights
+            assign("initial_overlaps", checked_given_overlaps(self.initial_overlaps, self.kind, *sizes))
 
     # --- derived quantities -------------------------------------------------------------------------------
 
     @property
     def kind(self) -> str:
         """Name of the student; "network" for a `Student`."""
-        return NETWORK if isinstance(self.student, Student) else self.student
+        return kind_of(self.student)
 
     @property
     def teacher_link(self) -> HermiteExpansion:
@@ -384,26 +316,6 @@ class Problem:
             json.dumps(scalars, sort_keys=True),
             *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
         )
-
-
-def _check_named_student(problem: Problem) -> None:
-    """Raise one sentence unless link and width are given, and the teacher is one that the student can learn."""
-    for name in ("activation", "width"):
-        if getattr(problem, name) is None:
-            msg = f"Argument `{name}` must be given for the {problem.kind} student, but is absent."
-            raise TypeError(msg)
-    teacher = problem.teacher
-    if teacher.is_polynomial:
-        what = "units, but is a polynomial"
-    elif teacher.links is not None or teacher.biases is not None:
-        what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
-    elif (teacher.coefficients < 0).any():
-        p = int(np.argmax(teacher.coefficients < 0))
-        what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
-    else:
-        return
-    msg = f"Argument `teacher` must have {what}, which the {problem.kind} student cannot learn; a `Student` can."
-    raise ValueError(msg)
 
 
 def check_problem(problem: object, student: str = "homogeneous") -> None:

@@ -1,4 +1,4 @@
-"""Gaussian means as sums over E_j = λ^j D_j/√j!, D_j = E σ^(j)(√q z + b); executed after `normal_kernels`.
+"""Gaussian means as sums over E_j = λ^j D_j/√j!, D_j = E σ^(j)(√q z + b); after `series_kernels`.
 
 K = Σ_j E_j(a) E_j(b) x^j with λ = 1 and x = c, or with λ = √q and x = c/√(q_a q_b) where a series needs it; a
 derivative moves the index, σ' has √(j+1) E_(j+1)/λ. A row holds after its head, whose last number is 1/λ, E_j for
@@ -16,11 +16,15 @@ from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.normal_kernels import *
+    from dynamics.equations.network.series_kernels import *
 
 #: Where a row's list begins, and where the table of square roots begins in `numbers`.
 LIST, ROOT = 9, 3
-#: Numbers at the head of each link: family (0 relu, 1 sign, 2 erf, 3 polynomial), start of its own numbers, degree.
-HEADER = 3
+#: Numbers at the head of each link: family (0 relu, 1 sign, 2 erf, 3 polynomial, 4 table), start of its own numbers,
+#: degree.
+HEADER, TABLE = 3, 4
+#: -ln of the powers of s that are left out.
+NEGLIGIBLE = 42.0
 
 
 @kernel
@@ -84,8 +88,10 @@ def write_functions(link: int, q: float, b: float, scale: float, count: int, num
         relu_list(q, b, scale, count, numbers, out)
     elif family <= 2:
         sign_list(q + family - 1.0, b, scale, count, numbers, out)
-    else:
+    elif family == 3:
         polynomial_list(q, b, scale, count, int(numbers[head + 1]), int(numbers[head + 2]), numbers, out)
+    else:
+        series_list(q, b, scale, count, int(numbers[head + 1]), numbers, out)
 
 
 @kernel
@@ -131,11 +137,21 @@ def list_argument(c: float, a: Vector, b: Vector) -> float:
 
 
 @kernel
-def list_pair(x: float, a: Vector, b: Vector, count: int) -> tuple[float, float, float, float]:
+def term_count(x: float, numbers: Vector) -> int:
+    """Return how many terms count: of a series in s = x those before s^j is below rounding."""
+    count = int(numbers[0])
+    if numbers[2] > 0.0 and abs(x) < 1.0:
+        return min(count, 2 + int(-NEGLIGIBLE / math.log(abs(x)))) if x != 0.0 else 1
+    return count
+
+
+@kernel
+def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2."""
+    x, count = list_argument(c, a, b), int(numbers[0])
     first, second = LIST + count + 4, LIST + 2 * count + 4
     value = slope = both = bend = 0.0
-    for j in range(count - 1, -1, -1):
+    for j in range(term_count(x, numbers) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
         slope = a[first + j] * b[LIST + j] + x * slope
         both = a[first + j] * b[first + j] + x * both
@@ -144,11 +160,12 @@ def list_pair(x: float, a: Vector, b: Vector, count: int) -> tuple[float, float,
 
 
 @kernel
-def list_mutual(x: float, a: Vector, b: Vector, count: int) -> tuple[float, float, float, float, float, float]:
+def list_mutual(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
+    x, count = list_argument(c, a, b), int(numbers[0])
     first, second = LIST + count + 4, LIST + 2 * count + 4
     value = slope_a = slope_b = both = bend_a = bend_b = 0.0
-    for j in range(count - 1, -1, -1):
+    for j in range(term_count(x, numbers) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
         slope_a = a[first + j] * b[LIST + j] + x * slope_a
         slope_b = a[LIST + j] * b[first + j] + x * slope_b

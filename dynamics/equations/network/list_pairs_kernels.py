@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def write_row(link: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
     """Write the numbers of one unit of variance q = |w|² and bias b."""
     row[0], row[1] = q, b
+    head = int(numbers[1]) + HEADER * link
+    if int(numbers[head]) == TABLE:
+        read_table(q, b, 0, 4, int(numbers[head + 1]), numbers, row[2:6])
     write_list_row(link, q, b, numbers, row)
 
 
@@ -24,7 +27,7 @@ def pair_values(
     link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector
 ) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron a and a unit b of a teacher's link >= 1 at covariance c."""
-    return list_pair(list_argument(c, row_a, row_b), row_a, row_b, int(numbers[0]))
+    return list_pair(c, row_a, row_b, numbers)
 
 
 @kernel
@@ -32,13 +35,15 @@ def mutual_values(
     c: float, row_i: Vector, row_j: Vector, numbers: Vector
 ) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons at covariance c."""
-    return list_mutual(list_argument(c, row_i, row_j), row_i, row_j, int(numbers[0]))
+    return list_mutual(c, row_i, row_j, numbers)
 
 
 @kernel
 def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
-    return list_pair(list_argument(row[0], row, row), row, row, int(numbers[0]))
+    if int(numbers[int(numbers[1])]) == TABLE:
+        return row[2], row[3], row[4], row[5]
+    return list_pair(row[0], row, row, numbers)
 
 
 @kernel

@@ -51,6 +51,8 @@ def joint_excess(h: float, k: float, r: float, lack: float) -> float:
     Genz 2004: Gauss-Legendre in the angle of Plackett's integral, so that nothing cancels at small r; beyond 0.925 his
     expansion about r = ±1.
     """
+    if h == 0.0 and k == 0.0:
+        return math.atan2(r, math.sqrt(lack)) / (2.0 * math.pi)
     if abs(r) > 0.925:
         return joint_tail(-h, -k, r, lack) - normal_cdf(h) * normal_cdf(k)
     half = 0.5 * math.asin(r)

@@ -31,7 +31,7 @@ def pair_values(
     family = int(numbers[int(numbers[1]) + HEADER * link])
     if family <= 2:
         return threshold_pair(family, c, row_a, row_b)
-    return list_pair(list_argument(c, row_a, row_b), row_a, row_b, int(numbers[0]))
+    return list_pair(c, row_a, row_b, numbers)
 
 
 @kernel

@@ -1,0 +1,129 @@
+"""Checks of the arguments of `Problem` beside each other: student and teacher, links, norm, start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem.checks import checked_number
+from dynamics.problem.network_start import checked_network_weights
+from dynamics.problem.start import check_unit_lengths, checked_overlaps, checked_weights
+from dynamics.problem.student import Student
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from dynamics.problem.start import Overlaps
+    from dynamics.problem.teacher import Teacher
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+#: The kind of a problem whose student is a `Student`.
+NETWORK = "network"
+#: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
+SMALL_NORM, UNIT_NORM = 1e-2, 1.0
+
+
+def kind_of(student: str | Student) -> str:
+    """Return the name of a student; "network" for a `Student`."""
+    return NETWORK if isinstance(student, Student) else student
+
+
+def default_norm(kind: str) -> float:
+    """Return |w_i| at the start where it is not given."""
+    return UNIT_NORM if kind in ("spherical", NETWORK) else SMALL_NORM
+
+
+def check_same_as(student: Student, **given: Any) -> None:
+    """Refuse what is given beside a `Student` and differs from what it has."""
+    for name, value in given.items():
+        if value is not None and value != getattr(student, name):
+            msg = f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}."
+            raise ValueError(msg)
+
+
+def check_named_student(student: str, teacher: Teacher, **needed: object) -> None:
+    """Refuse a student that has a name, without what it needs or with a teacher that it cannot learn."""
+    for name, value in needed.items():
+        if value is None:
+            msg = f"Argument `{name}` must be given for the {student} student, but is absent."
+            raise TypeError(msg)
+    if teacher.is_polynomial:
+        what = "units, but is a polynomial"
+    elif teacher.links is not None or teacher.biases is not None:
+        what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
+    elif (teacher.coefficients < 0).any():
+        p = int(np.argmax(teacher.coefficients < 0))
+        what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
+    else:
+        return
+    msg = f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
+    raise ValueError(msg)
+
+
+def checked_teacher_link(given: object, kind: str, teacher: Teacher, own: HermiteExpansion) -> HermiteExpansion:
+    """Return the teacher's link; only the spherical student and a `Student` may learn another than their own."""
+    import hermite
+
+    if teacher.is_polynomial:
+        msg = "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given."
+        raise ValueError(msg)
+    is_free = kind in ("spherical", NETWORK)
+    if is_free and isinstance(given, hermite.HermiteExpansion):
+        return given
+    link = hermite.expand(given, order=None if kind == NETWORK else own.order)
+    if not is_free and not np.array_equal(link.coefficients, own.coefficients):
+        msg = (
+            f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
+            f"but is {link.name} against {own.name}."
+        )
+        raise ValueError(msg)
+    return link
+
+
+def checked_norm(given: object, kind: str) -> float:
+    """Return the norm of the neurons at the start, which is 1 for the spherical student."""
+    norm = default_norm(kind) if given is None else checked_number(given, "initial_norm", positive=True)
+    if not 0 < norm * norm < np.inf:
+        msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
+        raise ValueError(msg)
+    if kind == "spherical" and norm not in (SMALL_NORM, UNIT_NORM):
+        msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}."
+        raise ValueError(msg)
+    return UNIT_NORM if kind == "spherical" else norm
+
+
+def check_one_start(kind: str, weights: object, overlaps: object, norm: float, seed: int) -> None:
+    """Refuse more than one description of the start."""
+    if weights is not None and overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
+        raise ValueError(msg)
+    if kind == NETWORK and overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`."
+        raise ValueError(msg)
+    if weights is None and overlaps is None:
+        return
+    given = "initial_weights" if overlaps is None else "initial_overlaps"
+    # The seed of a network draws its biases too.
+    for name, value, unset in (("initial_norm", norm, default_norm(kind)), ("seed", seed, seed * (kind == NETWORK))):
+        if value != unset:
+            msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
+            raise ValueError(msg)
+
+
+def checked_given_weights(given: Any, student: str | Student, teacher: Teacher, width: int, dimension: int) -> Array:
+    """Return given starting weights."""
+    if isinstance(student, Student):
+        return checked_network_weights(given, student, dimension, teacher.span)
+    weights = checked_weights(given, width, dimension)
+    if student == "spherical":
+        check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
+    return weights
+
+
+def checked_given_overlaps(given: Any, kind: str, teacher: Teacher, width: int, dimension: int) -> Overlaps:
+    """Return given starting overlaps."""
+    checked = checked_overlaps(given, teacher, width, dimension)
+    if kind == "spherical":
+        check_unit_lengths("initial_overlaps", checked[2])
+    return checked
