@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, mean_field, memory, sgd, sweep, timed_cases, work_precision
+from benchmarks import growth, low_exponent, mean_field, memory, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics.runs import provenance
@@ -20,7 +20,17 @@ from dynamics.runs import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "mean-field", "sweep", "report")
+PARTS = (
+    "timed-cases",
+    "work-precision",
+    "growth",
+    "low-exponent",
+    "memory",
+    "sgd",
+    "mean-field",
+    "sweep",
+    "report",
+)
 
 
 def parse() -> argparse.Namespace:
@@ -52,6 +62,7 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
             options.contenders or tuple(CONTENDERS),
         ),
         "growth": lambda: growth.run(journal, growth_sizes),
+        "low-exponent": lambda: low_exponent.run(journal, quick=quick),
         "memory": lambda: memory.run(journal, memory.QUICK_SIZES if quick else memory.SIZES),
         "sgd": lambda: sgd.run(journal, quick=quick),
         "mean-field": lambda: mean_field.run(journal, quick=quick),

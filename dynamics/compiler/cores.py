@@ -25,17 +25,28 @@ def available_cores() -> int:
 
 
 @contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold the products of numpy and of compiled kernels to one thread in the body.
+
+    Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
+    """
+    import scipy.linalg.cython_blas  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
 def one_core() -> Iterator[None]:
     """Hold this process to one thread in the body: threads of BLAS, and those of `available_cores`.
 
     Kernels are compiled for one thread. May be entered from several threads at once.
     """
     global _held_to_one  # noqa: PLW0603 (a property of the process, as the threads of BLAS are)
-    from threadpoolctl import threadpool_limits
-
     _held_to_one += 1
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield
     finally:
         _held_to_one -= 1

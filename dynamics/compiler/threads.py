@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dynamics.compiler.cores import one_blas_thread
+
 #: Matrices of at least this many rows are worth more than one thread.
 THREADED_ROWS = 256
 OWN_THREADS = ("stiff", "gradient-descent")
@@ -23,7 +25,5 @@ def blas_threads_for(rows: int, method: str = "") -> Iterator[None]:
     if rows >= THREADED_ROWS and method not in OWN_THREADS:
         yield
         return
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         yield

@@ -230,3 +230,27 @@ def test_compiled_callback_runs_by_address(cache):
     if compiled.path is not None:
         function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(function.address)
     assert np.isclose(function(3.0), 1.5, rtol=0, atol=0)
+
+
+def test_the_blas_of_kernels_is_held_to_one_thread_before_any_kernel_is_loaded():
+    """Kernels call the BLAS of scipy, which comes with the first of them: what is not loaded yet cannot be held."""
+    script = """
+from threadpoolctl import threadpool_info
+from dynamics.compiler.threads import blas_threads_for
+with blas_threads_for(8):
+    import scipy.linalg
+    found = [(each["filepath"], each["num_threads"]) for each in threadpool_info() if each["user_api"] == "blas"]
+print(len(found), {threads for _, threads in found})
+print(any("scipy" in path for path, _ in found) or len(found) == 1)
+print({each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"})
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert found[0].endswith("{1}")
+    assert found[1] == "True"
+    assert found[2] == "{2}"

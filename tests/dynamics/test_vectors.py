@@ -9,7 +9,7 @@ import dynamics
 from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.vectors import VectorSystem
-from dynamics.integrators import Status
+from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod
 
 pytestmark = pytest.mark.kernels
@@ -157,3 +157,44 @@ def test_vectors_have_the_overlaps_of_the_state():
     np.testing.assert_allclose(U[:, :3] @ ROWS.T, C, atol=1e-15)
     np.testing.assert_allclose(U @ U.T, G, atol=1e-15)
     np.testing.assert_array_equal(np.exp(log_norm), n)
+
+
+LOW_EXPONENTS = {
+    "relu": {"activation": "relu", "order": 40, "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},
+    "h2 and h4": {"activation": "0.3*h2(z)+h4(z)", "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},
+    # Overlaps decay to 1e-18 beside learned directions, and decide which ones are learned when they grow again.
+    "h2 and h4, tiny start": {
+        "activation": "0.3*h2(z)+h4(z)",
+        "width": 16,
+        "teacher": dynamics.Teacher.power_law(8, beta=1.0),
+        "initial_norm": 1e-6,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
+@pytest.mark.parametrize("name", list(LOW_EXPONENTS))
+def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
+    """Steps are 0.66, 0.71 and 0.86 of those with every component held to its own size; errors at most 4.1 rtol."""
+    asked, rtol = dynamics.Problem(dimension=256, seed=0, **LOW_EXPONENTS[name]), 1e-6
+
+    def solved(method, rtol, atol=1e-10):
+        options = {"method": method, "rtol": rtol, "atol": atol}
+        return dynamics.solve_overlaps(asked, error_estimate=False, progress=False, **options)
+
+    exact, flow = solved("explicit", 1e-10, 1e-13), solved("bdf", rtol)
+    assert np.isfinite(exact.emergence_time).sum() >= 6
+    np.testing.assert_allclose(flow.loss, exact.loss, rtol=0, atol=10 * rtol)
+    for event in ("emergence_time", "learned_time"):
+        np.testing.assert_allclose(flow[event], exact[event], rtol=10 * rtol)
+    monkeypatch.setattr(flow_methods, "SMALLEST_SIZE", 0.0)
+    assert flow.attrs["steps_accepted"] < 0.95 * solved("bdf", rtol).attrs["steps_accepted"]
+
+
+@pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
+def test_what_the_linear_solver_leaves_does_not_set_the_step():
+    """1880 steps; 3190 where it may be five times as large."""
+    teacher = dynamics.Teacher.power_law(32, beta=1.0)
+    asked = dynamics.Problem(activation="relu", order=40, teacher=teacher, width=32, dimension=256, seed=0)
+    flow = dynamics.solve_overlaps(asked, method="bdf", rtol=1e-6, error_estimate=False, progress=False)
+    assert flow.attrs["steps_accepted"] < 2500
