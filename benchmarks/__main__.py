@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, mean_field, memory, sgd, sweep, timed_cases, work_precision
+from benchmarks import growth, mean_field, memory, public_codes, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics.runs import provenance
@@ -20,7 +20,7 @@ from dynamics.runs import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "mean-field", "sweep", "report")
+PARTS = ("timed-cases", "work-precision", "growth", "memory", "sgd", "mean-field", "sweep", "public-codes", "report")
 
 
 def parse() -> argparse.Namespace:
@@ -36,7 +36,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--contenders", nargs="+", choices=tuple(CONTENDERS), help="who takes part in the work-precision diagrams"
     )
-    return parser.parse_args()
+    parser.add_argument("--peers", type=Path, help="folder with clones of public codes, for the part public-codes")
+    options = parser.parse_args()
+    if "public-codes" in (options.only or ()) or options.peers is not None:
+        try:
+            public_codes.check(options.peers)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
 
 
 def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[], Any]]:
@@ -56,6 +63,8 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
         "sgd": lambda: sgd.run(journal, quick=quick),
         "mean-field": lambda: mean_field.run(journal, quick=quick),
         "sweep": lambda: sweep.run(journal, quick=quick),
+        # Without clones what was measured of them stays.
+        **({"public-codes": lambda: public_codes.run(journal, options.peers, quick=quick)} if options.peers else {}),
     }
 
 
