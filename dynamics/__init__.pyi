@@ -29,6 +29,7 @@ from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.front_door import solve_problem as solve_problem
 from .solve.mean_field import solve_mean_field as solve_mean_field
+from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem

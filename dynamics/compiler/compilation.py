@@ -83,6 +83,11 @@ def kernel(function: Function) -> Function:
     return cast("Function", _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True))
 
 
+def exact_kernel(function: Function) -> Function:
+    """Compile an inner function whose sums are neither reordered nor fused, so that it can compute its own rounding."""
+    return cast("Function", _jitted(function, exact=True, no_cpython_wrapper=True, no_cfunc_wrapper=True))
+
+
 def entry(signature: str) -> Callable[[Function], Function]:
     """Mark a function as an entry point, which `load` compiles for one Numba signature such as ``"f8(f8[::1])"``.
 
@@ -98,12 +103,12 @@ def entry(signature: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def _jitted(function: Callable[..., Any], **options: Any) -> Any:
+def _jitted(function: Callable[..., Any], *, exact: bool = False, **options: Any) -> Any:
     from numba import njit
 
     from dynamics.compiler.machine_code import FASTMATH
 
-    return njit(error_model="numpy", fastmath=set(FASTMATH), **options)(function)
+    return njit(error_model="numpy", fastmath=False if exact else set(FASTMATH), **options)(function)
 
 
 def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> CompiledModule:

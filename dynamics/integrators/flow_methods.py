@@ -93,9 +93,14 @@ class FlowMethod:
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         if self.learning_rate is not None:
+            from dynamics.integrators.descent.euler import EulerStepper
             from dynamics.integrators.descent.stepper import DescentStepper
 
-            descent = DescentStepper(self.system.problem, self.learning_rate)
+            descent: DescentStepper | EulerStepper
+            if self.system.name == "overlaps":
+                descent = DescentStepper(self.system.problem, self.learning_rate)
+            else:
+                descent = EulerStepper(self.system, self.learning_rate)
             self._took(self.name, descent.compile_seconds)
             return descent
         if self.name != "stiff":

@@ -38,6 +38,8 @@ _KERNELS = {
     ),
     "bdf": (*_FIRST, "shared_kernels", *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf"))),
     "sundials": (*_FIRST, "sundials.sundials_kernels"),
+    # The steps of `descent.euler`, which is no method of every system.
+    "euler": (*_FIRST, "shared_kernels", "descent.euler_kernels"),
     "scipy": _FIRST,
 }
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
@@ -51,7 +53,7 @@ _SIGNATURES = {
     "jacobian_diagonal": _EVALUATION,
     "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
-_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "bdf": 5, "sundials": 5}
+_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "euler": 3, "bdf": 5, "sundials": 5}
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -103,12 +105,12 @@ class CompiledMethod:
 
 
 def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
-    """Compile one of `METHODS` and the functions of a system, declared in `dynamics.equations.interface`, or load them.
+    """Compile one of `METHODS` or "euler" and the functions of a system (`dynamics.equations.interface`), or load them.
 
     Raises TypeError, ValueError or ImportError if the method is unknown or not installed, or if the pieces lack a
     function that it needs.
     """
-    family = check_method(method).split(":")[0]
+    family = check_method(method, (*METHODS, "euler")).split(":")[0]
     needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
         needed = needed[: len(_SIGNATURES) - 1]

@@ -52,6 +52,19 @@ loss_level_time_error | loss_level | estimated numerical error of the time at wh
 teacher_overlap | time neuron direction | overlap of neuron and direction | C_{ip}
 student_overlap | time neuron neuron_2 | overlap of two neurons | G_{ij}
 squared_norm | time neuron | squared norm of the neuron | n_i
+second_layer | time neuron | second-layer weight of the neuron | v_i
+bias | time neuron | bias of the neuron | b_i
+component_name | component_name | Hermite component of the teacher |
+component | time component_name | Hermite component of the network | f_\alpha
+teacher_component | component_name | Hermite component of the teacher | f^*_\alpha
+component_learned_time | component_name | first time at which the component is half of the teacher's |
+    T_\alpha^{\mathrm{learn}}
+predicted_component_time | component_name | time at which the saddle of the component's monomial is left |
+    T_\alpha
+component_learned_time_error | component_name | estimated numerical error of the component's time |
+    \delta T_\alpha^{\mathrm{learn}}
+sensitivity | time direction | eigenvalue of the mean squared gradient of the network, largest first | \lambda_a(H)
+teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)

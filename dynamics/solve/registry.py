@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any
 
-from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, PARTICLE_METHODS
+from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, NETWORK_METHODS, PARTICLE_METHODS
 
 __all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answers_that", "registered"]
 
@@ -118,6 +118,15 @@ ANSWERS = (
         equations=("spherical",),
         methods=PARTICLE_METHODS,
         findings=_FLOWS,
+    ),
+    Answer(
+        name="network",
+        function="dynamics.solve.network:solve_network",
+        students=("network",),
+        equations=("network",),
+        methods=NETWORK_METHODS,
+        schedule="dynamics.theory.horizon:default_network_schedule",
+        findings="dynamics.report.network:network_findings",
     ),
     Answer(
         name="mean-field",

@@ -10,7 +10,6 @@ W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every st
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +20,11 @@ from dynamics.equations.overlaps.system import events_of_directions
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.integrators.descent.fixed_steps import FixedSteps
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
-from dynamics.problem.checks import checked_number
+from dynamics.integrators.stepper import EVENT_PASSED, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -42,42 +39,36 @@ KERNELS = (
 #: should not take longer, but its first one has 64 steps.
 OPERATIONS_PER_CALL = 3e9
 
-#: Arrays that a step changes; the next state is written to a slot that the last two do not use.
-CARRIED = ("step", "events")
 
-
-class DescentStepper:
+class DescentStepper(FixedSteps):
     """Steps of population gradient descent with η > 0, for any information exponent and any teacher.
 
-    Time is η · step. Between two steps C, G and ln n are interpolated linearly, a choice of order η² that keeps them
-    realisable, since realisability is convex in (C, G). Events are located on this interpolant.
+    Between two steps C, G and ln n are interpolated linearly, since realisability is convex in (C, G).
 
     One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread. Memory is 4 m D + m P numbers. A
     step after which an n would exceed 1e150, or be zero, counts as not finite and is not taken.
     """
 
     def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
-        self._eta = checked_number(learning_rate, "learning_rate", positive=True)
+        a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        super().__init__(learning_rate, 2 * a.size)
         self._passes = load((render(problem.activation.coefficients), *kernel_pieces(*KERNELS)))
         self._kernels = self._passes.namespace
         self._link = problem.activation
-        self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        self._a = a
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
         self._teacher = teacher_rows(problem, D)
         self._units, self._norms = np.zeros((3, m, D)), np.zeros((3, m))
         self._units[0], self._norms[0] = U, np.exp(log_norm)
-        self._step = np.zeros(1, dtype=np.int64)
         self._F, self._growth = np.empty((m, D)), np.empty(m)
         self._C = np.empty((m, self._a.size))
         self._workers = Workers(m, D, threads)
         self._unit_field = UnitField(self._kernels, self._workers, self._a, self._teacher, m)
         self._work = np.empty(self._unit_field.work_size)
-        self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
-        self._events = np.full((3, 2 * self._a.size), np.nan)
-        # What a single step changes of `state`, as it was before, while the step is taken or if it was given up.
-        self._before: dict[str, NDArray[np.generic]] = {}
+        if self._workers.count > 1:
+            self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
         self._kernels.watch(
             self._units[0], self._norms[0], self._a, self._teacher, self._sign_matters, self._events, self._C
         )
@@ -89,113 +80,9 @@ class DescentStepper:
         """Wall-clock seconds spent compiling or loading the kernels."""
         return self._passes.compile_seconds
 
-    @property
-    def time(self) -> float:
-        """Flow time η · step of the last step, dimensionless."""
-        return float(self._eta * self._step[0])
-
-    @property
-    def start(self) -> float:
-        """Flow time before the last step, dimensionless."""
-        return float(self._eta * max(self._step[0] - 1, 0))
-
-    @property
-    def event_times(self) -> Array:
-        """Time at which each direction emerged, then was learned; not-a-number until then; the start if there."""
-        return np.array(self._events[0])
-
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were taken, or one would not be finite.
-
-        With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
-        """
-        if max_steps == 1:
-            self._before = {name: self._arrays()[name].copy() for name in CARRIED}
-        status = self._advance(target, max_steps)
-        self._before = {}
-        return status
-
-    def _advance(self, target: float, max_steps: int) -> Status:
-        wanted = self._first_step_at(target)
-        if self._workers.count > 1:
-            max_steps = min(max_steps, self._most_steps)
-        last = min(wanted, int(self._step[0]) + max_steps)
-        while self._step[0] < last:
-            status = self._descend(last - int(self._step[0]))
-            if status == Status.NOT_FINITE:
-                return Status.NOT_FINITE
-            if status == EVENT_PASSED:
-                self._record_events()
-        return Status.REACHED if last >= wanted else Status.MAX_STEPS
-
-    def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the overlaps [C | G | ln n] at a time within the last step."""
-        check_inside(t, self.start, self.time)
-        if t in (self.start, self.time):
-            return self._overlaps(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
-        out = self._overlaps(int(self._step[0]), out)
-        # In this order the diagonal of G stays exactly 1.
-        back = self._overlaps(int(self._step[0]) - 1)
-        back -= out
-        back *= 1.0 - self._share(t)
-        out += back
-        return out
-
-    def derivative(self, t: float) -> Array:
-        """Return the slope of the interpolant: the change of [C | G | ln n] over the last step, divided by η.
-
-        Before any step has been taken it is that of the first.
-        """
-        self.interpolate(t)
-        step = int(self._step[0])
-        if step == 0:
-            self._field()
-            self._kernels.move_rows(0, self._eta, self._units, self._norms, self._F, self._growth)
-            step = 1
-        change: Array = self._overlaps(step) - self._overlaps(step - 1)
-        return change / self._eta
-
-    def statistics(self) -> dict[str, int]:
-        """Return the number of steps, each with one gradient."""
-        return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before = self._before
-        return {name: array.copy() for name, array in self._arrays().items()} | before
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays of a stepper of the same problem and learning rate."""
-        for name, array in self._arrays().items():
-            check_stored(state, name, array.shape)
-        if state["learning_rate"] != self._eta:
-            msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
-            raise ValueError(msg)
-        for name, array in self._arrays().items():
-            array[...] = state[name]
-
-    def _arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {
-            "unit_vectors": self._units,
-            "squared_norms": self._norms,
-            "step": self._step,
-            "events": self._events,
-            "learning_rate": np.array(self._eta),
-        }
-
     # --- steps ----------------------------------------------------------------------------------------------
 
-    def _first_step_at(self, target: float) -> int:
-        """Return the first step whose time, as computed, is at least `target`."""
-        step = max(math.ceil(target / self._eta), 0)
-        while step > 0 and self._eta * (step - 1) >= target:
-            step -= 1
-        while self._eta * step < target:
-            step += 1
-        return step
-
-    def _descend(self, count: int) -> int:
-        """Take steps until one blows up or passes an event, `count` at most."""
+    def _take(self, count: int) -> int:
         move = (
             self._eta, self._units, self._norms, self._F, self._growth, self._a, self._teacher, self._sign_matters,
             self._events, self._C,
@@ -212,16 +99,17 @@ class DescentStepper:
                 return status
         return 0
 
+    def _look_ahead(self) -> None:
+        self._field()
+        self._kernels.move_rows(0, self._eta, self._units, self._norms, self._F, self._growth)
+
     def _field(self) -> None:
         U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]
         self._unit_field.write(U, n, self._F, self._growth)
 
     # --- between steps --------------------------------------------------------------------------------------
 
-    def _share(self, t: float) -> float:
-        return min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
-
-    def _overlaps(self, step: int, out: Array | None = None) -> Array:
+    def _state_after(self, step: int, out: Array | None = None) -> Array:
         slot = step % 3
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size, out)
 
@@ -250,3 +138,6 @@ class DescentStepper:
     def _columns(self, U: Array, directions: NDArray[np.intp]) -> Array:
         columns: Array = U @ self._teacher[directions].T if self._teacher.shape[0] > 0 else U[:, directions]
         return columns
+
+    def _states(self) -> dict[str, NDArray[np.generic]]:
+        return {"unit_vectors": self._units, "squared_norms": self._norms}

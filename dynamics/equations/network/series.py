@@ -1,0 +1,272 @@
+r"""Links without closed means, as a series in ρ = √q: E_j(ρ, b) = E[σ(ρz + b) h_j(z)], tabulated in ρ and b.
+
+K = Σ_j E_j(a) E_j(b) s^j at the correlation s, and σ' has √(j+1) E_(j+1)/ρ. With J terms the error of K is at most
+tail_a tail_b |s|^(J+1), tail² = E σ² − Σ_(j≤J) E_j², and the same with σ' for E σ'_a σ'_b (Cauchy and Schwarz).
+
+E_0, E_1/ρ and E_j/ρ² for j ≥ 2 are the coefficients of σ, σ' and σ'' and smooth down to ρ = 0. They are kept as
+Chebyshev series on panels of ρ and, for trained biases, of b; a table that does not reproduce them between its nodes
+is cut at the panel where it fails. Means of a neuron with itself, where s = 1, are tabulated without a series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hermite import polynomials
+from hermite.links import FormulaLink, compile_formula
+from hermite.quadrature import integrate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+    Function = Callable[[Array], Array]
+    Measure = Callable[[Array, Array, int], Array]
+
+#: Panels of ρ, of which each has NODES Chebyshev nodes, and of b for trained biases.
+LENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+BIASES = tuple(np.linspace(-4.0, 4.0, 13).tolist())
+NODES = 16
+#: A unit of a teacher has length 1 up to rounding.
+UNIT_LENGTHS, UNIT_NODES = (0.999, 1.001), 4
+#: Most fixed biases that are tabulated one by one.
+MOST_BIASES = 48
+#: Numbers of terms that are tried, and the squared tail at ρ = 2 that is small enough.
+TERMS, SMALL_TAIL = (64, 128, 241), 1e-13
+#: Largest error of a table between its nodes, in sums Σ_j j |ΔE_j E_j| and means of a neuron with itself, against the
+#: largest of these means.
+TABLE_ERROR = 2e-11
+#: Least ρ of a function whose second derivative is not known: E_j/ρ² loses digits there.
+LEAST_LENGTH = 0.05
+#: The means of a neuron with itself: E σ², E σσ', E σ'², E σσ''.
+OWN = 4
+#: Half widths of the trapezoidal rule, of which the second is for what grows and for tails, and its steps per unit.
+REACH, FAR, STEPS = 16.0, 40.0, 8.0
+
+
+@dataclass(frozen=True)
+class Functions:
+    """A link with its derivatives; where the second is unknown, or holds a delta, it is None."""
+
+    value: Function
+    slope: Function
+    bend: Function | None
+
+    @classmethod
+    def of(cls, link: HermiteExpansion) -> Functions:
+        """Return the functions of a link."""
+        bend = None
+        if isinstance(link.link, FormulaLink):
+            import sympy
+
+            expression = link.link.expression
+            if not expression.has(sympy.Heaviside, sympy.sign, sympy.Abs, sympy.Max, sympy.Min):
+                bend = compile_formula(sympy.diff(expression, *expression.free_symbols, 2))
+        return cls(link.value, link.derivative, bend)
+
+    def is_smooth(self, lengths: tuple[float, ...], bias: float) -> bool:
+        """Return whether the trapezoidal rule finds what an adaptive one does."""
+        at = np.array(lengths), np.full(len(lengths), bias)
+        adaptive, plain = self.adaptive(*at, 100), self.trapezoid(*at, 100)
+        return bool(np.all(np.abs(adaptive - plain) <= 1e-11 * np.abs(adaptive).max()))
+
+    def trapezoid(self, rho: Array, b: Array, count: int) -> Array:
+        """Return the columns of a table at pairs (ρ, b), shape (pairs, OWN + count), of a smooth link.
+
+        The rule is exact up to e^(-2π/h) in the frequencies of h_j φ^½ and the poles of σ(ρz), at a step h ~ 1/ρ.
+        """
+        for reach in (REACH, FAR):
+            z, step = _grid(reach, float(rho.max()))
+            basis = polynomials.evaluate_functions(count - 1, z)
+            x = np.multiply.outer(rho, z) + b[:, None]
+            f, slope = self.value(x) * basis[0], self.slope(x) * basis[0]
+            if np.abs(f[:, [0, -1]]).max() <= 1e-16 * np.abs(f).max():
+                break
+        own = [np.sum(f * f, axis=1), np.sum(f * slope, axis=1), np.sum(slope * slope, axis=1)]
+        if self.bend is None:
+            return _columns(rho, [*own, f * slope @ z], f @ basis.T) * step
+        bend = self.bend(x) * basis[0]
+        j = np.arange(2, count)
+        later = bend @ basis[: count - 2].T / np.sqrt(j * (j - 1.0))
+        return np.column_stack([*own, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], later]) * step
+
+    def adaptive(self, rho: Array, b: Array, count: int) -> Array:
+        """Return the same for a link with kinks, which an adaptive rule finds."""
+        rows = []
+        for length, bias in zip(rho, b, strict=True):
+            found = integrate(partial(self._moved, length, bias), count - 1)
+            slope = self.slope(length * found.nodes + bias) * polynomials.evaluate_functions(0, found.nodes)[0]
+            both, square = found.weights * found.values * slope, found.weights @ (slope * slope)
+            rows.append([found.norm_squared, both.sum(), square, both @ found.nodes, *found.coefficients])
+        own, coefficients = np.hsplit(np.array(rows), [OWN])
+        return _columns(rho, list(own.T), coefficients)
+
+    def _moved(self, length: float, bias: float, z: Array) -> Array:
+        return self.value(length * z + bias)
+
+    def tails(self, rho: Array, b: float, terms: int) -> Array:
+        """Return the distance from σ and σ' to their series of so many terms, shape (2, lengths), at one bias."""
+        z, step = _grid(FAR, float(rho.max()))
+        basis = polynomials.evaluate_functions(terms - 1, z)
+        x = np.multiply.outer(rho, z) + b
+        rest = []
+        for function in (self.value, self.slope):
+            f = function(x) * basis[0]
+            f -= (f @ basis.T * step) @ basis
+            rest.append(np.sqrt(np.sum(f * f, axis=1) * step))
+        return np.array(rest)
+
+
+def _grid(reach: float, largest: float) -> tuple[Array, float]:
+    """Return the nodes of the trapezoidal rule for lengths up to the largest, and its step."""
+    step = 1.0 / (STEPS * max(1.0, largest))
+    return np.arange(-reach, reach + 0.5 * step, step), step
+
+
+def _columns(rho: Array, own: list[Array], coefficients: Array) -> Array:
+    """Return the columns from E σ², E σσ', E σ'², E zσσ' = ρ (E σ'² + E σσ'') and the coefficients of σ."""
+    scale = rho[:, None] ** np.minimum(np.arange(coefficients.shape[1]), 2)
+    return np.column_stack([*own[:3], own[3] / rho - own[2], coefficients / scale])
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesTable:
+    """E_j of one link, by panels of ρ and values or panels of b.
+
+    Attributes
+    ----------
+    functions : Functions
+    terms : int
+        J + 1, the number of terms of K.
+    lengths : ndarray
+        Edges of the panels of ρ; what is outside them is not certified.
+    biases : ndarray
+        The fixed biases, or edges of the panels of b.
+    trained : bool
+        Whether the biases are edges.
+    data : ndarray, shape (biases or their panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 4)
+        Chebyshev coefficients of the means of a neuron with itself, then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² ….
+    """
+
+    functions: Functions
+    terms: int
+    lengths: Array
+    biases: Array
+    trained: bool
+    data: Array
+
+    @property
+    def numbers(self) -> Array:
+        """The table as the kernels read it."""
+        shape = [float(self.trained), *self.data.shape]
+        return np.concatenate([shape, self.biases, self.lengths, self.data.ravel()])
+
+    def covers(self, length: Array, bias: Array) -> Array:
+        """Return which of the pairs (ρ, b) the table holds."""
+        known = (length >= self.lengths[0]) & (length <= self.lengths[-1])
+        if self.trained:
+            inside: Array = known & (bias >= self.biases[0]) & (bias <= self.biases[-1])
+            return inside
+        found: Array = known & (np.abs(np.subtract.outer(bias, self.biases)).min(axis=-1) <= 1e-12)
+        return found
+
+    def tails(self, length: Array, bias: Array) -> Array:
+        """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
+        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, None)
+        if self.trained:
+            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, None)
+            cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
+        else:
+            column = np.abs(np.subtract.outer(bias, self._tail_biases)).argmin(axis=-1)
+            cells = [(row - i, column) for i in (0, 1)]
+        bound: Array = np.max([self._tail_grid[:, *cell] for cell in cells], axis=0)
+        return bound
+
+    @cached_property
+    def _tail_lengths(self) -> Array:
+        return np.unique([np.linspace(*ends, 5) for ends in pairwise(self.lengths)])
+
+    @cached_property
+    def _tail_biases(self) -> Array:
+        return np.linspace(self.biases[0], self.biases[-1], 33) if self.trained else self.biases
+
+    @cached_property
+    def _tail_grid(self) -> Array:
+        """Tails of σ and σ' at the grid, shape (2, lengths, biases)."""
+        columns = [self.functions.tails(self._tail_lengths, float(b), self.terms) for b in self._tail_biases]
+        return np.stack(columns, axis=2)
+
+
+def needed_terms(link: HermiteExpansion, biases: tuple[float, ...] | None) -> int:
+    """Return how many terms leave a small tail at ρ = 2, at most the last number of TERMS."""
+    functions, middle = Functions.of(link), 0.0 if biases is None else biases[len(biases) // 2]
+    tails = (functions.tails(np.array([2.0]), middle, n)[0, 0] for n in TERMS)
+    return next((n for n, tail in zip(TERMS, tails, strict=True) if tail**2 <= SMALL_TAIL), TERMS[-1])
+
+
+@lru_cache(maxsize=16)
+def series_table(
+    link: HermiteExpansion, biases: tuple[float, ...] | None, terms: int, *, unit: bool = False
+) -> SeriesTable:
+    """Return the table of a link at fixed biases, or at all biases of BIASES; of a teacher's unit at ρ = 1 alone.
+
+    ValueError is raised where there is no such table: a link with kinks whose biases are trained, or rough means.
+    """
+    functions = Functions.of(link)
+    trained = biases is None or len(biases) > MOST_BIASES
+    places = np.array(BIASES if biases is None or trained else biases)
+    lengths = np.array(UNIT_LENGTHS if unit else LENGTHS)
+    if functions.bend is None:
+        lengths[0] = max(lengths[0], LEAST_LENGTH)
+    smooth = functions.is_smooth((1.0, float(lengths[-1])), float(places[len(places) // 2]))
+    if trained and not smooth:
+        msg = (
+            f"Argument `student` must have a smooth link where biases are trained, or more than {MOST_BIASES} differ, "
+            f"but has {link.name}."
+        )
+        raise ValueError(msg)
+    measure = functions.trapezoid if smooth else functions.adaptive
+    blocks = list(pairwise(places)) if trained else [(b, b) for b in places]
+    shape = (NODES if trained else 1, UNIT_NODES if unit else NODES)
+    panels: list[Array] = []
+    for low, high in reversed(list(pairwise(lengths))):
+        fits = [_fit(measure, (low, high), block, shape, terms + 4) for block in blocks]
+        if not all(agrees for _, agrees in fits):
+            break
+        panels.insert(0, np.stack([series for series, _ in fits]))
+    if not panels:
+        msg = f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}."
+        raise ValueError(msg)
+    return SeriesTable(functions, terms, lengths[-len(panels) - 1 :], places, trained, np.stack(panels, axis=1))
+
+
+def _fit(
+    measure: Measure, lengths: tuple[float, float], biases: tuple[float, float], shape: tuple[int, int], count: int
+) -> tuple[Array, bool]:
+    """Return the Chebyshev series on one panel, and whether it gives the means between its nodes."""
+    y, x = (np.cos(np.pi * (np.arange(n) + 0.5) / n) for n in shape)
+
+    def means(y: Array, x: Array) -> Array:
+        b, rho = (0.5 * ((1.0 - u) * ends[0] + (1.0 + u) * ends[1]) for u, ends in ((y, biases), (x, lengths)))
+        return measure(rho, b, count)
+
+    values = means(np.repeat(y, x.size), np.tile(x, y.size)).reshape(y.size, x.size, -1)
+    along_y, along_x = (np.polynomial.chebyshev.chebvander(u, u.size - 1).T * 2.0 / u.size for u in (y, x))
+    along_y[0] *= 0.5
+    along_x[0] *= 0.5
+    series = np.einsum("kp,lq,pqj->klj", along_y, along_x, values, optimize=True)
+    y, x = np.array([0.77, -0.9, 0.12]), np.array([-0.31, 0.93, 0.55])
+    basis = [np.polynomial.chebyshev.chebvander(u, n - 1) for u, n in zip((y, x), shape, strict=True)]
+    error = np.abs(np.einsum("pk,pl,klj->pj", *basis, series, optimize=True) - means(y, x)).max(axis=0)
+    largest = np.abs(values).max(axis=(0, 1))
+    sums = error[OWN:] * largest[OWN:] * np.arange(1, count + 1)
+    return series, bool(
+        np.all(error[:OWN] <= TABLE_ERROR * largest[:OWN].max()) and sums.sum() <= TABLE_ERROR * largest[:OWN].max()
+    )

@@ -1,0 +1,192 @@
+r"""A two-layer network f(x) = s Σ_i v_i σ(w_i·x + b_i) and its teacher on the first r axes, in their order parameters.
+
+State: second layer v, biases b, M = WΘᵀ on the teacher's axes and Q = WWᵀ. The gradients of ½ E(f − f*)² are
+
+.. math:: \partial_{v_i} = s \Psi_i, \quad \partial_{b_i} = s v_i \Psi^1_i, \quad
+   \nabla_{w_i} = \sum_j A_{ij} w_j - \sum_a B_{ia} \theta_a
+
+with Ψ_i = E σ_i (f − f*), Ψ¹_i = E σ'_i (f − f*), Ψ²_i = E σ''_i (f − f*), and
+
+.. math:: A_{ij} = s v_i [s v_j\, E \sigma'_i \sigma'_j + \delta_{ij} \Psi^2_i], \qquad
+   B_{ia} = s v_i\, E[\sigma'_i \partial_a f^*].
+
+With rates ε and decay κ the flow is v' = −ε_v sΨ − κ_v v, b' = −ε_b s v∘Ψ¹ and
+
+.. math:: M' = -\varepsilon_w (A M - B) - \kappa_w M, \qquad Q' = -\varepsilon_w (G + G^T) - 2 \kappa_w Q, \quad
+   G = A Q - B M^T.
+
+On the sphere each neuron keeps its length: diag(r) is taken from A, r_i = G_ii/Q_ii. It is exact at every d.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+import hermite
+from dynamics.compiler.compilation import kernel_pieces, load
+from dynamics.equations.interface import FlowSystem
+from dynamics.equations.network.pairs import pair_source
+from dynamics.equations.network.teachers import network_teacher
+from dynamics.equations.network.ties import check_no_ties
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from dynamics.compiler.compilation import Piece
+    from dynamics.problem import Problem, Student
+    from hermite.arrays import Array, Integers
+
+_HERE = "dynamics.equations.network"
+#: Whole numbers and numbers in front of those of the teacher, room for moments; `layout_kernels` has the same.
+SIZES, PARAMETERS, MOMENTS = 10, 8, 25
+THEORY, FLOW, DESCENT = 3, 0, 1
+#: Links with kernels of their own for neurons without biases.
+CENTRAL_LINKS = ("erf", "relu")
+#: Nodes of the mean squares in `stiffness`.
+NODES = 200
+
+
+class NetworkSystem(FlowSystem):
+    """State layout, kernels and observables of a two-layer network.
+
+    With a step η > 0 the term η ∇∇ᵀ is in Q', so that one Euler step of length η is one of population gradient descent.
+    ValueError is raised if two neurons start alike, or the means of the links are not known.
+    """
+
+    name = "network"
+
+    def __init__(self, problem: Problem, step: float | None = None) -> None:
+        m, r, start = problem.width, problem.teacher.span, problem.network_start()
+        self.student = student = cast("Student", problem.student)
+        M, Q = start.weights[:, :r], start.weights @ start.weights.T
+        check_no_ties(start.second_layer, start.bias, M, Q)
+        self.problem = problem
+        self.teacher = teacher = network_teacher(problem)
+        self.pairs = pairs = pair_source(problem.activation, teacher.links)
+        self.pieces = (
+            *kernel_pieces("dynamics.equations.pairs.array_kernels", f"{_HERE}.layout_kernels"),
+            *pairs.pieces,
+            *_kernels_of_neurons(student),
+            *kernel_pieces(teacher.kernels, f"{_HERE}.network_kernels", f"{_HERE}.product_kernels"),
+        )
+        self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
+        rates = (*student.learning_rates, *student.decay, student.output_scale, step or 0.0, teacher.level)
+        self.parameters: Array = np.concatenate([rates, np.diag(Q), teacher.parameters, pairs.numbers])
+        at = PARAMETERS + m
+        counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
+        layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
+        self.sizes: Integers = np.array([*layout, at, at + teacher.parameters.size, *teacher.sizes], dtype=np.int64)
+        n, means = m + r, m * (r + 3)
+        tables = n * n + (m + teacher.units) * pairs.row_size + means + 3 * m + m * m + 2 * m * n
+        changes = n * n + means + 3 * m + m * m + 3 * m * n
+        self.work_size = tables + MOMENTS + teacher.degree + 5 + changes
+        self.num_events = r + teacher.components.size
+
+    # --- states ---------------------------------------------------------------------------------------------
+
+    def pack(self, v: Array, b: Array, M: Array, Q: Array) -> Array:
+        """Return the state of v (m,), b (m,), M (m, r) and Q (m, m)."""
+        return np.concatenate([v, b, M.ravel(), Q.ravel()])
+
+    def unpack(self, state: Array) -> tuple[Array, Array, Array, Array]:
+        """Return views (v, b, M, Q) of a state."""
+        m, r = self.problem.width, self.problem.teacher.span
+        v, b, M, Q = np.split(state, [m, 2 * m, 2 * m + m * r])
+        return v, b, M.reshape(m, r), Q.reshape(m, m)
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` for v and b, which are not small where d is large, and in units of 1/√d for M and Q."""
+        tolerance = super().absolute_tolerance(atol)
+        tolerance[: 2 * self.problem.width] = atol
+        return tolerance
+
+    def stiffness(self) -> float:
+        r"""Return a bound on the rates of the flow at the start: the trace of the Gauss–Newton matrix, and the decay.
+
+        .. math:: 2 s^2 \sum_i \big(\varepsilon_v E\sigma_i^2 + \varepsilon_b v_i^2 E\sigma_i'^2
+           + \varepsilon_w v_i^2 E[\sigma_i'^2 (1 + z^2)]\big) + \max \kappa
+        """
+        student = self.student
+        v, b, _, Q = self.unpack(self.initial_state)
+        nodes, measure = np.polynomial.hermite_e.hermegauss(NODES)
+        measure = measure / measure.sum()
+        projections = np.sqrt(np.diag(Q))[:, None] * nodes + b[:, None]
+        link, (rate_w, rate_v, rate_b) = self.problem.activation, student.learning_rates
+        value, slope = link.value(projections) ** 2 @ measure, link.derivative(projections) ** 2
+        steep = rate_b * slope @ measure + rate_w * slope @ (measure * (1.0 + nodes**2))
+        return float(2.0 * student.output_scale**2 * np.sum(rate_v * value + v**2 * steep) + max(student.decay))
+
+    @property
+    def falls(self) -> bool:
+        """Whether the loss may not rise: it is a gradient flow, without decay or steps."""
+        return bool(self.sizes[THEORY] == FLOW) and not any(self.student.decay)
+
+    # --- observables ----------------------------------------------------------------------------------------
+
+    def observe(self, state: Array) -> dict[str, Any]:
+        """Return what `summarise` does but for the largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
+        C, G, _ = self._normalised(state)
+        record = self.summarise(state)
+        del record["max_overlap"]
+        return {"teacher_overlap": C, "student_overlap": G, **record}
+
+    def summarise(self, state: Array) -> dict[str, Any]:
+        """Return v, b, n = Q_ii, max_i |C_ia|, loss, f_α, eigenvalues of H, and the realisability margin."""
+        v, b, _, _ = self.unpack(state)
+        C, G, n = self._normalised(state)
+        loss, H, shares = self._means(state)
+        record = {
+            "second_layer": v.copy(),
+            "bias": b.copy(),
+            "squared_norm": n,
+            "max_overlap": np.abs(C).max(axis=0),
+            "loss": loss,
+            "sensitivity": _eigenvalues(H),
+            "gram_margin": float(np.linalg.eigvalsh(G - C @ C.T)[0]),
+        }
+        return record | ({"component": shares * self.teacher.components} if shares.size else {})
+
+    def teacher_sensitivity(self) -> Array:
+        """Return the eigenvalues of E ∂_a f* ∂_b f*, largest first; NaN where a unit jumps."""
+        H = self.teacher.sensitivity
+        return _eigenvalues(H) if np.isfinite(H).all() else np.full(len(H), np.nan)
+
+    def loss(self, state: Array) -> float:
+        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
+        return self._means(state)[0]
+
+    def _means(self, state: Array) -> tuple[float, Array, Array]:
+        """Return loss, H (r, r) and f_α/f*_α."""
+        r = self.problem.teacher.span
+        out = np.empty(1 + r * r + self.teacher.components.size)
+        work = np.empty(self.work_size)
+        self._compiled.write_observables(np.ascontiguousarray(state), out, self.parameters, self.sizes, work)
+        return float(out[0] + self.teacher.square), out[1 : 1 + r * r].reshape(r, r), out[1 + r * r :]
+
+    @cached_property
+    def _compiled(self) -> ModuleType:
+        return load(self.pieces).namespace
+
+    def _normalised(self, state: Array) -> tuple[Array, Array, Array]:
+        """Return C, G and n; a neuron of length 0, within the tolerance, has no direction: zeros."""
+        _, _, M, Q = self.unpack(state)
+        n = np.maximum(np.diag(Q), 0.0)
+        length = np.sqrt(n)
+        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+        return M * inverse[:, None], Q * np.outer(inverse, inverse), n
+
+
+def _eigenvalues(H: Array) -> Array:
+    """Return the eigenvalues of a symmetric matrix, largest first."""
+    return np.array(np.linalg.eigvalsh(H)[::-1], dtype=np.float64)
+
+
+def _kernels_of_neurons(student: Student) -> tuple[Piece, ...]:
+    """Return the source of `add_neuron_means`: that of a link which is faster without biases, if there are none."""
+    for name in () if student.has_biases else CENTRAL_LINKS:
+        if student.activation == hermite.expand(name, order=student.activation.order):
+            return kernel_pieces(f"{_HERE}.central_kernels", f"{_HERE}.central_{name}_kernels")
+    return kernel_pieces(f"{_HERE}.neuron_kernels")

@@ -1,0 +1,205 @@
+"""Any two-layer network, in the overlaps of its neurons; the equations are in `equations.network`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.compiler.threads import blas_threads_for
+from dynamics.runs.soundness import Soundness
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
+from dynamics.theory.components import blind_components, predicted_component_times
+from dynamics.theory.descent_limit import checked_learning_rate
+from dynamics.theory.horizon import default_network_schedule
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.equations.network.system import NetworkSystem
+    from dynamics.problem import Problem
+    from dynamics.problem.schedule import SaveAt
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
+
+__all__ = ["solve_network"]
+
+
+def solve_network(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    learning_rate: float | None = None,
+    step_theory: str | None = None,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate the gradient flow of any two-layer network on its teacher, in overlap space, exactly at every d.
+
+    .. math:: f(x) = s \sum_i v_i\, \sigma(w_i\cdot x + b_i), \qquad
+       w_i' = -\varepsilon_w \nabla_{w_i} - \kappa_w w_i, \quad v_i' = -\varepsilon_v \partial_{v_i} - \kappa_v v_i,
+       \quad b_i' = -\varepsilon_b \partial_{b_i}
+
+    of ½ E(f − f*)². With M = WΘᵀ on the teacher's r axes, Q = WWᵀ, Ψ_i = E σ_i (f − f*) and its derivatives Ψ¹, Ψ²,
+
+    .. math:: v' = -\varepsilon_v s \Psi - \kappa_v v, \quad b' = -\varepsilon_b s\, v \Psi^1, \quad
+       M' = -\varepsilon_w (A M - B) - \kappa_w M, \quad Q' = -\varepsilon_w (G + G^T) - 2 \kappa_w Q, \quad
+       G = A Q - B M^T,
+
+    A_ij = s v_i (s v_j E σ'_i σ'_j + δ_ij Ψ²_i), B_i = s v_i E[σ'_i ∇f*]. A neuron on the sphere keeps its length:
+    G_ii/Q_ii is taken from A_ii.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a `dynamics.Student`; any teacher. No two neurons may start alike.
+    save_at : SaveAt, optional
+        Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
+        component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
+        component with L = 1, 2, … new axes, counted with their degrees.
+    keep : {"full", "summary"}
+        "full" saves the overlaps of all neurons at every time; "summary" only the largest one per axis.
+    method : str
+        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee,
+        "gradient-descent" (steps of size `learning_rate` of all layers, in units of their rates), or "auto": "explicit"
+        while that is cheap, else "bdf".
+    rtol, atol : float
+        Wanted accuracy of v, b, M and Q; for M and Q `atol` is in units of 1/√d.
+    learning_rate : float, optional
+        η > 0 of "gradient-descent"; time is η · step. Between two steps states are interpolated linearly.
+    step_theory : None
+        Kept for the equation of finite steps of SGD, which networks do not have here.
+    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)² without ½; `second_layer(time, neuron)` v, `bias(time, neuron)` b,
+        `squared_norm(time, neuron)` Q_ii; `sensitivity(time, direction)`, eigenvalues of E ∂_a f ∂_b f over the
+        teacher's axes, largest first, beside `teacher_sensitivity(direction)` (NaN where a unit jumps);
+        `emergence_time(direction)`, first max_i M_ia²/Q_ii ≥ ½, or 0.6/k where a component of the teacher has k ≥ 2
+        axes; `gram_margin(time)`; of a polynomial teacher `component(time, component_name)`, f_α, beside
+        `teacher_component(component_name)`, f*_α, and `component_learned_time(component_name)`, first f_α/f*_α ≥ ½,
+        beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial.
+        "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
+        Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. Estimated errors are `loss_error(time)`,
+        `emergence_time_error` and `component_learned_time_error` (inf if the looser run does not agree that it
+        happens). All quantities are dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As `solve_overlaps`; ValueError if two neurons start alike, which the flow would never tell apart.
+
+    Warns
+    -----
+    UserWarning
+        If no neuron can ever carry some component of the teacher.
+
+    Notes
+    -----
+    One evaluation costs 2 m (m + r)² operations and the means of m²/2 pairs of neurons. With rates that are all
+    positive, no decay and no steps the loss does not rise.
+
+    References
+    ----------
+    Saad and Solla, Phys. Rev. E 52, 4225 (1995); Goldt, Advani, Saxe, Krzakala and Zdeborova, arXiv:1906.08632;
+    Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Student, Teacher
+    >>> student = Student(activation="erf", width=2, second_layer="fixed")
+    >>> teacher = Teacher([1.0, -0.5])
+    >>> problem = Problem(student=student, teacher=teacher, dimension=100)
+    >>> flow = solve_network(problem, save_at=SaveAt.at([0.0, 100.0]), progress=False)
+    >>> bool(flow.loss[1] < 0.1 * flow.loss[0])
+    True
+    """
+    return answered(registered("network"), _build, problem, locals())
+
+
+def _build(asked: Asked, *, learning_rate: float | None, step_theory: str | None) -> Integration:
+    from dynamics.equations.network.system import NetworkSystem
+    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+
+    problem, step = asked.problem, _checked_step(asked, learning_rate, step_theory)
+    schedule = asked.schedule(lambda: default_network_schedule(problem))
+    last = float(schedule.times[-1])
+    system = NetworkSystem(problem, step)
+    method = asked.method
+    if method == "auto":
+        method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
+    neurons, names = np.arange(problem.width), list(problem.teacher.order)
+    coords: dict[str, Any] = {"neuron": neurons}
+    coords |= {"neuron_2": neurons} if asked.keep == "full" else {}
+    coords |= {"component_name": names} if names else {}
+    return Integration(
+        title="Two-layer network on its teacher",
+        schedule=schedule,
+        method=FlowMethod(system, method, asked.atol, learning_rate=step, last_time=last),
+        observe=system.observer(asked.keep),
+        start=system.initial_state,
+        events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
+        coords=coords,
+        constants=_of_teacher(system),
+        settings={"learning_rate": step, "step_theory": step_theory},
+        says=lambda _: {"learning_rate": step, "teacher_loss": system.teacher.square},
+        notes=_warned_of_blindness(problem),
+        sound=Soundness(0.0 if step else asked.rtol, system.teacher.square, falls=system.falls, dies=True),
+        loss=system.loss if step is None and asked.estimates(method) else None,
+        threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
+    )
+
+
+def _checked_step(asked: Asked, learning_rate: float | None, step_theory: str | None) -> float | None:
+    """Return the step of gradient descent, None for the flow."""
+    step = checked_learning_rate(learning_rate, asked.method)
+    if step_theory is not None:
+        msg = f"Argument `step_theory` must be None for a `Student`, but is {shown(step_theory)}."
+        raise ValueError(msg)
+    if step is not None and asked.method != "gradient-descent":
+        msg = f"Argument `learning_rate` must be None unless `method` is 'gradient-descent', but is {step}."
+        raise ValueError(msg)
+    if step is not None and asked.error_estimate:
+        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
+        raise ValueError(msg)
+    return step
+
+
+def _of_teacher(system: NetworkSystem) -> dict[str, Any]:
+    """Return what is known of the teacher."""
+    known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
+    if system.teacher.components.size:
+        known["teacher_component"] = system.teacher.components
+        known["predicted_component_time"] = predicted_component_times(system.problem)
+    return known
+
+
+def _warned_of_blindness(problem: Problem) -> list[str]:
+    """Warn of components that the student can never carry, and return the same as a note."""
+    blind = blind_components(problem)
+    if not blind:
+        return []
+    note = (
+        f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that order is "
+        "0 at every norm and bias that the student has"
+    )
+    warnings.warn(f"{note}; trained biases, or fixed ones that are not 0, may help.", UserWarning, stacklevel=5)
+    return [note]
