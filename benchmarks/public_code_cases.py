@@ -33,6 +33,7 @@ class Case:
     second_order : whether the term in the squared error is there; that of the noise always is
     step, last : step and end, in the code's time
     both : whether the second layer, random at the start, is trained
+    sphere : whether neurons have unit length and keep it; then there are no terms of second order
     start : standard deviation of the student's weights, and of those of the second layer, at the start
     axes : dimension in which the start is drawn
     """
@@ -48,6 +49,7 @@ class Case:
     mean: bool = False
     second_order: bool = True
     both: bool = False
+    sphere: bool = False
     link: str = "erf"
     start: tuple[float, float] = (1.0, 1.0)
     axes: int = 500
@@ -60,6 +62,8 @@ class Case:
     def weights(self) -> Array:
         """Return a random start, shape (m, r + m), the teacher's axes first; each |w_i| is about `start[0]`."""
         drawn = np.random.default_rng(0).standard_normal((self.width, self.axes)) * self.start[0] / math.sqrt(self.axes)
+        if self.sphere:
+            drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         rest = drawn[:, self.directions :]
         values, vectors = np.linalg.eigh(rest @ rest.T)
         return np.hstack([drawn[:, : self.directions], vectors * np.sqrt(np.maximum(values, 0.0))])
@@ -110,6 +114,19 @@ GIANT = Case(
     # Its covariance of two erf is half the true one, and its error half the sum of these.
     part=0.25,
 )
+HE3 = replace(
+    GIANT,
+    name="giant_learning, He3",
+    link="He3",
+    part=0.5,
+    width=4,
+    directions=1,
+    rate=0.005 / 16,
+    noise=1e-6,
+    step=0.005 / 16,
+    last=3000 * 0.005 / 16,
+    axes=256,
+)
 CASES = (
     NN2PP,
     LEE,
@@ -117,19 +134,9 @@ CASES = (
     CLASSIC,
     replace(CLASSIC, name="committee_learning, with the term of second order", second_order=True, last=1e3),
     GIANT,
-    replace(
-        GIANT,
-        name="giant_learning, He3",
-        link="He3",
-        part=0.5,
-        width=4,
-        directions=1,
-        rate=0.005 / 16,
-        noise=1e-6,
-        step=0.005 / 16,
-        last=3000 * 0.005 / 16,
-        axes=256,
-    ),
+    replace(GIANT, name="giant_learning, erf on the sphere", rate=0.0, step=5e-4, last=5.0, sphere=True),
+    HE3,
+    replace(HE3, name="giant_learning, He3 on the sphere", rate=0.0, sphere=True),
 )
 QUICK_CASES = tuple(replace(case, last=min(case.last, 100 * case.step)) for case in (NN2PP, LEE, CLASSIC, GIANT))
 
@@ -159,7 +166,7 @@ def translated(case: Case) -> Translation:
         found = Translation(1 / m, case.rate / m, m * math.sqrt(case.noise), m / case.directions, case.part / m**2)
     else:
         found = Translation(case.rate, case.rate, case.noise, 1.0, case.part)
-    if case.second_order:
+    if case.second_order or case.sphere:
         return found
     return replace(found, rate=found.rate * SMALL**2, label_noise=found.label_noise / SMALL)
 
@@ -168,9 +175,15 @@ def our_problem(case: Case) -> dynamics.Problem:
     words, weights = translated(case), case.weights()
     link = "erf" if case.link == "erf" else {3: math.sqrt(6.0)}
     given: dict[str, Any] = {"activation": link, "width": case.width, "student": "committee"}
-    if case.both:
-        layer = case.second_layer()
-        given = {"student": dynamics.Student(activation=link, width=case.width, initial_second_layer=layer)}
+    if case.both or case.sphere:
+        student = dynamics.Student(
+            activation=link,
+            width=case.width,
+            second_layer="trained" if case.both else "fixed",
+            initial_second_layer=case.second_layer(),
+            first_layer="sphere" if case.sphere else "free",
+        )
+        given = {"student": student}
     return dynamics.Problem(
         teacher=dynamics.Teacher([words.coefficient] * case.directions),
         dimension=weights.shape[1],
@@ -185,7 +198,7 @@ def our_loss(case: Case, times: Array, rtol: float) -> tuple[Array, xr.Dataset]:
     words, problem = translated(case), our_problem(case)
     answer = dynamics.solve_problem(
         problem,
-        learning_rate=words.rate / problem.dimension,
+        learning_rate=None if case.sphere else words.rate / problem.dimension,
         save_at=dynamics.SaveAt.at(words.time * times),
         rtol=rtol,
         atol=rtol * ATOL_FACTOR,

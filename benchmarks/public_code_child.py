@@ -29,10 +29,10 @@ def committee_learning(task, Q, M, P):
 
 
 def giant_learning(task, Q, M, P):
-    from giant_learning.erf_erf import ErfErfOverlaps
-    from giant_learning.poly_poly import H3H3Overlaps
+    from giant_learning import erf_erf, poly_poly
 
-    overlaps = {"erf": ErfErfOverlaps, "He3": H3H3Overlaps}[task["link"]]
+    module, name = {"erf": (erf_erf, "ErfErfOverlaps"), "He3": (poly_poly, "H3H3Overlaps")}[task["link"]]
+    overlaps = getattr(module, "Projected" * task["sphere"] + name)
     p, step = len(Q), task["step"]
     theory = overlaps(
         P,
@@ -41,7 +41,7 @@ def giant_learning(task, Q, M, P):
         np.ones(p),
         gamma=p * step,
         noise=task["noise"],
-        I4_diagonal=task["rate"] / step,
+        I4_diagonal=False if task["sphere"] else task["rate"] / step,
         I4_offdiagonal=False,
     )
     theory.train(task["saved"][-1])

@@ -195,7 +195,7 @@ def python_code(case: Case, clone: Path, step: float, repeats: int) -> Answer:
     ratio = round(case.step / step)
     saved = ratio * np.unique(np.geomspace(1, case.steps, SAVED).round().astype(int))
     task = {"code": clone.name, "Q": Q, "M": R, "P": np.eye(case.directions), "saved": saved, "step": step}
-    task |= {"rate": case.rate, "noise": case.noise, "second_order": case.second_order, "link": case.link}
+    task |= {name: getattr(case, name) for name in ("rate", "noise", "second_order", "sphere", "link")}
     own = clone.parent / "venv" / "bin" / "python"
     done = subprocess.run(
         [own if own.exists() else sys.executable, Path(__file__).with_name("public_code_child.py")],

@@ -54,60 +54,94 @@ def test_sums_of_units_are_what_the_codes_print(number):
     np.testing.assert_allclose(found, given["eg"], rtol=0, atol=1e-10)
 
 
-def moments(case):
-    """The rates of M and Q that the papers print for means of units in R², by quadrature, and the error of labels."""
+def start_of(case):
+    """Q, M, the factors of the units, and weights on two axes that hold all: those of the teacher, or its one and the last."""
+    W = case.weights()
+    W = W[:, [0, 1 if case.directions == 2 else -1]]
+    units = np.full(case.width, 1 / case.width) if case.mean else case.second_layer()
+    return W @ W.T, W[:, : case.directions], units, W
+
+
+def rates_of(case):
+    """The rates of Q, M and the units' factors that the papers print, by quadrature in R²."""
+    Q, M, units, W = start_of(case)
     sigma, slope = LINKS[case.link]
-    weights = case.weights()
-    # Two axes hold all: those of two directions, or that of one and the last.
-    fields = NODES @ (weights[:, :2] if case.directions == 2 else weights[:, [0, -1]]).T
-    truth = NODES[:, : case.directions]
-    gap = sigma(truth).mean(axis=1) - sigma(fields).mean(axis=1)
+    fields, truth = NODES @ W.T, NODES[:, : case.directions]
+    gap = sigma(truth) @ teacher_of(case) - sigma(fields) @ units
     mean = partial(np.einsum, "n,n...->...", WEIGHTS)
-    push = gap[:, None] * slope(fields)
-    rate_M = mean(push[:, :, None] * truth[:, None, :])
-    drift = mean(push[:, :, None] * fields[:, None, :])
-    square = case.second_order * gap**2 + case.noise
-    second = mean(square[:, None, None] * slope(fields)[:, :, None] * slope(fields)[:, None, :])
-    return drift + drift.T + case.rate * second, rate_M, mean(gap**2)
+    pushed = slope(fields) if case.mean else case.rate * units * slope(fields)
+    drift = mean(gap[:, None, None] * pushed[:, :, None] * fields[:, None, :])
+    rate_M = mean(gap[:, None, None] * pushed[:, :, None] * truth[:, None, :])
+    square = case.second_order * gap**2 + (case.noise if case.mean else case.noise**2)
+    second = mean(square[:, None, None] * pushed[:, :, None] * pushed[:, None, :])
+    rate_Q = drift + drift.T + (0.0 if case.sphere else case.rate if case.mean else 1.0) * second
+    if case.sphere:
+        growth = np.diag(rate_Q) / 2
+        rate_Q, rate_M = rate_Q - Q * (growth[:, None] + growth), rate_M - M * growth[:, None]
+    return rate_Q, rate_M, case.both * case.rate * mean(gap[:, None] * sigma(fields))
 
 
-def error_of(case, Q, M):
+def teacher_of(case):
+    return np.full(case.directions, 1 / case.directions if case.mean else 1.0)
+
+
+def error_of(case, Q, M, units):
     """E(f - f*)² of the covariance [[Q, M], [Mᵀ, 1]], each pair of units by quadrature."""
     covariance = np.block([[Q, M], [M.T, np.eye(case.directions)]])
-    signs = np.r_[np.full(case.width, 1 / case.width), np.full(case.directions, -1 / case.directions)]
+    signs = np.r_[units, -teacher_of(case)]
     sigma, total = LINKS[case.link][0], 0.0
     for i, a in enumerate(signs):
         for j, b in enumerate(signs):
-            c = covariance[np.ix_([i, j], [i, j])]
-            first = np.sqrt(c[0, 0])
-            pair = sigma(first * NODES[:, 0])
-            other = c[0, 1] / first * NODES[:, 0] + np.sqrt(max(c[1, 1] - (c[0, 1] / first) ** 2, 0.0)) * NODES[:, 1]
-            total += a * b * WEIGHTS @ (pair * sigma(other))
+            first, along = np.sqrt(covariance[i, i]), covariance[i, j] / np.sqrt(covariance[i, i])
+            across = np.sqrt(max(covariance[j, j] - along**2, 0.0))
+            total += a * b * WEIGHTS @ (sigma(first * NODES[:, 0]) * sigma(NODES @ [along, across]))
     return total
 
 
-@pytest.mark.parametrize("second_order", [True, False])
-@pytest.mark.parametrize(("link", "directions"), [("erf", 2), ("He3", 1), ("He3", 2)])
-def test_means_of_units_move_as_the_codes_equations_say(link, directions, second_order):
-    case = Case(
-        "", "", 3, directions, rate=0.3, noise=0.04, step=1e-3, last=1.0, mean=True, link=link, axes=2, start=(0.6, 0.0)
-    )
-    case = replace(case, second_order=second_order)
-    W = case.weights()
-    Q, M = W @ W.T, W[:, :directions]
-    rate_Q, rate_M, error = moments(case)
-    assert error == pytest.approx(error_of(case, Q, M), rel=1e-11)
+def slope_of(case):
+    """Our loss at the start, and its slope, in the code's words."""
     h = 1e-6
-    slope = (error_of(case, Q + h * rate_Q, M + h * rate_M) - error_of(case, Q - h * rate_Q, M - h * rate_M)) / (2 * h)
-    times = np.array([0.0, h, 2 * h])
-    found, _ = our_loss(case, times, 1e-12)
-    assert found[0] == pytest.approx(case.part * error, rel=1e-11)
-    ours = (-3 * found[0] + 4 * found[1] - found[2]) / (2 * h)
-    assert ours == pytest.approx(case.part * slope, rel=1e-5)
+    found, _ = our_loss(case, np.array([0.0, h, 2 * h]), 1e-12)
+    return found[0], (-3 * found[0] + 4 * found[1] - found[2]) / (2 * h)
+
+
+SMALL = partial(Case, "", "", step=1e-3, last=1.0, axes=2, start=(0.6, 0.8))
+MEAN = {"rate": 0.3, "noise": 0.04, "mean": True}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(
+            SMALL(3, r, link=link, second_order=second, **MEAN)
+            for link, r in (("erf", 2), ("He3", 1), ("He3", 2))
+            for second in (True, False)
+        ),
+        *(SMALL(3, 2, rate=0.0, noise=0.0, mean=True, sphere=True, link=link) for link in LINKS),
+        *(SMALL(3, r, rate=0.7, noise=0.5, link=link) for link, r in (("erf", 2), ("He3", 1))),
+    ],
+    ids=lambda case: "-".join(
+        [
+            case.link,
+            str(case.directions),
+            *(name for name in ("mean", "second_order", "both", "sphere") if getattr(case, name)),
+        ]
+    ),
+)
+def test_our_loss_starts_and_falls_as_the_codes_equations_say(case):
+    Q, M, units, _ = start_of(case)
+    rates, h = rates_of(case), 1e-6
+    ahead, behind = (
+        error_of(case, *(part + sign * h * rate for part, rate in zip((Q, M, units), rates, strict=True)))
+        for sign in (1, -1)
+    )
+    loss, slope = slope_of(case)
+    assert loss == pytest.approx(case.part * error_of(case, Q, M, units), rel=1e-11)
+    assert slope == pytest.approx(case.part * (ahead - behind) / (2 * h), rel=1e-5)
     # Each term is seen: without the noise, or the other term of second order, the slope differs.
-    for change in ({"noise": 0.0}, {"second_order": not second_order}):
-        other = our_loss(replace(case, **change), times, 1e-12)[0]
-        assert abs((-3 * other[0] + 4 * other[1] - other[2]) / (2 * h) - ours) > 1e-3 * abs(ours)
+    if not case.sphere:
+        for change in ({"noise": 0.0}, {"second_order": not case.second_order}):
+            assert abs(slope_of(replace(case, **change))[1] - slope) > 1e-3 * abs(slope)
 
 
 @pytest.mark.parametrize(("last", "step"), [(1000.0, 0.01), (10.0, 0.005)])
