@@ -1,7 +1,8 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only PART …] [--fresh] [--large] [--limit SECONDS]`.
 
-Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the table in README.md. Interrupted,
-it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/` instead and leaves the README alone.
+Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in README.md and
+`docs/public_codes.md`. Interrupted, it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/`
+instead and leaves the pages alone. Public codes of the field take part where `--peers DIR` has clones of them.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def main() -> None:
     from benchmarks.figures import draw
-    from benchmarks.report import table, write_table
+    from benchmarks.report import public_codes_table, table, write_table
 
     options = parse()
     journal = Journal("quick" if options.quick else "measurements", fresh=options.fresh)
@@ -99,10 +100,13 @@ def main() -> None:
             target.write_text(json.dumps(baseline, indent=1) + "\n", encoding="utf-8")
     for path in draw(baseline, figures):
         print(f"wrote {path.relative_to(ROOT)}")
+    codes = public_codes_table(baseline["public_codes"]) if "public_codes" in baseline else None
     if options.quick:
-        print(table(baseline))
+        print(table(baseline), codes or "", sep="\n\n")
     else:
-        write_table(baseline, ROOT / "README.md")
+        write_table(table(baseline), ROOT / "README.md")
+        if codes:
+            write_table(codes, ROOT / "docs" / "public_codes.md")
     print(f"wrote {target.relative_to(ROOT)} in {time.perf_counter() - began:.0f} s")
 
 

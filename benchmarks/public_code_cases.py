@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dynamics
+from dynamics.equations.committee.system import CommitteeSystem
+from dynamics.equations.network.system import NetworkSystem
 
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
+
+    from dynamics.equations.interface import System
 
     Array = NDArray[np.float64]
 
@@ -191,6 +195,14 @@ def our_problem(case: Case) -> dynamics.Problem:
         label_noise=words.label_noise,
         **given,
     )
+
+
+def our_system(case: Case) -> System:
+    """Return the equations that our answer integrates."""
+    problem = our_problem(case)
+    if problem.kind == "network":
+        return NetworkSystem(problem)
+    return CommitteeSystem(problem, translated(case).rate / problem.dimension)
 
 
 def our_loss(case: Case, times: Array, rtol: float) -> tuple[Array, xr.Dataset]:

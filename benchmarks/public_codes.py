@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.journal import machine
-from benchmarks.public_code_cases import CASES, QUICK_CASES, our_loss
+from benchmarks.public_code_cases import CASES, QUICK_CASES, our_loss, our_system
 from benchmarks.public_code_drivers import DRIVERS, commit
+from dynamics.integrators import load_method
+from dynamics.integrators.stepper import RHS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 RTOLS = tuple(10.0**-n for n in range(3, 12))
 REFERENCE_RTOL = 1e-12
-REPEATS = 5
+REPEATS, EVALUATIONS = 5, 1000
 #: CPU seconds to be spent on repeating a code.
 PATIENCE = 60.0
 #: An error that both are asked for besides; of the codes' first order, the seconds for it are expected, not measured.
@@ -63,6 +65,7 @@ def run(journal: Journal, peers: Path, *, quick: bool) -> dict[str, Any]:
     cases = [case for case in (QUICK_CASES if quick else CASES) if (peers / case.code).is_dir()]
     return {
         "processor": machine()["processor"],
+        "date": time.strftime("%Y-%m-%d"),
         "rounds": [journal.measure(case.name, partial(duel, case, peers / case.code)) for case in cases],
     }
 
@@ -76,12 +79,13 @@ def duel(case: Case, clone: Path) -> dict[str, Any]:
     deviation = theirs.losses - exact
     finer = half.losses - our_loss(case, half.times, REFERENCE_RTOL)[0]
     error = float(np.abs(deviation).max())
+    ours, fine = (ours_at(case, theirs.times, exact, target) for target in (error, FINE))
     return {
+        "name": case.name,
         "code": case.code,
         "commit": commit(clone),
         "width": case.width,
         "directions": case.directions,
-        "both_layers": case.both,
         "last": case.last,
         "theirs": {
             "step": case.step,
@@ -93,23 +97,49 @@ def duel(case: Case, clone: Path) -> dict[str, Any]:
             "error_extrapolated": float(np.abs(2 * finer - np.interp(half.times, theirs.times, deviation)).max()),
             "seconds_expected": theirs.seconds * error / FINE,
         },
-        "ours": ours_at(case, theirs.times, exact, error),
-        "ours_fine": ours_at(case, theirs.times, exact, FINE),
+        "ours": ours,
+        "ours_fine": fine,
+        "seconds_per_evaluation": evaluation_seconds(case),
     }
 
 
 def ours_at(case: Case, times: Array, exact: Array, target: float) -> dict[str, Any]:
-    """Return the loosest tolerance whose error is within the target, its fewest CPU seconds, and its steps."""
+    """Return what the loosest tolerance takes whose error is within the target."""
     for rtol in RTOLS:
-        seconds = []
-        for _ in range(REPEATS):
-            began = time.process_time()
-            losses, answer = our_loss(case, times, rtol)
-            seconds.append(time.process_time() - began)
+        losses, found = timed(case, times, rtol)
         error = float(np.abs(losses - exact).max())
         if error <= target:
-            steps = int(answer.attrs["steps_accepted"] + answer.attrs["steps_rejected"])
-            found = {"rtol": rtol, "error": error, "seconds": min(seconds), "method": answer.attrs["method"]}
-            return found | {"steps": steps, "evaluations": int(answer.attrs["rhs_evaluations"])}
+            return {"rtol": rtol, "error": error} | found
     msg = f"Tolerances down to {RTOLS[-1]:g} must reach the error {target:g} of {case.name}, but none does."
     raise RuntimeError(msg)
+
+
+def timed(case: Case, times: Array, rtol: float) -> tuple[Array, dict[str, Any]]:
+    """Return the losses, and the fewest CPU seconds of a whole call, its steps and its evaluations."""
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        losses, answer = our_loss(case, times, rtol)
+        seconds.append(time.process_time() - began)
+    counts = answer.attrs
+    return losses, {
+        "method": counts["method"],
+        "seconds": min(seconds),
+        "steps": int(counts["steps_accepted"] + counts["steps_rejected"]),
+        "evaluations": int(counts["rhs_evaluations"]),
+    }
+
+
+def evaluation_seconds(case: Case) -> float:
+    """Return the CPU seconds of one evaluation of our right-hand side at the start, without the call around it."""
+    system = our_system(case)
+    method = load_method("scipy:RK45", system.pieces)
+    bound = (method.functions(), system.parameters, system.sizes, np.empty(system.work_size))
+    y, out = system.initial_state, np.empty_like(system.initial_state)
+    found = []
+    for _ in range(REPEATS + 1):
+        began = time.process_time()
+        for _ in range(EVALUATIONS):
+            method.kernels.namespace.evaluate(RHS, 0.0, y, out, bound)
+        found.append((time.process_time() - began) / EVALUATIONS)
+    return min(found)
