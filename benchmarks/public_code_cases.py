@@ -10,6 +10,7 @@ import numpy as np
 
 import dynamics
 from dynamics.equations.committee.system import CommitteeSystem
+from dynamics.equations.network.step_system import NetworkStepSystem
 from dynamics.equations.network.system import NetworkSystem
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Case:
 
     mean : whether the networks are means over their units, not sums
     part : its generalisation error over E(f − f*)²
-    rate : η, or the factor of the term of second order, γ/p over the batch's part of d
+    rate : η, or the factor of the terms of second order, γ/p over the batch's part of d, which may be 0
     noise : standard deviation of the labels' noise, or its variance where networks are means
     second_order : whether the term in the squared error is there; that of the noise always is
     step, last : step and end, in the code's time
     both : whether the second layer, random at the start, is trained
-    sphere : whether neurons have unit length and keep it; then there are no terms of second order
+    sphere : whether neurons have unit length and keep it
     start : standard deviation of the student's weights, and of those of the second layer, at the start
     axes : dimension in which the start is drawn
     """
@@ -88,6 +89,7 @@ LEE = Case(
     noise=0.0,
     step=1e-3,
     last=10.0,
+    both=True,
     start=(1e-3, 1e-3),
     axes=10_000,
 )
@@ -133,14 +135,17 @@ HE3 = replace(
 )
 CASES = (
     NN2PP,
+    replace(NN2PP, name="nn2pp, both layers", directions=2, both=True),
+    replace(NN2PP, name="nn2pp, both layers, noise", directions=2, both=True, noise=0.1),
     LEE,
-    replace(LEE, name="teacher_student_dynamics, longer and from larger weights", last=200.0, start=(1.0, 0.5)),
+    replace(LEE, name="teacher_student_dynamics, longer, from larger weights", last=200.0, start=(1.0, 0.5)),
     CLASSIC,
-    replace(CLASSIC, name="committee_learning, with the term of second order", second_order=True, last=1e3),
+    replace(CLASSIC, name="committee_learning, all terms of second order", second_order=True, last=100.0),
     GIANT,
-    replace(GIANT, name="giant_learning, erf on the sphere", rate=0.0, step=5e-4, last=5.0, sphere=True),
+    replace(GIANT, name="giant_learning, erf on the sphere", sphere=True),
+    replace(GIANT, name="giant_learning, erf on the sphere, flow", rate=0.0, step=5e-4, last=5.0, sphere=True),
     HE3,
-    replace(HE3, name="giant_learning, He3 on the sphere", rate=0.0, sphere=True),
+    replace(HE3, name="giant_learning, He3 on the sphere", sphere=True),
 )
 QUICK_CASES = tuple(replace(case, last=min(case.last, 100 * case.step)) for case in (NN2PP, LEE, CLASSIC, GIANT))
 
@@ -170,7 +175,7 @@ def translated(case: Case) -> Translation:
         found = Translation(1 / m, case.rate / m, m * math.sqrt(case.noise), m / case.directions, case.part / m**2)
     else:
         found = Translation(case.rate, case.rate, case.noise, 1.0, case.part)
-    if case.second_order or case.sphere:
+    if case.second_order:
         return found
     return replace(found, rate=found.rate * SMALL**2, label_noise=found.label_noise / SMALL)
 
@@ -200,9 +205,10 @@ def our_problem(case: Case) -> dynamics.Problem:
 def our_system(case: Case) -> System:
     """Return the equations that our answer integrates."""
     problem = our_problem(case)
-    if problem.kind == "network":
-        return NetworkSystem(problem)
-    return CommitteeSystem(problem, translated(case).rate / problem.dimension)
+    step = translated(case).rate / problem.dimension
+    if problem.kind == "committee":
+        return CommitteeSystem(problem, step, "infinite-d")
+    return NetworkStepSystem(problem, step, "infinite-d") if step else NetworkSystem(problem)
 
 
 def our_loss(case: Case, times: Array, rtol: float) -> tuple[Array, xr.Dataset]:
@@ -210,7 +216,7 @@ def our_loss(case: Case, times: Array, rtol: float) -> tuple[Array, xr.Dataset]:
     words, problem = translated(case), our_problem(case)
     answer = dynamics.solve_problem(
         problem,
-        learning_rate=None if case.sphere else words.rate / problem.dimension,
+        learning_rate=words.rate / problem.dimension or None,
         save_at=dynamics.SaveAt.at(words.time * times),
         rtol=rtol,
         atol=rtol * ATOL_FACTOR,

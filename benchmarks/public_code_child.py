@@ -41,7 +41,7 @@ def giant_learning(task, Q, M, P):
         np.ones(p),
         gamma=p * step,
         noise=task["noise"],
-        I4_diagonal=False if task["sphere"] else task["rate"] / step,
+        I4_diagonal=task["rate"] / step if task["rate"] else False,
         I4_offdiagonal=False,
     )
     theory.train(task["saved"][-1])

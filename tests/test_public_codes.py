@@ -74,7 +74,7 @@ def rates_of(case):
     rate_M = mean(gap[:, None, None] * pushed[:, :, None] * truth[:, None, :])
     square = case.second_order * gap**2 + (case.noise if case.mean else case.noise**2)
     second = mean(square[:, None, None] * pushed[:, :, None] * pushed[:, None, :])
-    rate_Q = drift + drift.T + (0.0 if case.sphere else case.rate if case.mean else 1.0) * second
+    rate_Q = drift + drift.T + (case.rate if case.mean else 1.0) * second
     if case.sphere:
         growth = np.diag(rate_Q) / 2
         rate_Q, rate_M = rate_Q - Q * (growth[:, None] + growth), rate_M - M * growth[:, None]
