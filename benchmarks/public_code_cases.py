@@ -81,7 +81,7 @@ class Case:
 
 NN2PP = Case("nn2pp, its defaults", "nn2pp", 4, 4, rate=0.5, noise=0.0, step=0.01, last=1000.0)
 LEE = Case(
-    "teacher_student_dynamics, its configuration",
+    "teacher_student_dynamics",
     "teacher_student_dynamics",
     4,
     2,
@@ -90,7 +90,8 @@ LEE = Case(
     step=1e-3,
     last=10.0,
     both=True,
-    start=(1e-3, 1e-3),
+    # It starts from 1e-3, where nothing moves before the end.
+    start=(1.0, 0.5),
     axes=10_000,
 )
 CLASSIC = Case(
@@ -101,7 +102,8 @@ CLASSIC = Case(
     rate=0.005,
     noise=1e-3,
     step=1e-3,
-    last=1e4,
+    # The notebook goes on to 1e4.
+    last=1e3,
     mean=True,
     second_order=False,
     axes=3,
@@ -138,7 +140,7 @@ CASES = (
     replace(NN2PP, name="nn2pp, both layers", directions=2, both=True),
     replace(NN2PP, name="nn2pp, both layers, noise", directions=2, both=True, noise=0.1),
     LEE,
-    replace(LEE, name="teacher_student_dynamics, longer, from larger weights", last=200.0, start=(1.0, 0.5)),
+    replace(LEE, name="teacher_student_dynamics, longer", last=200.0),
     CLASSIC,
     replace(CLASSIC, name="committee_learning, all terms of second order", second_order=True, last=100.0),
     GIANT,

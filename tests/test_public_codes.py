@@ -119,12 +119,14 @@ MEAN = {"rate": 0.3, "noise": 0.04, "mean": True}
         ),
         *(SMALL(3, 2, rate=0.0, noise=0.0, mean=True, sphere=True, link=link) for link in LINKS),
         *(SMALL(3, r, rate=0.7, noise=0.5, link=link) for link, r in (("erf", 2), ("He3", 1))),
+        *(SMALL(3, 2, sphere=True, link=link, **MEAN) for link in LINKS),
+        SMALL(3, 2, rate=0.7, noise=0.5, both=True),
     ],
     ids=lambda case: "-".join(
         [
             case.link,
             str(case.directions),
-            *(name for name in ("mean", "second_order", "both", "sphere") if getattr(case, name)),
+            *(name for name in ("mean", "rate", "second_order", "both", "sphere") if getattr(case, name)),
         ]
     ),
 )
@@ -139,7 +141,7 @@ def test_our_loss_starts_and_falls_as_the_codes_equations_say(case):
     assert loss == pytest.approx(case.part * error_of(case, Q, M, units), rel=1e-11)
     assert slope == pytest.approx(case.part * (ahead - behind) / (2 * h), rel=1e-5)
     # Each term is seen: without the noise, or the other term of second order, the slope differs.
-    if not case.sphere:
+    if case.rate:
         for change in ({"noise": 0.0}, {"second_order": not case.second_order}):
             assert abs(slope_of(replace(case, **change))[1] - slope) > 1e-3 * abs(slope)
 
