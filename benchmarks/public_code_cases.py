@@ -102,8 +102,7 @@ CLASSIC = Case(
     rate=0.005,
     noise=1e-3,
     step=1e-3,
-    # The notebook goes on to 1e4.
-    last=1e3,
+    last=1e4,
     mean=True,
     second_order=False,
     axes=3,
@@ -219,6 +218,7 @@ def our_loss(case: Case, times: Array, rtol: float) -> tuple[Array, xr.Dataset]:
     answer = dynamics.solve_problem(
         problem,
         learning_rate=words.rate / problem.dimension or None,
+        step_theory="infinite-d" if words.rate else None,
         save_at=dynamics.SaveAt.at(words.time * times),
         rtol=rtol,
         atol=rtol * ATOL_FACTOR,
