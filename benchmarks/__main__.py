@@ -1,7 +1,8 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only PART …] [--fresh] [--large] [--limit SECONDS]`.
 
-Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the table in README.md. Interrupted,
-it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/` instead and leaves the README alone.
+Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in README.md and
+`docs/public_codes.md`. Interrupted, it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/`
+instead and leaves the pages alone. Public codes of the field take part where `--peers DIR` has clones of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, low_exponent, mean_field, memory, sgd, sweep, timed_cases, work_precision
+from benchmarks import growth, low_exponent, mean_field, memory, public_codes, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from dynamics.runs import provenance
@@ -29,6 +30,7 @@ PARTS = (
     "sgd",
     "mean-field",
     "sweep",
+    "public-codes",
     "report",
 )
 
@@ -46,7 +48,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--contenders", nargs="+", choices=tuple(CONTENDERS), help="who takes part in the work-precision diagrams"
     )
-    return parser.parse_args()
+    parser.add_argument("--peers", type=Path, help="folder with clones of public codes, for the part public-codes")
+    options = parser.parse_args()
+    if "public-codes" in (options.only or ()) or options.peers is not None:
+        try:
+            public_codes.check(options.peers)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
 
 
 def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[], Any]]:
@@ -67,6 +76,8 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
         "sgd": lambda: sgd.run(journal, quick=quick),
         "mean-field": lambda: mean_field.run(journal, quick=quick),
         "sweep": lambda: sweep.run(journal, quick=quick),
+        # Without clones what was measured of them stays.
+        **({"public-codes": lambda: public_codes.run(journal, options.peers, quick=quick)} if options.peers else {}),
     }
 
 
@@ -77,7 +88,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def main() -> None:
     from benchmarks.figures import draw
-    from benchmarks.report import table, write_table
+    from benchmarks.report import public_codes_table, table, write_table
 
     options = parse()
     journal = Journal("quick" if options.quick else "measurements", fresh=options.fresh)
@@ -101,10 +112,13 @@ def main() -> None:
             target.write_text(json.dumps(baseline, indent=1) + "\n", encoding="utf-8")
     for path in draw(baseline, figures):
         print(f"wrote {path.relative_to(ROOT)}")
+    codes = public_codes_table(baseline["public_codes"]) if "public_codes" in baseline else None
     if options.quick:
-        print(table(baseline))
+        print(table(baseline), codes or "", sep="\n\n")
     else:
-        write_table(baseline, ROOT / "README.md")
+        write_table(table(baseline), ROOT / "README.md")
+        if codes:
+            write_table(codes, ROOT / "docs" / "public_codes.md")
     print(f"wrote {target.relative_to(ROOT)} in {time.perf_counter() - began:.0f} s")
 
 

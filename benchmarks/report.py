@@ -1,4 +1,4 @@
-"""From `baseline.json` to the table in README.md, between its two markers."""
+"""From `baseline.json` to the tables in README.md and docs/public_codes.md, between their two markers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 RIGHT_HAND_SIDE_SIZES = (32, 128, 512)
 
 
-def write_table(baseline: Mapping[str, Any], readme: Path) -> None:
-    """Replace what is between the markers.
+def write_table(shown: str, page: Path) -> None:
+    """Replace what is between the markers of a page.
 
     Raises
     ------
     ValueError
         If the file does not have both markers.
     """
-    text = readme.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
-        msg = f"File `{readme.name}` must have the lines {BEGIN!r} and {END!r}, but has not."
+        msg = f"File `{page.name}` must have the lines {BEGIN!r} and {END!r}, but has not."
         raise ValueError(msg)
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    readme.write_text(f"{before}{BEGIN}\n{table(baseline)}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n{shown}\n{END}{after}", encoding="utf-8")
 
 
 def table(baseline: Mapping[str, Any]) -> str:
@@ -50,6 +50,7 @@ def table(baseline: Mapping[str, Any]) -> str:
     lines += _sgd(baseline.get("sgd"))
     lines += _mean_field(baseline.get("mean_field"), machine["processor"])
     lines += _sweep(baseline.get("sweep"))
+    lines += _public_codes(baseline.get("public_codes"))
     if "work_precision" in baseline:
         lines += ["", *_duels(baseline["work_precision"])]
     return "\n".join(lines)
@@ -170,6 +171,50 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
         )
     yield f"| a point of a sweep without work | {_short(part['seconds_per_idle_point'])} |"
+
+
+def _public_codes(part: Mapping[str, Any] | None) -> Iterator[str]:
+    """One line: how much longer the public codes take, over all trajectories."""
+    if part is None:
+        return
+    ratios = sorted(entry["theirs"]["seconds"] / entry["ours"]["seconds"] for entry in part["rounds"])
+    yield (
+        f"| {len(ratios)} trajectories of [public codes](docs/public_codes.md), at their step and error | theirs over "
+        f"ours: {ratios[0]:.2g} to {ratios[-1]:.2g}, median {ratios[len(ratios) // 2]:.2g} |"
+    )
+
+
+def public_codes_table(part: Mapping[str, Any]) -> str:
+    """Return the table of public codes as Markdown."""
+    lines = [
+        f"CPU seconds on one core of an {part['processor']}, {part['date']}; versions: "
+        + ", ".join(sorted({f"{entry['code']} {entry['commit'][:10]}" for entry in part["rounds"]}))
+        + ".",
+        "",
+        "| trajectory | m, r, end | theirs: steps | a step | error | seconds | ours: rtol | evaluations | one | error "
+        "| seconds | ratio | at 1e-6: theirs, expected | ours |",
+        "|" + "---|" * 14,
+    ]
+    for entry in part["rounds"]:
+        theirs, ours = entry["theirs"], entry["ours"]
+        cells = [
+            entry["name"],
+            f"{entry['width']}, {entry['directions']}, {entry['last']:.4g}",
+            f"{theirs['steps']} of {theirs['step']:.3g}",
+            _short(theirs["seconds"] / theirs["steps"]),
+            f"{theirs['error']:.1e}",
+            _short(theirs["seconds"]),
+            f"{ours['rtol']:g}",
+            f"{ours['evaluations']} in {ours['steps']} steps",
+            _short(entry["seconds_per_evaluation"]),
+            f"{ours['error']:.1e}",
+            _short(ours["seconds"]),
+            f"{theirs['seconds'] / ours['seconds']:.2g}",
+            _short(theirs["seconds_expected"]),
+            _short(entry["ours_fine"]["seconds"]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _thousands(rate: float) -> str:
