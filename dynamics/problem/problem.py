@@ -162,9 +162,10 @@ class Problem:
             raise ValueError(msg)
         link = hermite.expand(self.activation, order=self.order)
         assign("activation", link)
-        assign("order", link.order)
         if self.teacher_activation is not None:
-            assign("teacher_activation", checked_teacher_link(self.teacher_activation, self.kind, teacher, link))
+            asked = (self.kind, teacher, link, self.order)
+            assign("teacher_activation", checked_teacher_link(self.teacher_activation, *asked))
+        assign("order", link.order)
         check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
         sizes = (teacher, self.width, self.dimension)
         if self.initial_weights is not None:

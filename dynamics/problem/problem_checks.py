@@ -61,8 +61,13 @@ def check_named_student(student: str, teacher: Teacher, **needed: object) -> Non
     raise ValueError(msg)
 
 
-def checked_teacher_link(given: object, kind: str, teacher: Teacher, own: HermiteExpansion) -> HermiteExpansion:
-    """Return the teacher's link; only the spherical student and a `Student` may learn another than their own."""
+def checked_teacher_link(
+    given: object, kind: str, teacher: Teacher, own: HermiteExpansion, order: int | None
+) -> HermiteExpansion:
+    """Return the teacher's link at the order that was asked; only spherical students and a `Student` may learn another.
+
+    A polynomial of the student's own order could cut the teacher's.
+    """
     import hermite
 
     if teacher.is_polynomial:
@@ -71,7 +76,7 @@ def checked_teacher_link(given: object, kind: str, teacher: Teacher, own: Hermit
     is_free = kind in ("spherical", NETWORK)
     if is_free and isinstance(given, hermite.HermiteExpansion):
         return given
-    link = hermite.expand(given, order=None if kind == NETWORK else own.order)
+    link = hermite.expand(given, order=None if kind == NETWORK else order)
     if not is_free and not np.array_equal(link.coefficients, own.coefficients):
         msg = (
             f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
