@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @kernel
-def write_means(link: int, row: Vector, numbers: Vector, out: Vector) -> None:
+def write_line_means(link: int, row: Vector, numbers: Vector, out: Vector) -> None:
     """Write κ D_0 … κ D_5 of f, then the line's mean ℓ and slope β, and κ."""
     head = int(numbers[1]) + HEADER * link
     scale, slope, offset = numbers[head + 3], numbers[head + 4], numbers[head + 5]
@@ -52,8 +52,8 @@ def lined_pair(
 ) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 from those of f."""
     a, b = np.empty(9), np.empty(9)
-    write_means(0, row_a, numbers, a)
-    write_means(link, row_b, numbers, b)
+    write_line_means(0, row_a, numbers, a)
+    write_line_means(link, row_b, numbers, b)
     scale = a[8] * b[8]
     value, slope = scale * means[0] + beside(0, 0, c, a, b), scale * means[1] + beside(1, 0, c, a, b)
     return value, slope, scale * means[2] + beside(1, 1, c, a, b), scale * means[3] + beside(2, 0, c, a, b)
@@ -63,8 +63,8 @@ def lined_pair(
 def lined_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, out: Matrix) -> None:
     """E σ_a^(p) σ_b^(q), in place of those of f."""
     a, b = np.empty(9), np.empty(9)
-    write_means(0, row_a, numbers, a)
-    write_means(link, row_b, numbers, b)
+    write_line_means(0, row_a, numbers, a)
+    write_line_means(link, row_b, numbers, b)
     for p in range(5):
         for q in range(5 - p):
             out[p, q] = a[8] * b[8] * out[p, q] + beside(p, q, c, a, b)
@@ -74,7 +74,7 @@ def lined_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
 def lined_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
     """Write the derivatives of the means of a neuron with itself, in place of those of f."""
     a, mean, slopes = np.empty(9), np.empty((5, 5)), np.empty((4, 2))
-    write_means(0, row, numbers, a)
+    write_line_means(0, row, numbers, a)
     for p in range(5):
         for q in range(5 - p):
             mean[p, q] = beside(p, q, row[0], a, a)
