@@ -13,6 +13,7 @@ from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.step_settings import checked_batch_size
 from dynamics.theory.horizon import default_committee_schedule
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def solve_committee(
     atol: float = 1e-10,
     learning_rate: float | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
+    batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -51,9 +53,10 @@ def solve_committee(
 
     .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
        S' = -E[\bar e\, (\sigma'_i\, \lambda_j + \sigma'_j\, \lambda_i)]
-       + \eta\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
+       + \eta\, \Big[\tfrac1B E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
+       + \big(1 - \tfrac1B\big)\, E[\bar e\, \sigma'_i x]\cdot E[\bar e\, \sigma'_j x]\Big]
 
-    with R = WΘᵀ, S = WWᵀ, λ_i = w_i·x, ē = f − f*; the term in η is that of SGD with one sample per step,
+    with R = WΘᵀ, S = WWᵀ, λ_i = w_i·x, ē = f − f*; the term in η is that of SGD with B samples per step, the mean of
     w_i ← w_i − η e σ'(λ_i) x, and is left out without a learning rate: the gradient flow of ½ E ē².
 
     Parameters
@@ -76,7 +79,10 @@ def solve_committee(
     learning_rate : float, optional
         η > 0 of SGD. Default: the flow, η → 0, which the label noise does not change.
     step_theory : {"infinite-d", "finite-d"}
-        Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, or exact.
+        Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
+        or all of that term exact.
+    batch_size : int
+        Number B of samples per step of SGD.
     trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
         Watch, bound, end, check and keep the run, as in `solve_overlaps`.
 
@@ -116,7 +122,7 @@ def solve_committee(
     return answered(registered("committee"), _build, problem, locals())
 
 
-def _build(asked: Asked, *, learning_rate: float | None, step_theory: str) -> Integration:
+def _build(asked: Asked, *, learning_rate: float | None, step_theory: str, batch_size: object) -> Integration:
     from dynamics.equations.committee.system import CommitteeSystem
     from dynamics.integrators.flow_methods import FlowMethod, choose_method
 
@@ -124,9 +130,10 @@ def _build(asked: Asked, *, learning_rate: float | None, step_theory: str) -> In
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     if learning_rate is not None:
         learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
+    size = checked_batch_size(batch_size, steps=learning_rate is not None)
     schedule = asked.schedule(lambda: default_committee_schedule(problem))
     last = float(schedule.times[-1])
-    system = CommitteeSystem(problem, learning_rate, step_theory)
+    system = CommitteeSystem(problem, learning_rate, step_theory, size)
     # What methods ask of the overlap flow, every system here has.
     generic = cast("Any", system)
     method = asked.method
@@ -142,8 +149,12 @@ def _build(asked: Asked, *, learning_rate: float | None, step_theory: str) -> In
         events={"emergence_time": P, "learned_time": P},
         coords={"neuron": neurons} | ({"neuron_2": neurons} if asked.keep == "full" else {}),
         constants=no_prediction_values(P),
-        settings={"learning_rate": learning_rate, "step_theory": step_theory},
-        says=lambda _: {"learning_rate": learning_rate, "step_theory": step_theory if learning_rate else None},
+        settings={"learning_rate": learning_rate, "step_theory": step_theory, "batch_size": size},
+        says=lambda _: (
+            {}
+            if learning_rate is None
+            else {"learning_rate": learning_rate, "step_theory": step_theory, "batch_size": size}
+        ),
         notes=["Committees have no greedy prediction of times."],
         sound=Soundness(asked.rtol, teacher_term(problem), falls=learning_rate is None, dies=True),
         loss=(lambda state: system.loss(*system.unpack(state))) if asked.estimates(method) else None,

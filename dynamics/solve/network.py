@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -11,10 +12,9 @@ from dynamics.compiler.threads import blas_threads_for
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.step_settings import StepSettings, checked_step, step_attributes
 from dynamics.theory.components import blind_components, predicted_component_times
-from dynamics.theory.descent_limit import checked_learning_rate
 from dynamics.theory.horizon import default_network_schedule
-from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.network.system import NetworkSystem
-    from dynamics.problem import Problem
+    from dynamics.problem import Problem, Student
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -41,7 +41,8 @@ def solve_network(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     learning_rate: float | None = None,
-    step_theory: str | None = None,
+    step_theory: Literal["finite-d", "infinite-d"] | None = None,
+    batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -81,9 +82,16 @@ def solve_network(
     rtol, atol : float
         Wanted accuracy of v, b, M and Q; for M and Q `atol` is in units of 1/√d.
     learning_rate : float, optional
-        η > 0 of "gradient-descent"; time is η · step. Between two steps states are interpolated linearly.
-    step_theory : None
-        Kept for the equation of finite steps of SGD, which networks do not have here.
+        Finite step η > 0, in units of the rates; time is η · step. With method "gradient-descent" its discrete steps,
+        between two of which states are interpolated linearly; with any other method the mean motion under SGD, with
+        the term of second order in η of Q. It is known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step',
+        'sign' and polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12).
+    step_theory : {"finite-d", "infinite-d"}, optional
+        "finite-d" (the default with a learning rate): the exact mean of a step, label noise included. "infinite-d": its
+        limit d → ∞ at fixed η d, taken at the problem's η d, the only one of neurons on the sphere. Neither has the
+        scatter of single runs.
+    batch_size : int
+        Number of samples per step of SGD.
     trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
         Watch, bound, end, check and keep the run, as in `solve_overlaps`.
 
@@ -135,14 +143,14 @@ def solve_network(
     return answered(registered("network"), _build, problem, locals())
 
 
-def _build(asked: Asked, *, learning_rate: float | None, step_theory: str | None) -> Integration:
-    from dynamics.equations.network.system import NetworkSystem
+def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.integrators.flow_methods import FlowMethod, choose_method
 
-    problem, step = asked.problem, _checked_step(asked, learning_rate, step_theory)
+    problem, step = asked.problem, _checked_step(asked, learning_rate, step_theory, batch_size)
+    rate = step.learning_rate
     schedule = asked.schedule(lambda: default_network_schedule(problem))
     last = float(schedule.times[-1])
-    system = NetworkSystem(problem, step)
+    system = _system(problem, step)
     method = asked.method
     if method == "auto":
         method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
@@ -153,34 +161,41 @@ def _build(asked: Asked, *, learning_rate: float | None, step_theory: str | None
     return Integration(
         title="Two-layer network on its teacher",
         schedule=schedule,
-        method=FlowMethod(system, method, asked.atol, learning_rate=step, last_time=last),
+        method=FlowMethod(system, method, asked.atol, learning_rate=rate if step.descends else None, last_time=last),
         observe=system.observer(asked.keep),
         start=system.initial_state,
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
         coords=coords,
         constants=_of_teacher(system),
-        settings={"learning_rate": step, "step_theory": step_theory},
-        says=lambda _: {"learning_rate": step, "teacher_loss": system.teacher.square},
+        settings={"learning_rate": rate, "step_theory": step.step_theory, "batch_size": step.batch_size},
+        says=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
-        sound=Soundness(0.0 if step else asked.rtol, system.teacher.square, falls=system.falls, dies=True),
-        loss=system.loss if step is None and asked.estimates(method) else None,
+        sound=Soundness(0.0 if step.descends else asked.rtol, system.teacher.square, falls=system.falls, dies=True),
+        loss=system.loss if not step.descends and asked.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )
 
 
-def _checked_step(asked: Asked, learning_rate: float | None, step_theory: str | None) -> float | None:
-    """Return the step of gradient descent, None for the flow."""
-    step = checked_learning_rate(learning_rate, asked.method)
-    if step_theory is not None:
-        msg = f"Argument `step_theory` must be None for a `Student`, but is {shown(step_theory)}."
-        raise ValueError(msg)
-    if step is not None and asked.method != "gradient-descent":
-        msg = f"Argument `learning_rate` must be None unless `method` is 'gradient-descent', but is {step}."
-        raise ValueError(msg)
-    if step is not None and asked.error_estimate:
+def _checked_step(asked: Asked, learning_rate: object, step_theory: object, batch_size: object) -> StepSettings:
+    """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
+    step = checked_step(learning_rate, asked.method, step_theory, batch_size)
+    if step.descends and asked.error_estimate:
         msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
         raise ValueError(msg)
+    if step_theory is None and step.step_theory and cast("Student", asked.problem.student).first_layer == "sphere":
+        return replace(step, step_theory="infinite-d")
     return step
+
+
+def _system(problem: Problem, step: StepSettings) -> NetworkSystem:
+    """Return the flow, which gradient descent steps along, or the equation of SGD."""
+    if step.step_theory is None or step.learning_rate is None:
+        from dynamics.equations.network.system import NetworkSystem
+
+        return NetworkSystem(problem, step.learning_rate)
+    from dynamics.equations.network.step_system import NetworkStepSystem
+
+    return NetworkStepSystem(problem, step.learning_rate, step.step_theory, step.batch_size)
 
 
 def _of_teacher(system: NetworkSystem) -> dict[str, Any]:

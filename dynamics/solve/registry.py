@@ -115,7 +115,7 @@ ANSWERS = (
         name="spherical",
         function="dynamics.solve.spherical:solve_spherical",
         students=("spherical",),
-        equations=("spherical",),
+        equations=("spherical", "spherical_step"),
         methods=PARTICLE_METHODS,
         findings=_FLOWS,
     ),

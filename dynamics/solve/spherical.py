@@ -10,7 +10,7 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.mean_field.checks import warn_of_mixture
 from dynamics.problem import check_problem
-from dynamics.problem.checks import checked_integer
+from dynamics.problem.checks import checked_integer, checked_number
 from dynamics.problem.memory import check_memory
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.runs.dataset import no_prediction_values
@@ -18,6 +18,8 @@ from dynamics.runs.soundness import Soundness
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.step_settings import checked_batch_size
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     import os
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.equations.spherical.system import SphericalSystem
+    from dynamics.equations.spherical_step.system import SphericalStepSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.skeleton import Asked
+    from hermite.arrays import Array, Integers
 
 __all__ = ["coupled_problem", "solve_spherical"]
 
@@ -42,6 +47,9 @@ def solve_spherical(
     method: str = "explicit",
     rtol: float = 1e-8,
     atol: float = 1e-10,
+    learning_rate: float | None = None,
+    step_theory: Literal["infinite-d"] = "infinite-d",
+    batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -55,7 +63,13 @@ def solve_spherical(
        w_i' = (I - w_i w_i^T) \Big[ \sum_p a_p\, g^{*\prime}(w_i\cdot\theta_p)\, \theta_p
        - \frac1m \sum_j g'(w_i\cdot w_j)\, w_j \Big],
 
-    the flow of ½ E(f − f*)² with velocities scaled by the width, of which `solve_mean_field` is the limit m → ∞.
+    the flow of ½ E(f − f*)² with velocities scaled by the width, of which `solve_mean_field` is the limit m → ∞. With a
+    learning rate η, the mean motion of C = WΘᵀ and G = WWᵀ under SGD on B samples per step, tangential steps scaled by
+    the width and back to the sphere, at γ = η d as d → ∞: the flow, and with ē = f − f*
+
+    .. math:: -\frac{\gamma}{2B} V_{ii} C_{ip}, \qquad
+       \frac{\gamma}{B} \big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\big], \qquad
+       V_{ij} = E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j].
 
     Parameters
     ----------
@@ -69,7 +83,15 @@ def solve_spherical(
     method : str
         "explicit" (order 8), or "scipy:<name>" as a referee.
     rtol, atol : float
-        Wanted accuracy of the neurons' components; `atol` is in units of 1/√d.
+        Wanted accuracy of the neurons' components, or of C and G; `atol` is in units of 1/√d.
+    learning_rate : float, optional
+        η > 0 of SGD, dimensionless; time is η · step. Default: the flow, η → 0, which the label noise does not change.
+        Needs a polynomial link (up to degree 12) and teacher link, or 'erf' and a teacher of 'erf', 'relu', 'step',
+        'sign' or a polynomial.
+    step_theory : {"infinite-d"}
+        The limit d → ∞ at fixed η d, taken at the problem's η d: errors at finite d fall like 1/d.
+    batch_size : int
+        Number B of samples per step of SGD, far below d.
     trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
         Watch, bound, end, check and keep the run, as in `solve_overlaps`.
 
@@ -82,7 +104,9 @@ def solve_spherical(
         estimated errors of loss and times, `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`,
         `learned_time_error` (inf if the looser run does not agree that it happens); "full" adds
         `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in
-        D = min(d, r + m) coordinates, the teacher's axes first. Dimensionless; times after an early stop hold NaN.
+        D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of which only overlaps are known,
+        `student_overlap(time, neuron, neuron_2)` instead, and always `gram_margin(time)`. Dimensionless; times after an
+        early stop hold NaN.
 
     Raises
     ------
@@ -96,11 +120,13 @@ def solve_spherical(
 
     Notes
     -----
-    One evaluation costs 4 m² D operations, on one thread: 2 ms at m = 1024, d = 16.
+    One evaluation costs 4 m² D operations, on one thread: 2 ms at m = 1024, d = 16; with a learning rate m² (m + P)²
+    operations times a number that grows with the degree.
 
     References
     ----------
-    Glasgow, Wu and Bruna, arXiv:2504.13110.
+    Glasgow, Wu and Bruna, arXiv:2504.13110. SGD on the sphere: Ben Arous, Gheissari and Jagannath, arXiv:2003.10409;
+    the limit at fixed η d: Saad and Solla, Phys. Rev. E 52, 4225 (1995).
 
     Examples
     --------
@@ -113,30 +139,57 @@ def solve_spherical(
     return answered(registered("spherical"), _build, problem, locals())
 
 
-def _build(asked: Asked) -> Integration:
-    from dynamics.equations.spherical.system import SphericalSystem
-
+def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     problem = asked.problem
     schedule = asked.schedule(lambda: default_mean_field_schedule(problem))
+    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    size = checked_batch_size(batch_size, steps=rate is not None)
+    _check_theory(step_theory)
     warn_of_mixture(problem)
-    system = SphericalSystem(problem, LOSS_LEVELS)
+    system = _system(problem, rate, size)
     P = problem.num_directions
+    neurons = np.arange(problem.width)
+    coords: dict[str, Array | Integers] = {"loss_level": np.array(LOSS_LEVELS)}
+    if asked.keep == "full":
+        coords |= {"neuron": neurons} if rate is None else {"neuron": neurons, "neuron_2": neurons}
+    step = {"learning_rate": rate, "step_theory": step_theory, "batch_size": size}
     return Integration.of(
         system,
         asked,
-        title="Spherical network of finite width",
+        title="Spherical network of finite width" + ("" if rate is None else " under SGD of a finite learning rate"),
         schedule=schedule,
         events={"loss_level_time": len(LOSS_LEVELS), "emergence_time": P, "learned_time": P},
-        coords={"loss_level": np.array(LOSS_LEVELS)}
-        | ({"neuron": np.arange(problem.width)} if asked.keep == "full" else {}),
+        coords=coords,
         constants=no_prediction_values(P),
-        says=lambda _: {"teacher_loss": system.teacher_loss()},
+        settings=step,
+        says=lambda _: {"teacher_loss": system.teacher_loss()} | ({} if rate is None else step),
         notes=["Spherical networks have no greedy prediction of times."],
-        sound=Soundness(asked.rtol, system.teacher_loss(), falls=True),
+        sound=Soundness(asked.rtol, system.teacher_loss(), falls=rate is None),
         loss=system.loss if asked.estimates(asked.method) else None,
         # The products of a strip with all neurons are too thin for a second thread.
         threads=lambda: blas_threads_for(0),
     )
+
+
+def _check_theory(step_theory: object) -> None:
+    """Refuse what does not close."""
+    if step_theory != "infinite-d":
+        msg = (
+            "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
+            f"finite sum because it divides by a length, but is {shown(step_theory)}."
+        )
+        raise ValueError(msg)
+
+
+def _system(problem: Problem, rate: float | None, size: int) -> SphericalSystem | SphericalStepSystem:
+    """Return the flow, or the mean steps of a learning rate."""
+    if rate is None:
+        from dynamics.equations.spherical.system import SphericalSystem
+
+        return SphericalSystem(problem, LOSS_LEVELS)
+    from dynamics.equations.spherical_step.system import SphericalStepSystem
+
+    return SphericalStepSystem(problem, LOSS_LEVELS, rate, size)
 
 
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:

@@ -50,21 +50,33 @@ def checked_step(
     'finite-d'
     """
     rate = checked_learning_rate(learning_rate, method)
-    size = checked_integer(batch_size, "batch_size", minimum=1)
     stochastic = rate is not None and method != "gradient-descent"
+    size = checked_batch_size(batch_size, steps=stochastic, but=" with a method other than 'gradient-descent'")
     if step_theory is not None and step_theory not in STEP_THEORIES:
         msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
         raise ValueError(msg)
     if not stochastic:
-        needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"
         if step_theory is not None:
+            needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"
             msg = f"Argument `step_theory` must be None {needed}, but is {shown(step_theory)}."
-            raise ValueError(msg)
-        if size != 1:
-            msg = f"Argument `batch_size` must be 1 {needed}, but is {size}."
             raise ValueError(msg)
         return StepSettings(rate)
     return StepSettings(rate, "finite-d" if step_theory is None else str(step_theory), size)
+
+
+def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int:
+    """Return the number B ≥ 1 of samples per step, 1 unless there are `steps` of SGD; `but` ends what these need.
+
+    Examples
+    --------
+    >>> checked_batch_size(4, steps=True)
+    4
+    """
+    size = checked_integer(batch_size, "batch_size", minimum=1)
+    if size != 1 and not steps:
+        msg = f"Argument `batch_size` must be 1 unless `learning_rate` is given{but}, but is {size}."
+        raise ValueError(msg)
+    return size
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
@@ -95,7 +107,7 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     if settings.descends:
         return descent_limit(problem)
     try:
-        noise = settings.batch_size * learning_rate_limit(problem)
+        noise = learning_rate_limit(problem, batch_size=settings.batch_size)
     except ValueError:  # oblique directions, or c_1 ≠ 0
         return None
     if settings.step_theory == "infinite-d" or settings.batch_size == 1:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square
-from dynamics.problem import check_problem, checked_number
+from dynamics.problem import check_problem, checked_integer, checked_number
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 
 if TYPE_CHECKING:
@@ -51,25 +51,27 @@ class EscapeBias:
     notes: tuple[str, ...] = ()
 
 
-def learning_rate_limit(problem: Problem) -> float:
+def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     r"""Return the learning rate at which the converged student loses stability as d → ∞.
 
-    .. math:: \eta^* = \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
+    .. math:: \eta^* = B\, \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
         M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2
 
     Parameters
     ----------
     problem : Problem
         Orthonormal teacher, link with c_1 = 0.
+    batch_size : int
+        Number B of samples per step, over which the gradient is averaged.
 
     Returns
     -------
     float
-        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)² with one sample each.
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)².
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If the teacher is not orthonormal or c_1 ≠ 0: the covariances of different neurons do not decouple then.
 
     Notes
@@ -83,8 +85,9 @@ def learning_rate_limit(problem: Problem) -> float:
 
     because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
     to c*. A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
-    The min(m, P) largest coefficients count as learned. Corrections are of relative order (m + P)/d: for small d this
-    is an estimate. It is loss of stability of the mean square, not a certainty for one run.
+    The mean of B samples has a square B times smaller. The min(m, P) largest coefficients count as learned. Corrections
+    are of relative order (m + P + B)/d: for small d this is an estimate. It is loss of stability of the mean square,
+    not a certainty for one run.
 
     Examples
     --------
@@ -96,6 +99,7 @@ def learning_rate_limit(problem: Problem) -> float:
     from scipy.optimize import brentq
 
     check_problem(problem)
+    size = checked_integer(batch_size, "batch_size", minimum=1)
     c = problem.activation.coefficients
     if not problem.teacher.is_orthonormal:
         msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
@@ -114,7 +118,7 @@ def learning_rate_limit(problem: Problem) -> float:
     low = fourth * float(a[0])
     high = spread * float(a[0]) + slope**2 * float(np.sum(a))
     largest = low if a.size == 1 or secular(low) <= 0.0 else brentq(secular, low, high * (1 + 1e-12), rtol=1e-14)
-    return 2.0 * slope / float(largest) / problem.dimension
+    return size * 2.0 * slope / float(largest) / problem.dimension
 
 
 def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:

@@ -90,7 +90,7 @@ def grid(smooth):
     return x, np.multiply.outer(weights, weights).ravel() / (2 * math.pi)
 
 
-def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True):
+def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True, batch=1):
     """R' and S' with the term in the learning rate, in R²; and loss and Σ_i E σ_i σ_p / E σ_p²."""
     x, measure = grid(not problem.activation.is_polynomial)
     link, theta, a = problem.activation, theta_of(problem), problem.teacher.coefficients
@@ -102,7 +102,9 @@ def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True):
     square = problem.dimension if scaled_by_dimension else np.sum(x**2, axis=1)
     noisy = measure * (error**2 + problem.label_noise**2) * square
     first = gradient @ weights.T
-    second = np.einsum("x,xi,xj->ij", noisy, slope, slope)
+    second = np.einsum("x,xi,xj->ij", noisy, slope, slope) / batch
+    if not scaled_by_dimension:
+        second += (1 - 1 / batch) * gradient @ gradient.T
     mass = (measure @ (value.sum(axis=1)[:, None] * teacher)) / (measure @ teacher**2)
     return -gradient @ theta.T, -first - first.T + rate * second, measure @ error**2, mass
 
@@ -136,13 +138,14 @@ def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
 @pytest.mark.parametrize("link", LINKS, ids=str)
 @pytest.mark.parametrize(("m", "P"), [(1, 1), (2, 2), (3, 2)])
 @pytest.mark.parametrize("theory", ["infinite-d", "finite-d"])
-def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory):
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory, batch):
     problem = some_problem(link, m, P, label_noise=0.7)
-    _, dS, *_ = by_quadrature(problem, 0.3, scaled_by_dimension=theory == "infinite-d")
+    _, dS, *_ = by_quadrature(problem, 0.3, scaled_by_dimension=theory == "infinite-d", batch=batch)
     # Measured: at most 4e-15.
-    assert_same(Kernels(problem, 0.3, theory).rhs()[1], dS, 1e-13)
+    assert_same(Kernels(problem, 0.3, theory, batch).rhs()[1], dS, 1e-13)
     without = Kernels(problem).rhs()[1]
-    assert np.abs(without - dS).max() > 0.05 * np.abs(dS).max()
+    assert np.abs(without - dS).max() > 0.02 * np.abs(dS).max()
 
 
 @pytest.mark.parametrize("link", ["erf", {4: 0.5, 3: 0.8}], ids=str)
@@ -265,6 +268,17 @@ def test_the_step_tends_to_the_flow():
     assert np.abs((4 * once[1] - once[0]) / 3).max() < 1e-7
 
 
+@pytest.mark.parametrize("link", ["erf", {4: 0.5, 3: 0.8}], ids=str)
+def test_large_batches_take_steps_of_population_descent(link):
+    """B = 10^15: the change of S in a step W ← W − η ∇ ½E(f − f*)², by autograd in weight space."""
+    problem, rate = some_problem(link, 2, 2, label_noise=0.4), 0.3
+    w = torch.tensor(problem.initial_weights, requires_grad=True)
+    (gradient,) = torch.autograd.grad(0.5 * torch_loss(w, problem, not problem.activation.is_polynomial), w)
+    w, new = w.detach().numpy(), (w - rate * gradient).detach().numpy()
+    # Measured: 2e-15.
+    assert_same(Kernels(problem, rate, "finite-d", 10**15).rhs()[1], (new @ new.T - w @ w.T) / rate, 1e-12)
+
+
 def torch_loss(weights, problem, smooth):
     """E(f − f*)² by quadrature, differentiable in the weights."""
     x, measure = (torch.tensor(part) for part in grid(smooth))
@@ -379,6 +393,21 @@ def test_methods_agree_and_the_dataset_says_what_was_asked(specialising):
     assert "step_theory" not in dynamics.solve_committee(specialising, save_at=SAVE, progress=False).attrs
 
 
+def test_batches_are_an_argument_of_the_answer(specialising):
+    """As d → ∞ samples have nothing in common: B of them at B η are one at η; at finite d they are not."""
+    given = {"save_at": SAVE, "progress": False}
+    one = dynamics.solve_committee(specialising, learning_rate=0.002, **given)
+    four = dynamics.solve_committee(specialising, learning_rate=0.008, batch_size=4, **given)
+    np.testing.assert_allclose(four.loss, one.loss, rtol=1e-12)
+    assert four.attrs["batch_size"] == 4
+    assert json.loads(four.attrs["parameters"])["solver"]["batch_size"] == 4
+    exact = [
+        dynamics.solve_committee(specialising, learning_rate=0.002 * b, batch_size=b, step_theory="finite-d", **given)
+        for b in (1, 4)
+    ]
+    assert np.abs(exact[0].loss - exact[1].loss).max() > 1e-4
+
+
 def test_estimated_errors_cover_the_errors(specialising):
     """Against a run at rtol 1e-11."""
     given = {"save_at": SAVE, "keep": "summary", "progress": False}
@@ -442,6 +471,8 @@ def test_a_budget_of_time_stops_the_run(specialising):
             "Argument `problem` must have a link of degree at most 12 for a finite learning rate, but has 13.",
         ),
         ({}, {"step_theory": "x"}, "Argument `step_theory` must be one of 'infinite-d', 'finite-d', but is 'x'."),
+        ({}, {"batch_size": 2}, "Argument `batch_size` must be 1 unless `learning_rate` is given, but is 2."),
+        ({}, {"batch_size": 0, "learning_rate": 0.1}, "Argument `batch_size` must be at least 1, but is 0."),
         ({}, {"keep": "all"}, "Argument `keep` must be one of 'full', 'summary', but is 'all'."),
         ({}, {"learning_rate": 0}, "Argument `learning_rate` must be finite and positive, but is 0."),
     ],

@@ -444,7 +444,8 @@ def test_limit_lies_between_that_of_single_samples_and_that_of_descent():
     assert limit_of(problem, StepSettings()) is None
     assert limit_of(problem, StepSettings(0.1)) == descent_limit(problem)
     assert limit_of(problem, StepSettings(0.1, "finite-d")) == single
-    assert limit_of(problem, StepSettings(0.1, "infinite-d", 8)) == 8 * single
+    assert limit_of(problem, StepSettings(0.1, "infinite-d", 8)) == learning_rate_limit(problem, batch_size=8)
+    assert learning_rate_limit(problem, batch_size=8) == pytest.approx(8 * single, rel=1e-15)
     assert single < limit_of(problem, StepSettings(0.1, "finite-d", 8)) < 8 * single
     assert limit_of(problem, StepSettings(0.1, "finite-d", 10**9)) == pytest.approx(descent_limit(problem), rel=1e-4)
     oblique = problem_of(activation="he4")

@@ -1,9 +1,9 @@
 """Compiled kernels of the committee's overlap equations; executed after the kernels of its link.
 
 State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory] with theory 0 for the flow, 1 for the step's
-limit d → ∞ and 2 for the step at finite d; parameters = [a (P) | T (P, P) | τ² | η | d | numbers of the link]. Vectors
-v_b are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their weights in
-the error. The first M² numbers of `work` hold C, the next the link's tables. The equations are those of
+limit d → ∞ and 2 for the step at finite d; parameters = [a (P) | T (P, P) | τ² | η | d | B | numbers of the link].
+Vectors v_b are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their
+weights in the error. The first M² numbers of `work` hold C, the next the link's tables. The equations are those of
 `dynamics.equations.committee.system`.
 """
 
@@ -51,7 +51,7 @@ def write_forces(parameters: Vector, sizes: Integers, work: Vector, N: Matrix, k
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """R' = −(F)_R, S' = −(F_S + F_Sᵀ) + η second, F = N C + diag(k) C."""
+    """R' = −(F)_R, S' = −(F_S + F_Sᵀ) + η (second/B + (1 − 1/B) D), F = N C + diag(k) C, D = F (N + diag(k))ᵀ."""
     m, P = sizes[0], sizes[1]
     M = m + P
     write_gram(y, parameters, sizes, work)
@@ -63,14 +63,18 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     for i in range(m):
         for b in range(M):
             F[i, b] += k[i] * C[i, b]
-    rate = parameters[P + P * P + 1]
+    rate, batch = parameters[P + P * P + 1], parameters[P + P * P + 3]
+    # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
+    mean_rate = rate - rate / batch if sizes[4] == 2 else 0.0
     for i in range(m):
         for p in range(P):
             out[i * P + p] = -F[i, m + p]
         for j in range(i + 1):
             change = -F[i, j] - F[j, i]
             if sizes[4] > 0:
-                change += rate * step_second(i, j, parameters, sizes, work)
+                change += rate / batch * step_second(i, j, parameters, sizes, work)
+            if mean_rate > 0.0:
+                change += mean_rate * (F[i, j] * k[j] + np.dot(F[i], N[j]))
             out[m * P + i * m + j] = change
             out[m * P + j * m + i] = change
 

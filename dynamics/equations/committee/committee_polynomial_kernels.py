@@ -2,42 +2,32 @@
 
 A projection λ_a has a variance v_a that is not 1, so that the mean derivatives F_ak = E σ^(k)(λ_a) depend on it: each
 is a polynomial in v_a, F_ak = Σ_j F_(k+2j) ((v_a − 1)/2)^j / j!, of the mean derivatives F_k at v = 1, the numbers of
-the link. Products of four series are sums over diagrams as in `hermite.moments`, covariances in place of cosines:
-
-    Σ_ab w_a w_b E[σ_a f_b φ_i ψ_j] = Σ Σ_ab H_rs(a) C_ab^e/e! H'_r's'(b) Z[r+r', s+s'],
-    H_rs(a) = w_a F_a,e+r+s C_ai^r C_aj^s / (r! s!),   Z[R, S] = Σ_t φ_i,R+t ψ_j,S+t C_ij^t / t!,
-
-with e, r, s, r', s' ≥ 0 legs between a and b, a and i, and so on; H' has the mean derivatives of f.
-Tables in `work` after C: F (M, K + 4), the same of λσ'(λ) (M, K + 4), Z and Z' (K, K), then, one row of M numbers per
-(r, s), H, H' and Y = H C^(∘e)/e!, at last C^(∘e)/e! for e = 0 … K.
+the link. Tables in `work` after C are those of `step_diagram_kernels`.
 """
 
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.committee.step_diagram_kernels import *
 
 
 @kernel
 def table_size(sizes: Integers) -> int:
     """Return the numbers of scratch for tables."""
-    M, K = sizes[0] + sizes[1], sizes[3]
-    rows = (K + 1) * (K + 2) // 2
-    return int(2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M)
+    M = sizes[0] + sizes[1]
+    return int(diagram_size(M, sizes[3]) - M * M)
 
 
 @kernel
 def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Mean derivatives of σ and of λσ' at every vector; E[λ f] = v E f' gives those of λσ' as k F_k + v F_(k+2)."""
-    P, K = sizes[1], sizes[3]
-    M = sizes[0] + P
-    numbers = P + P * P + 3
-    own, euler = M * M, M * M + M * (K + 4)
+    """Mean derivatives of σ at every vector, and for the step what the diagrams need besides."""
+    m, P, K = sizes[0], sizes[1], sizes[3]
+    M = m + P
+    numbers = P + P * P + 4
+    own = M * M
     for a in range(M):
         v = work[a * M + a]
         for k in range(K + 4):
@@ -47,17 +37,12 @@ def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
                 j += 1
                 factor *= 0.5 * (v - 1.0) / j
             work[own + a * (K + 4) + k] = total
-        for k in range(K + 4):
-            later = work[own + a * (K + 4) + k + 2] if k < K + 2 else 0.0
-            work[euler + a * (K + 4) + k] = k * work[own + a * (K + 4) + k] + v * later
     if sizes[4] == 0:
         return
-    powers = own + table_size(sizes) - (K + 1) * M * M
-    for x in range(M * M):
-        power = 1.0
-        for e in range(K + 1):
-            work[powers + e * M * M + x] = power
-            power *= work[x] / (e + 1)
+    weights = diagram_size(M, K) - M
+    for a in range(M):
+        work[weights + a] = 1.0 if a < m else -parameters[a - m]
+    write_diagram_tables(M, K, work)
 
 
 @kernel
@@ -75,28 +60,9 @@ def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, fl
 
 
 @kernel
-def write_contractions(i: int, j: int, sizes: Integers, work: Vector) -> None:
-    """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
-    M, K = sizes[0] + sizes[1], sizes[3]
-    c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
-    F, G = work[M * M + i * (K + 4) :], work[M * M + j * (K + 4) :]
-    Z = M * M + 2 * M * (K + 4)
-    for R in range(K):
-        for S in range(K):
-            plain = mixed = 0.0
-            for t in range(K - 1 - max(R, S), -1, -1):
-                x, y = R + t, S + t
-                left, right = x * F[x + 1] + v * F[x + 3], y * G[y + 1] + u * G[y + 3]
-                plain = F[x + 1] * G[y + 1] + plain * c / (t + 1)
-                mixed = left * G[y + 1] + F[x + 1] * right + mixed * c / (t + 1)
-            work[Z + R * K + S] = plain
-            work[Z + K * K + R * K + S] = mixed
-
-
-@kernel
 def empty_parity(parameters: Vector, sizes: Integers) -> int:
     """Return the parity, 0 or 1, of the degrees that the link lacks; 2 if it has both."""
-    numbers = sizes[1] * (sizes[1] + 1) + 3
+    numbers = sizes[1] * (sizes[1] + 1) + 4
     even = odd = 0.0
     for k in range(sizes[3] + 1):
         if k % 2 == 0:
@@ -109,85 +75,9 @@ def empty_parity(parameters: Vector, sizes: Integers) -> int:
 
 
 @kernel
-def write_half_diagrams(
-    e: int, i: int, j: int, absent: int, table: int, target: int, parameters: Vector, sizes: Integers, work: Vector
-) -> int:
-    """H_rs(a) for r + s ≤ K − e, made of the mean derivatives at `table`; return how many do not vanish by parity."""
-    m, K = sizes[0], sizes[3]
-    M = m + sizes[1]
-    row = 0
-    for a in range(M):
-        toward_i, toward_j = work[a * M + i], work[a * M + j]
-        row = 0
-        power = 1.0 if a < m else -parameters[a - m]
-        for r in range(K - e + 1):
-            term = power
-            for s in range(K - e + 1 - r):
-                if (e + r + s) % 2 != absent:
-                    work[target + row * M + a] = term * work[table + a * (K + 4) + e + r + s]
-                    row += 1
-                term *= toward_j / (s + 1)
-            power *= toward_i / (r + 1)
-    return row
-
-
-@kernel
-def contract_rows(rows: int, source: int, power: int, target: int, M: int, work: Vector) -> None:
-    """Y = H C^(∘e)/e!."""
-    np.dot(matrix(work, source, rows, M), matrix(work, power, M, M), matrix(work, target, rows, M))
-
-
-@kernel
-def row_product(first: int, second: int, count: int, work: Vector) -> float:
-    """Inner product of two rows of `work`."""
-    total = 0.0
-    for b in range(count):
-        total += work[first + b] * work[second + b]
-    return total
-
-
-@kernel
 def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
-    """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d.
-
-    E[F |x|²] = d E F + E[x·∂F], x·∂F = 2 ē ε σ'_i σ'_j + (ē² + τ²)(λσ''_i σ'_j + σ'_i λσ''_j), ε = Σ_a w_a λ_a σ'_a.
-    """
-    m, P, K = sizes[0], sizes[1], sizes[3]
-    M = m + P
+    """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d."""
+    P = sizes[1]
     noise, d = parameters[P + P * P], parameters[P + P * P + 2]
-    exact = sizes[4] == 2
-    write_contractions(i, j, sizes, work)
-    own = M * M
-    Z = own + 2 * M * (K + 4)
-    H = Z + 2 * K * K
-    size = (K + 1) * (K + 2) // 2 * M
-    E, Y, powers = H + size, H + 2 * size, H + 3 * size
-    slope = noise * work[Z]
-    base = noise * work[Z + K * K] if exact else 0.0
     absent = empty_parity(parameters, sizes)
-    for e in range(K + 1):
-        legs = K - e + 1
-        rows = write_half_diagrams(e, i, j, absent, own, H, parameters, sizes, work)
-        contract_rows(rows, H, powers + e * M * M, Y, M, work)
-        if exact:
-            write_half_diagrams(e, i, j, absent, own + M * (K + 4), E, parameters, sizes, work)
-        x = -1
-        for r in range(legs):
-            for s in range(legs - r):
-                if (e + r + s) % 2 == absent:
-                    continue
-                x += 1
-                y = -1
-                for r2 in range(legs):
-                    for s2 in range(legs - r2):
-                        if (e + r2 + s2) % 2 == absent:
-                            continue
-                        y += 1
-                        if r + r2 < K and s + s2 < K:
-                            place = Z + (r + r2) * K + s + s2
-                            alike = row_product(Y + x * M, H + y * M, M, work)
-                            slope += alike * work[place]
-                            if exact:
-                                mixed = row_product(Y + x * M, E + y * M, M, work)
-                                base += alike * work[place + K * K] + 2.0 * mixed * work[place]
-    return float(d * slope + base)
+    return diagram_second(i, j, noise, d, sizes[4] == 2, absent, sizes[0] + P, sizes[3], work)

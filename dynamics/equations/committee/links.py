@@ -1,7 +1,7 @@
 """Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
 
 The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance. Both kinds of link say
-which module of kernels defines `pair_means` and `step_second` for them, which numbers these take, how much scratch they
+which modules of kernels define `pair_means` and `step_second` for them, which numbers these take, how much scratch they
 need for M vectors, and E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
 """
 
@@ -29,7 +29,7 @@ LARGEST_STEP_DEGREE = 12
 class ErfLink:
     """The link erf(z/√2): E σ_a σ_b = (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb)))."""
 
-    kernels: str = f"{_HERE}.committee_erf_kernels"
+    kernels: tuple[str, ...] = (f"{_HERE}.committee_erf_kernels",)
     degree: int = 0
 
     @property
@@ -53,7 +53,7 @@ class PolynomialLink:
     """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a)."""
 
     numbers: Array  # the mean derivatives F_k at variance 1, k = 0 … K
-    kernels: str = f"{_HERE}.committee_polynomial_kernels"
+    kernels: tuple[str, ...] = (f"{_HERE}.step_diagram_kernels", f"{_HERE}.committee_polynomial_kernels")
 
     @property
     def degree(self) -> int:
@@ -61,10 +61,8 @@ class PolynomialLink:
         return int(self.numbers.size - 1)
 
     def table_size(self, vectors: int) -> int:
-        """Return the size of the tables that the kernels' page lists."""
-        K = self.degree
-        rows = (K + 1) * (K + 2) // 2
-        return 2 * vectors * (K + 4) + 2 * K * K + 3 * rows * vectors + (K + 1) * vectors**2
+        """Return the size of the tables after C that the page of the diagrams lists."""
+        return diagram_size(vectors, self.degree) - vectors**2
 
     def products(self, gram: Array) -> Array:
         """Return E σ_a σ_b of all pairs, shape (M, M)."""
@@ -76,6 +74,13 @@ class PolynomialLink:
             total += power * np.outer(mean, mean)
             power = power * gram / (k + 1)
         return total
+
+
+def diagram_size(vectors: int, degree: int) -> int:
+    """Return the numbers of scratch for diagrams of M vectors and links of degree up to K, C included."""
+    M, K = vectors, degree
+    rows = (K + 1) * (K + 2) // 2
+    return M * M + 2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M + M
 
 
 def committee_link(link: HermiteExpansion, *, for_step: bool) -> ErfLink | PolynomialLink:

@@ -13,7 +13,9 @@ so that with F = N C + diag(k) C, and in time t = η · step,
    \sigma'_i \sigma'_j\, |x|^2].
 
 The last term is left out in the flow η → 0; as d → ∞ with η d fixed |x|² is d (Saad & Solla 1995, their η is η d and
-their α is step/d, for weights scaled by √d). Means are closed forms for erf(z/√2), finite sums for polynomials.
+their α is step/d, for weights scaled by √d). For B samples per step it is divided by B, and the products of two samples
+add η (1 − 1/B) D, D = F (N + diag(k))ᵀ that of the mean gradients, which is nothing in that limit. Means are closed
+forms for erf(z/√2), finite sums for polynomials.
 """
 
 from __future__ import annotations
@@ -37,19 +39,25 @@ STEP_THEORIES = ("infinite-d", "finite-d")
 class CommitteeSystem(FlowSystem):
     """State layout, kernels and observables of a committee at a learning rate η, by default in the flow η → 0.
 
-    In the term of order η² |x|² is d for "infinite-d" and exact for "finite-d". Raises ValueError if the means of the
-    link are not known exactly.
+    In the term of order η², of B samples, |x|² is d for "infinite-d" and exact for "finite-d". Raises
+    ValueError if the means of the link are not known exactly.
     """
 
     name = "committee"
 
-    def __init__(self, problem: Problem, learning_rate: float | None = None, step_theory: str = "infinite-d") -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        learning_rate: float | None = None,
+        step_theory: str = "infinite-d",
+        batch_size: int = 1,
+    ) -> None:
         m, P = problem.width, problem.num_directions
         teacher, start = problem.teacher, problem.start()
         self.problem = problem
         self._link = committee_link(problem.activation, for_step=learning_rate is not None)
         self.pieces = kernel_pieces(
-            "dynamics.equations.pairs.array_kernels", self._link.kernels, f"{_HERE}.committee_kernels"
+            "dynamics.equations.pairs.array_kernels", *self._link.kernels, f"{_HERE}.committee_kernels"
         )
         length = np.sqrt(start.squared_norm)
         self.initial_state: Array = np.concatenate(
@@ -60,7 +68,7 @@ class CommitteeSystem(FlowSystem):
         )
         gram = teacher.gram()
         theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
-        step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension)]
+        step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension), float(batch_size)]
         self.parameters: Array = np.concatenate([teacher.coefficients, gram.ravel(), step, self._link.numbers])
         self.sizes: Integers = np.array(
             [m, P, problem.information_exponent % 2, self._link.degree, theory], dtype=np.int64

@@ -1,0 +1,129 @@
+"""Compiled kernels of a network's mean steps; executed after those of the flow and of the noise, `write_step_second`.
+
+State, events and constraints are those of `network_kernels`, whose Jacobian diagonal serves as it is. `parameters` and
+`sizes` of the flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | exact | U |
+place of the layout | place of η | place in `work`], for U units of the teacher; `numbers` and `layout` are those of
+`dynamics.equations.network.step_source`. The equations are those of `dynamics.equations.network.step_system`.
+"""
+
+from typing import TYPE_CHECKING
+
+from dynamics.compiler.arrays import Integers, Matrix, Vector
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.equations.network.layout_kernels import *
+    from dynamics.equations.network.network_kernels import rhs as flow_rhs
+    from dynamics.equations.network.network_kernels import write_gradient, write_means
+    from dynamics.equations.network.network_step_erf_kernels import write_step_second
+    from dynamics.equations.network.product_kernels import jacobian_product as flow_jacobian_product
+    from dynamics.equations.pairs.array_kernels import matrix
+else:
+    # The names are taken over below by the functions of this equation.
+    flow_rhs, flow_jacobian_product = rhs, jacobian_product
+
+# From the end of `sizes`.
+EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, SCRATCH_AT = -5, -4, -3, -2, -1
+# Step of the central difference, about the cube root of the spacing of float64.
+DIFFERENCE = 6e-6
+
+
+@kernel
+def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix, bias: Vector, weight: Vector) -> None:
+    """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
+    m, r, units = sizes[WIDTH], sizes[AXES], sizes[STEP_UNITS]
+    given = parameters[sizes[STEP_AT] + 4 :]
+    theta = matrix(given, 2 * units, units, r)
+    for i in range(m):
+        bias[i], weight[i] = y[m + i], parameters[SCALE] * y[i]
+        for j in range(m):
+            C[i, j] = y[2 * m + m * r + i * m + j]
+    for p in range(units):
+        weight[m + p], bias[m + p] = given[p], given[units + p]
+        for i in range(m):
+            total = 0.0
+            for a in range(r):
+                total += y[2 * m + i * r + a] * theta[p, a]
+            C[i, m + p] = C[m + p, i] = total
+        for q in range(units):
+            total = 0.0
+            for a in range(r):
+                total += theta[p, a] * theta[q, a]
+            C[m + p, m + q] = total
+
+
+@kernel
+def write_step_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
+    """S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|²."""
+    m, M, at = sizes[WIDTH], sizes[WIDTH] + sizes[STEP_UNITS], sizes[SCRATCH_AT]
+    C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
+    at += M * M + m * m
+    bias, weight = work[at : at + M], work[at + M : at + 2 * M]
+    write_step_vectors(y, parameters, sizes, C, bias, weight)
+    step = parameters[sizes[STEP_AT] :]
+    units = sizes[STEP_UNITS]
+    numbers, layout = step[4 + units * (2 + sizes[AXES]) :], sizes[sizes[LAYOUT_AT] :]
+    write_step_second(
+        C, bias, weight, step[3], step[2], sizes[EXACT] == 1, m, numbers, layout, work[at + 2 * M :], S
+    )  # fmt: skip
+    for i in range(m):
+        for j in range(m):
+            S[i, j] *= parameters[RATE_W] ** 2 * weight[i] * weight[j]
+    return S
+
+
+@kernel
+def add_step_terms(y: Vector, scale: float, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Add `scale` times the terms of order η, after `write_gradient`: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    S, first = write_step_noise(y, parameters, sizes, work), 2 * m + m * r
+    N, F = matrix(work, forces_at(sizes), m, m + r), matrix(work, products_at(sizes), m, m + r)
+    rate, share = scale * parameters[sizes[STEP_AT]], 1.0 / parameters[sizes[STEP_AT] + 1]
+    decay = parameters[DECAY_W]
+    for i in range(m):
+        own = y[first + i * m + i]
+        for j in range(i + 1):
+            q = y[first + i * m + j]
+            change = share * S[i, j]
+            if sizes[SPHERE] == 1:
+                change -= 0.5 * share * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
+            elif sizes[EXACT] == 1:
+                # F holds the products of ∇ = ε_w ∇_w + κ_w w; a sample has no part in the decay.
+                mean = 0.0
+                for b in range(m + r):
+                    mean += F[i, b] * N[j, b]
+                change += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
+            out[first + i * m + j] += rate * change
+            if j < i:
+                out[first + j * m + i] += rate * change
+        if sizes[SPHERE] == 1:
+            for a in range(r):
+                out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Velocity of the flow and what finite steps add."""
+    flow_rhs(t, y, out, parameters, sizes, work)
+    add_step_terms(y, 1.0, out, parameters, sizes, work)
+
+
+@kernel
+def jacobian_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write the derivative of `rhs` along v: exact for the flow, a central difference for the terms of order η."""
+    flow_jacobian_product(t, y, v, out, parameters, sizes, work)
+    largest = 0.0
+    for x in range(v.size):
+        largest = max(largest, abs(v[x]))
+    if largest == 0.0:
+        return
+    epsilon = DIFFERENCE / largest
+    beside = work[work.size - y.size :]
+    for sign in (1.0, -1.0):
+        for x in range(y.size):
+            beside[x] = y[x] + sign * epsilon * v[x]
+        write_means(beside, parameters, sizes, work)
+        write_gradient(beside, parameters, sizes, work)
+        add_step_terms(beside, sign * 0.5 / epsilon, out, parameters, sizes, work)

@@ -1,0 +1,244 @@
+"""The noise of a step of two-layer networks: numbers in R^d, quadrature over x, sums of polynomials of one projection."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.polynomial.hermite_e import hermegauss
+
+import dynamics
+import hermite
+from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.equations.network.step_source import ridge_units, step_source, step_units
+
+CALL = """
+from dynamics.compiler.compilation import entry
+
+@entry("void(f8[:,::1], f8[::1], f8[::1], f8, f8, b1, i8, f8[::1], i8[::1], f8[::1], f8[:,::1])")
+def call(C, bias, weight, noise, d, exact, m, numbers, layout, work, out):
+    write_step_second(C, bias, weight, noise, d, exact, m, numbers, layout, work, out)
+"""
+POLYNOMIAL = {0: 0.2, 1: 0.5, 2: -0.3, 3: 0.4}
+BOTH = pytest.mark.parametrize("exact", [False, True], ids=["infinite-d", "finite-d"])
+
+
+class Case:
+    """Neurons f(x) = Σ_i w_i σ(w_i·x + b_i) in R^d and a teacher on its first axes."""
+
+    def __init__(self, link, teacher, W, b, weight, *, noise=0.3):
+        m, d = W.shape
+        student = dynamics.Student(activation=link, width=m, biases="fixed", initial_biases=np.array(b))
+        self.problem = dynamics.Problem(student=student, teacher=teacher, dimension=d, initial_weights=W)
+        self.W, self.b, self.weight, self.noise = np.array(W), np.array(b), np.array(weight), noise
+
+    def second(self, *, exact):
+        """E[(ē² + τ²) σ'_i σ'_j |x|²], or its part of order d at d = 1, by the kernels; scratch holds nothing at first."""
+        units = step_units(self.problem)
+        m, d = self.W.shape
+        source = step_source(self.problem.activation, m, units, biased=bool(self.b.any()))
+        rows = np.zeros((len(units), d))
+        rows[:, : self.problem.teacher.span] = [unit.direction for unit in units]
+        vectors = np.vstack([self.W, rows])
+        bias = np.concatenate([self.b, [unit.bias for unit in units]])
+        weight = np.concatenate([self.weight, [-unit.coefficient for unit in units]])
+        arrays = kernel_pieces("dynamics.equations.pairs.array_kernels")
+        call = load((*arrays, *source.pieces, Piece("calls", CALL))).namespace.call
+        out, work = np.full((m, m), np.nan), np.full(source.work_size, np.nan)
+        given = (vectors @ vectors.T, bias, weight, self.noise, float(d) if exact else 1.0, exact, m)
+        call(*given, source.numbers, source.layout, work, out)
+        return out
+
+    def by_quadrature(self, *grids, exact):
+        """The same in R^d on a grid, which has d axes."""
+        x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes for nodes, _ in grids], indexing="ij")], axis=1)
+        measure = grids[0][1]
+        for _, weights in grids[1:]:
+            measure = np.multiply.outer(measure, weights)
+        link, teacher = self.problem.activation, self.problem.teacher
+        at = x @ self.W.T + self.b
+        error = link.value(at) @ self.weight - target(teacher, x)
+        square = np.sum(x**2, axis=1) if exact else 1.0
+        slopes = link.derivative(at)
+        terms = (
+            (measure.ravel() * (error**2 + self.noise) * square)[:, None, None] * slopes[:, :, None] * slopes[:, None]
+        )
+        # Along the last axis numpy sums by halves, which rounds least.
+        return np.ascontiguousarray(terms.transpose(1, 2, 0)).sum(axis=2)
+
+
+def target(teacher, x):
+    if teacher.is_polynomial:
+        return teacher.target.value(x[:, : teacher.span])
+    units = teacher.units(hermite.expand("erf"))
+    return sum(a * link.value(x[:, : theta.size] @ theta + beta) for a, link, theta, beta in units)
+
+
+def smooth():
+    """Nodes and weights of N(0, 1): trapezoidal, for entire functions of rates up to 1."""
+    nodes = np.linspace(-9.5, 9.5, 77)
+    return nodes, np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
+
+
+def exact_to(degree):
+    nodes, weights = hermegauss(degree // 2 + 1)
+    return nodes, weights / weights.sum()
+
+
+def broken(*places):
+    """Gauss-Legendre between the places where a function of one coordinate has its kinks."""
+    edges = np.array([-9.5, *sorted(places), 9.5])
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
+    x = (middle + half * nodes).ravel()
+    return x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi) * (half * weights).ravel()
+
+
+def plane_case(link, teacher, **changes):
+    W = np.array([[0.7, -0.4], [0.5, 0.6]])
+    given = {"W": W, "b": (0.3, -0.2), "weight": (0.6, -0.4)} | changes
+    return Case(link, teacher, **given)
+
+
+def assert_same(found, wanted, tolerance):
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+def start_of_the_page(teacher):
+    """W_ij = .7 cos(1 + 2i + 3j), v_i = .8 cos(1 + 2i), b_i = .3 sin(1 + i), d = 3, m = 2, s = .8, τ² = .1, erf."""
+    i, j = np.arange(2), np.arange(3)
+    v = 0.8 * np.cos(1 + 2 * i)
+    W = 0.7 * np.cos(1 + 2 * i[:, None] + 3 * j)
+    return Case("erf", teacher, W, 0.3 * np.sin(1 + i), 0.8 * v, noise=0.1), np.outer(v, v) * 0.8**2
+
+
+def test_numbers_of_a_polynomial_teacher():
+    case, factors = start_of_the_page(dynamics.Teacher.polynomial("x1 + x1*x2 + x1*x2*x3"))
+    infinite, finite = (case.second(exact=exact) * factors for exact in (False, True))
+    assert infinite[0, 0] == pytest.approx(0.113764258958, abs=1e-12)
+    assert infinite[0, 1] == pytest.approx(-0.159143420476, abs=1e-12)
+    assert finite[0, 0] == pytest.approx(0.696890973358, abs=1e-12)
+    # Measured: 3e-15.
+    for found, exact in ((infinite, False), (finite, True)):
+        assert_same(found, case.by_quadrature(*[smooth()] * 3, exact=exact) * factors, 2e-14)
+
+
+def test_numbers_of_a_teacher_of_units_with_biases():
+    teacher = dynamics.Teacher(
+        [1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["erf", "erf"], biases=[0.2, -0.1]
+    )
+    case, factors = start_of_the_page(teacher)
+    assert (case.second(exact=False) * factors)[0, 0] == pytest.approx(0.013600007881, abs=1e-12)
+    assert (case.second(exact=True) * factors)[0, 0] == pytest.approx(0.040469231018, abs=1e-12)
+
+
+# --- against quadrature -------------------------------------------------------------------------------------------
+
+THRESHOLDS = {
+    "relu on one axis": (["relu", "relu"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),
+    "sign and step on one axis": (["sign", "step"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),
+    "relu and sign": (["relu", "sign", "erf"], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.3, -0.4, 0.2]),
+    "sign and relu": (["sign", "relu", {2: 0.5, 3: 0.4}], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.0, 0.4, -0.3]),
+    "steps": (["step", "sign", "relu"], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0.3, -0.4, 0.3]),
+    "no biases": (["relu", "sign", "erf"], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], None),
+}
+
+
+@pytest.mark.parametrize(("links", "directions", "biases"), THRESHOLDS.values(), ids=THRESHOLDS)
+@BOTH
+def test_teachers_with_thresholds_equal_quadrature(links, directions, biases, exact):
+    teacher = dynamics.Teacher([0.9, -0.7, 0.5][: len(links)], directions=directions, links=links, biases=biases)
+    case = plane_case("erf", teacher, b=(0.0, 0.0) if biases is None else (0.3, -0.2))
+    places: list[list[float]] = [[], []]
+    for row, bias, link in zip(directions, np.zeros(3) if biases is None else biases, links, strict=False):
+        if link in ("relu", "sign", "step"):
+            places[int(row[0] == 0.0)].append(-bias * (row[0] + row[1]))
+    wanted = case.by_quadrature(*(broken(*axis) for axis in places), exact=exact)
+    # Measured: 3e-15.
+    assert_same(case.second(exact=exact), wanted, 1e-13)
+
+
+@pytest.mark.parametrize("text", ["x1**2 - 0.4*x2", "0.5 + x1*x2", "h3(x1) - 0.3*h2(x1)*x2 + 1", "x1**4*x2**2"])
+@BOTH
+def test_erf_neurons_with_polynomial_teachers_equal_quadrature(text, exact):
+    case = plane_case("erf", dynamics.Teacher.polynomial(text))
+    # Measured: 9e-15 at degree 6.
+    assert_same(case.second(exact=exact), case.by_quadrature(smooth(), smooth(), exact=exact), 5e-14)
+
+
+@pytest.mark.parametrize("link", ["he2", "he3", POLYNOMIAL], ids=str)
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        dynamics.Teacher.polynomial("x1 + x1*x2"),
+        dynamics.Teacher(
+            [1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["he3", {1: 0.5, 2: 0.3}], biases=[0.2, 0]
+        ),
+        dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=["he4"]),
+    ],
+    ids=["polynomial", "units", "one unit"],
+)
+@pytest.mark.parametrize("b", [(0.3, -0.2), (0.0, 0.0)], ids=["biases", "no biases"])
+@BOTH
+def test_polynomial_neurons_equal_quadrature(link, teacher, b, exact):
+    case = plane_case(link, teacher, b=b)
+    # Measured: 4e-15.
+    assert_same(case.second(exact=exact), case.by_quadrature(exact_to(20), exact_to(20), exact=exact), 1e-13)
+
+
+def test_a_neuron_of_large_norm_equals_quadrature():
+    """|w| = 6, where the changed measure is narrow."""
+    teacher = dynamics.Teacher([0.9, -0.7], links=["relu", "sign"])
+    case = plane_case("erf", teacher, W=np.array([[6.0, 0.0], [0.5, 0.6]]))
+    fine = np.concatenate([np.linspace(-1.0, 1.0, 12), [0.0]])
+    wanted = case.by_quadrature(broken(*fine), broken(0.0), exact=True)
+    assert_same(case.second(exact=True), wanted, 1e-12)
+
+
+# --- polynomials as sums of polynomials of one projection ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["x1", "x1*x2", "2 + x1**2*x3 - 3*x2*x3", "x1*x2*x3*x4", "h4(x1)*h3(x2) + x1**7", "h2(x1)*h2(x2)*h2(x3)"]
+)
+def test_a_polynomial_is_the_sum_of_its_ridges(text):
+    teacher = dynamics.Teacher.polynomial(text)
+    x = np.random.default_rng(0).standard_normal((50, teacher.span))
+    total = np.zeros(50)
+    for coefficient, link, direction, bias in ridge_units(teacher.target.exponents, teacher.target.powers):
+        assert (coefficient, bias) == (1.0, 0.0)
+        assert np.linalg.norm(direction) == pytest.approx(1.0, abs=1e-15)
+        means = np.array(link.numbers)
+        series = means / np.sqrt([float(math.factorial(k)) for k in range(means.size)])
+        total += hermite.expand(dict(enumerate(series))).value(x @ direction)
+    np.testing.assert_allclose(total, teacher.target.value(x), rtol=1e-12, atol=1e-11)
+
+
+# --- where it does not close ---------------------------------------------------------------------------------------
+
+REFUSED = {
+    "relu": ("relu", ["erf"], "neurons of relu: it is known for 'erf' and polynomials"),
+    "tanh": ("tanh", ["erf"], "neurons of tanh: it is known for 'erf' and polynomials"),
+    "teacher": (
+        "erf",
+        ["gelu"],
+        "neurons of erf and a teacher of gelu: it is known for a teacher of 'erf', 'relu', 'step', 'sign' and polynomials",
+    ),
+    "mixed": ("he3", ["erf"], "neurons of he3 and a teacher of erf: it is known for a teacher of polynomials"),
+    "degree": ("he13", ["he2"], "polynomials of degree 13: it is known up to 12"),
+}
+
+
+@pytest.mark.parametrize(("link", "links", "words"), REFUSED.values(), ids=REFUSED)
+def test_other_links_are_refused_by_name(link, links, words):
+    case = plane_case(link, dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=links))
+    with pytest.raises(ValueError, match="Argument `problem`") as caught:
+        case.second(exact=True)
+    assert str(caught.value) == (
+        "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
+        f"{words}; `sgd_check.simulate` takes such steps."
+    )
