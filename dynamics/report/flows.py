@@ -40,6 +40,12 @@ COLUMNS = {
     "learned, pair": "predicted_learned_time",
     "learned": "learned_time",
 }
+#: Titles of predicted times that are not of matched pairs, but of the linearised flow (k <= 2).
+LINEARISED = {
+    "T_p, exact pair": "T_p, linearised",
+    "emerged / pair": "emerged / linearised",
+    "learned, pair": "learned, linearised",
+}
 SHORT = {
     "p": "p",
     "a_p": "a_p",
@@ -71,7 +77,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         tone=tone,
         verdict=verdict,
         cautions=cautions,
-        sentences=[outcome(values), *numerical_errors(dataset)],
+        sentences=[outcome(values), *_learned_before(values), *numerical_errors(dataset)],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
         remarks=remarks(values),
@@ -111,6 +117,18 @@ def outcome(values: dict[str, Any]) -> str:
     learned = sum(math.isfinite(row["learned_time"]) for row in rows)
     text = f"learned: {learned} of {len(rows)} directions by t = {values['end_time']:.5g}"
     return text if values["final_loss"] is None else f"{text}; loss at the end: {values['final_loss']:.4g}"
+
+
+def _learned_before(values: dict[str, Any]) -> list[str]:
+    """Say which directions are learned before they emerge, and what that means."""
+    early = [row["direction"] for row in values["directions"] if row["learned_time"] < row["emergence_time"]]
+    if not early:
+        return []
+    return [
+        f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
+        "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
+        "learned mass say more than emergence."
+    ]
 
 
 def remarks(values: dict[str, Any]) -> list[str]:
@@ -176,12 +194,13 @@ def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
         {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
         for row in values["directions"]
     ]
+    titles = LINEARISED if "prediction_theory" in dataset.attrs else {}
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
-        rows=renamed(directions, COLUMNS),
+        rows=renamed(directions, {titles.get(title, title): name for title, name in COLUMNS.items()}),
         note="Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
-        short=SHORT,
+        short={titles.get(title, title): short for title, short in SHORT.items()},
         digits=5,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.prediction import PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +90,11 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
         "predicted_emergence_time": prediction.predicted_emergence_time,
         "predicted_learned_time": prediction.predicted_learned_time,
     }
+
+
+def prediction_attributes(prediction: EmergencePrediction) -> dict[str, str]:
+    """Return what predicted times are of, where that is not the matched pairs."""
+    return {} if prediction.theory == PAIRS else {"prediction_theory": prediction.theory}
 
 
 def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:

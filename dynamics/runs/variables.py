@@ -105,6 +105,16 @@ expected_loss_low | time | least loss that early and late runs allow | L^-
 expected_loss_high | time | largest loss that early and late runs allow | L^+
 loss_compared | time | whether the mean loss is held against the prediction | c_L
 loss_z | time | distance of the loss from what is allowed in standard errors | z_L
+quantity | quantity | curve or time that is tested |
+look | look | tested time of a curve, in order | k
+look_time | quantity look | time at which the curve is tested | t_k
+look_mean | quantity look | mean over runs, without the step size to first order | \bar{x}(t_k)
+look_prediction | quantity look | predicted value | y(t_k)
+look_z | quantity look | distance from the allowed band in standard errors | z_k
+quantity_error | quantity | largest standard error of the means of a curve | S/\sqrt{n}
+quantity_allowance | quantity | half-width of the allowed band around the prediction | b
+quantity_p_value | quantity | smallest p-value of the looks | p
+quantity_power | quantity | probability that an error of 30 % in time is seen | \pi
 information_exponent | information_exponent | information exponent of the link | k
 dimension | dimension | input dimension | d
 learning_rate | learning_rate | step size of SGD | \eta

@@ -8,10 +8,10 @@ import numpy as np
 
 from dynamics.problem import check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
-from dynamics.runs.dataset import make_dataset, prediction_values
+from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.runs.outcome import joined
 from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, check_decouples, predict, sum_formula_loss
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,13 +30,17 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
 
     and the loss is the sum formula E f*² − g(1) Σ_p a_p² 1{t ≥ learned time of p}, norm lag included.
 
+    For k ≤ 2, where neurons do not choose directions one by one, the times are those at which the flow with linearised
+    forces escapes, of all neurons and norms together: only c_0, c_1 and c_2 of the link are kept, so that
+    g'(s) ≈ c_1² + 2 c_2² s, and that flow is integrated (seconds at most). At leading order the nearest neuron drifts,
+    T_p = (1 − C_0)/(c_1² a_p) for k = 1, or grows, T_p = ln(1/C_0)/(2 c_2² a_p) for k = 2.
+
     Parameters
     ----------
     problem : Problem
-        Information exponent k ≥ 3.
     save_at : SaveAt, optional
         Times of the loss. Default: 150 geometric times from a tenth of the first predicted emergence to 2.5 times the
-        last predicted learned time.
+        last predicted learned time; for k ≤ 2 as `solve_overlaps`.
 
     Returns
     -------
@@ -44,10 +48,8 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
         `loss(time)`, and per direction `matched_neuron`, `leading_order_time`, `predicted_emergence_time`,
         `predicted_learned_time` (inf if unmatched), `emergence_time` and `learned_time` (the same, NaN if never).
 
-    Raises
-    ------
-    ValueError
-        For k ≤ 2: such directions do not decouple.
+        For k ≤ 2 no neuron is matched, the loss is NaN if c_0 ≠ 0, and the attribute `prediction_theory` is "linearised
+        flow".
 
     References
     ----------
@@ -55,7 +57,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     """
     check_problem(problem)
     prediction = predict(problem)
-    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
     values = {
         **prediction_values(prediction),
         "emergence_time": _never_as_nan(prediction.predicted_emergence_time),
@@ -68,7 +70,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
         title="Predicted emergence of teacher directions, without integration",
         coords={"time": schedule.times},
         solver={"answer": "prediction"},
-        attributes={"answer": "prediction", "notes": joined(prediction.notes)},
+        attributes={"answer": "prediction", **prediction_attributes(prediction), "notes": joined(prediction.notes)},
     )
 
 
@@ -101,6 +103,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     from dynamics.equations.transit.decoupled import solve_pairs
 
     check_problem(problem)
+    check_decouples(problem)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     solution = solve_pairs(problem, prediction, schedule.times)

@@ -14,13 +14,13 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.memory import check_memory, flow_numbers
-from dynamics.runs.dataset import no_prediction_values, prediction_values
+from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, predict, sum_formula_loss
 
 if TYPE_CHECKING:
     import os
@@ -50,7 +50,6 @@ _TITLES = {
     "overlaps": "Coupled overlap flow of the two-homogeneous student",
     "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
 }
-_NO_GREEDY = "k <= 2: directions do not decouple, so there is no greedy prediction of their times."
 
 
 def solve_overlaps(
@@ -159,8 +158,10 @@ def _build(
 
     problem = asked.problem
     step = checked_step(learning_rate, asked.method, step_theory, batch_size)
-    prediction = predict(problem) if problem.information_exponent > 2 else None
-    schedule = asked.schedule(lambda: default_schedule(problem, prediction))
+    prediction = predict(problem)
+    # Pairs alone say how long a flow is to be followed, and what the noise of steps does to it.
+    pairs = prediction if prediction.theory == PAIRS else None
+    schedule = asked.schedule(lambda: default_schedule(problem, pairs))
     check_flow_memory(problem, asked.keep, len(schedule))
     _warn_truncation(problem)
     limit = limit_of(problem, step)
@@ -192,11 +193,12 @@ def _build(
             "batch_size": step.batch_size,
             "device": device,
         },
-        says=lambda values: {**step_attributes(step, limit), "smallest_gram_margin": _smallest(values["gram_margin"])},
-        notes=[
-            *step_notes(problem, step, limit, prediction),
-            *([_NO_GREEDY] if prediction is None else prediction.notes),
-        ],
+        says=lambda values: {
+            **step_attributes(step, limit),
+            **prediction_attributes(prediction),
+            "smallest_gram_margin": _smallest(values["gram_margin"]),
+        },
+        notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.descends else asked.rtol, teacher_term(problem), falls=step.learning_rate is None),
         loss=(lambda state: system.loss(*system.unpack(state))) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
@@ -228,10 +230,7 @@ def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:
     return not step.descends and asked.estimates(method)
 
 
-def _predicted(problem: Problem, prediction: EmergencePrediction | None, schedule: SaveAt) -> dict[str, Any]:
-    if prediction is None:
-        unknown = np.full(len(schedule), np.nan)
-        return {**no_prediction_values(problem.num_directions), "predicted_loss": unknown}
+def _predicted(problem: Problem, prediction: EmergencePrediction, schedule: SaveAt) -> dict[str, Any]:
     return {**prediction_values(prediction), "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
 
 

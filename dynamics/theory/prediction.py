@@ -1,7 +1,8 @@
 """When each direction emerges and is learned, and the loss that follows, from the start alone.
 
-Each teacher direction is learned by the neuron that greedy matching gives it, as if the two were alone: the pair obeys
-C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)).
+From information exponent 3 on each teacher direction is learned by the neuron that greedy matching gives it, as if the
+two were alone: the pair obeys C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)). Below, neurons do not choose
+directions one by one, and the times are those of the linearised flow of all of them (`dynamics.theory.linearised`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_choice
+from dynamics.theory.linearised import leading_escape, linear_times
 from dynamics.theory.matching import draw_matched_overlaps, match_greedily
 
 if TYPE_CHECKING:
@@ -37,12 +39,24 @@ NOTE_DIRECTIONS = (
     "directions are not modelled, and the loss is NaN"
 )
 
+NOTE_LINEAR = (
+    "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
+    "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, and leading-order times those of the nearest neuron"
+)
+NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
+#: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
+PAIRS, LINEARISED = "matched pairs", "linearised flow"
+
 _CHUNK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EmergencePrediction:
-    """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless."""
+    """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless.
+
+    For k ≤ 2 no neuron is matched, C_0 is the overlap nearest to the direction, and the times are those of the
+    linearised flow of all neurons together; `theory` says which of the two.
+    """
 
     #: Neuron that greedy matching gives to the direction; −1 for none.
     matched_neuron: Integers
@@ -50,7 +64,7 @@ class EmergencePrediction:
     matched_overlap: Array
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
-    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none.
+    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none. For k ≤ 2 as `linearised.leading_escape`.
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
@@ -58,13 +72,16 @@ class EmergencePrediction:
     predicted_learned_time: Array
     #: What the numbers do not model.
     notes: tuple[str, ...] = ()
+    #: "matched pairs" (k ≥ 3) or "linearised flow" (k ≤ 2).
+    theory: str = PAIRS
 
 
 def predict(problem: Problem) -> EmergencePrediction:
-    """Return which neuron learns each direction and when, from the start alone; raise ValueError for k < 3.
+    """Return which neuron learns each direction and when, from the start alone.
 
-    O(m P log(m P)) for the matching. Above 2^24 entries of the overlap matrix a random start is not drawn; the matched
-    overlaps are, from their distribution (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
+    For k ≤ 2 the times are those of the linearised flow. For k ≥ 3 O(m P log(m P)) for the matching. Above 2^24 entries
+    of the overlap matrix a random start is not drawn; the matched overlaps are, from their distribution
+    (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
 
     Examples
     --------
@@ -77,7 +94,8 @@ def predict(problem: Problem) -> EmergencePrediction:
     [0.387327, inf]
     """
     check_problem(problem)
-    check_decouples(problem)
+    if problem.information_exponent < 3:
+        return _predict_linearised(problem)
     notes: list[str] = []
     neuron, overlap, squared_norm, drawn = _matched(problem)
     if drawn:
@@ -102,6 +120,26 @@ def predict(problem: Problem) -> EmergencePrediction:
         predicted_emergence_time=emergence,
         predicted_learned_time=learned,
         notes=tuple(notes),
+    )
+
+
+def _predict_linearised(problem: Problem) -> EmergencePrediction:
+    """Return the times of the linearised flow, for k ≤ 2."""
+    from dynamics.theory.horizon import default_schedule
+
+    overlap, leading = leading_escape(problem)
+    times = linear_times(problem, float(default_schedule(problem, None).times[-1]))
+    start = problem.start()
+    nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
+    return EmergencePrediction(
+        matched_neuron=np.full(overlap.size, -1, dtype=np.int64),
+        matched_overlap=overlap,
+        matched_squared_norm=start.squared_norm[nearest],
+        leading_order_time=leading,
+        predicted_emergence_time=times.emergence,
+        predicted_learned_time=times.learned,
+        notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan(times).any() else [])),
+        theory=LINEARISED,
     )
 
 

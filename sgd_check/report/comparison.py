@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import Drawing, Table, jsonable, new_panels, one_panel, renamed
+from sgd_check.report.curves import by_curves, curve_rows
 from sgd_check.report.figures.comparison import plot_times
+from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import xarray as xr
     from matplotlib.figure import Figure
 
@@ -20,8 +24,8 @@ _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _MEANING = {
     "flow": "The mean of ln(ratio) may lie between the flow and twice the expected delay; "
     "z is its distance from there.",
-    "finite step": "ratio: SGD over finite step. The mean of ln(ratio) may lie where the scatter of runs can move it, "
-    "at second order; z is its distance from there.",
+    "finite step": "ratio: SGD over finite step. Scatter shifts the mean of ln(ratio) by a known amount; z is "
+    "the distance from that range in standard errors.",
     "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
 }
 
@@ -36,6 +40,7 @@ def comparison_values(tree: xr.DataTree) -> dict[str, Any]:
         "steps": int(simulation.attrs["steps"]),
         "stop_reason": simulation.attrs["stop_reason"],
         "directions": rows(tree),
+        **({"curves": curve_rows(tree)} if by_curves(tree) else {}),
     }
 
 
@@ -45,6 +50,7 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     mean, error = np.exp(comparison["mean_log_ratio"].values), comparison["standard_error"].values
     given = tree["given"].to_dataset()["emergence_time"].values if "given" in tree.children else predicted
+    weights = comparison.get("teacher_coefficient")
     # Runs without emergence count as late, so the median stays a median of all runs.
     sound = simulation["blown_up"].values == 0
     late = np.where(np.isnan(ratio[sound]), np.inf, ratio[sound])
@@ -52,7 +58,7 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
     records = [
         {
             "direction": p + 1,
-            "teacher_coefficient": comparison["teacher_coefficient"].values[p],
+            "teacher_coefficient": None if weights is None else weights.values[p],
             "given": given[p],
             "predicted": predicted[p],
             "sgd_median": median[p] * predicted[p],
@@ -93,10 +99,19 @@ def times_table(tree: xr.DataTree) -> Table:
     return Table(
         caption="Emergence times of SGD against prediction",
         rows=renamed(records, columns),
-        note=_MEANING[tree["comparison"].attrs["theory"]],
+        note=_meaning(tree),
         each="directions, spread over p",
         short={title: names.get(title, title) for title in columns},
     )
+
+
+def _meaning(tree: xr.DataTree) -> str:
+    """Return what ratio and z of a time are."""
+    if by_curves(tree):
+        return (
+            "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
+        )
+    return _MEANING[tree["comparison"].attrs["theory"]]
 
 
 def _delay(record: dict[str, Any], *, both: bool) -> float | None:
@@ -115,10 +130,18 @@ def panel_drawings(tree: xr.DataTree) -> list[Drawing]:
     shown = (
         (partial(one_panel, plot_times, tree), "Emergence times of SGD against the predicted ones."),
         (partial(one_panel, plot_overlaps, tree), "Squared overlaps over time: thin lines runs, thick ones theory."),
-        (partial(one_panel, plot_survival, tree), "Share of the runs without emergence over time, with theory."),
+        _learning(tree) if by_curves(tree) else _survival(tree),
         (partial(_loss, tree), "Mean loss of the runs with its band, the predicted loss, the residual below."),
     )
     return [Drawing(draw=draw, caption=caption, alt=f"{caption} {more}") for draw, caption in shown]
+
+
+def _survival(tree: xr.DataTree) -> tuple[Callable[[], Figure], str]:
+    return partial(one_panel, plot_survival, tree), "Share of the runs without emergence over time, with theory."
+
+
+def _learning(tree: xr.DataTree) -> tuple[Callable[[], Figure], str]:
+    return partial(one_panel, plot_learning, tree), "What is learned over time, as a part of the teacher's."
 
 
 def _loss(tree: xr.DataTree) -> Figure:

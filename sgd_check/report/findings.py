@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynamics.report import Findings, Tone, study_findings
 from sgd_check.report.comparison import comparison_values, panel_drawings, times_table
+from sgd_check.report.curves import by_curves, curves_table
 from sgd_check.report.figures.comparison import plot_comparison
 from sgd_check.report.figures.studies import plot_study
 from sgd_check.report.mean_field import distance_table, mean_field_values, width_drawing
@@ -33,15 +34,19 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     mean_field = attrs["theory"] == THEORY
+    curves = [curves_table(tree)] if by_curves(tree) else []
+    # The curves of a network have its times among them.
+    times = [] if curves and "teacher_coefficient" not in tree["comparison"] else [times_table]
     return Findings(
         tone=_TONES[verdict],
         verdict=f"{_WORDS[verdict]} {attrs['reasons']}",
         cautions=[f"{blown} of {blown + runs} runs blew up and are left out."] if blown else [],
         sentences=[
-            f"verdict: {verdict} (false-alarm rate {rate:g}), by {runs} runs; a true theory is refuted at that rate.",
+            f"verdict: {verdict} (false-alarm rate {rate:g}), by {runs} runs; if the theory is right, it is rejected "
+            "at that rate.",
             *([str(attrs["loss_statement"])] if "loss_statement" in attrs else []),
         ],
-        tables=[distance_table(tree) if mean_field else times_table(tree)],
+        tables=[distance_table(tree)] if mean_field else [*curves, *(table(tree) for table in times)],
         drawings=[width_drawing(tree)] if mean_field else panel_drawings(tree),
         values={
             "verdict": verdict,

@@ -129,7 +129,10 @@ def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, course: Course)
 
 def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[Course, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
+    from dynamics.problem import Problem
     from sgd_check.engines import EngineOptions
+    from sgd_check.verdicts.alignment import decided_by_curves
+    from sgd_check.verdicts.curve_course import choose_curve_course
     from sgd_check.verdicts.defaults import choose_and_time, engine_for
 
     choice = {name: settings[name] for name in ("learning_rate", "steps", "false_alarm_rate")}
@@ -138,6 +141,8 @@ def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple
     )
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
+        if decided_by_curves(Problem.from_dataset(prediction)):
+            return choose_curve_course(prediction, settings["engine"], options, **choice)
         engine = engine_for(prediction, settings["engine"], options, **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(sentence(error, settings["engine"])) from None
@@ -153,28 +158,37 @@ def _simulate(
     figure: Path | None,
 ) -> int:
     """Simulate, compare, write, print; return the exit code."""
+    import time as clock
     import warnings
 
     import xarray as xr
 
     from sgd_check import compare, simulate
+    from sgd_check.verdicts.curve_course import seconds_left, simulate_for_curves
 
-    tested = _tested(settings, prediction, course)
+    tested, started, budget = _tested(settings, prediction, course), clock.perf_counter(), settings["max_runtime"]
+
+    def simulate_at(rate: float, steps: int, first: bool) -> xr.Dataset:
+        if not first and not settings["quiet"]:
+            say(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
+        return simulate(
+            course.problem,
+            learning_rate=rate,
+            steps=steps,
+            **{name: settings[name] for name in ("seeds", "engine", "batch_size", "device", "dtype")},
+            max_runtime=budget if first else seconds_left(budget, started),
+            progress=False if settings["quiet"] else None,
+            checkpoint=file if first else None,
+        )
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if settings["quiet"] else say(f"warning: {message}")
-        simulation = simulate(
-            course.problem,
-            learning_rate=course.learning_rate,
-            steps=course.steps,
-            **{name: settings[name] for name in ("seeds", "engine", "batch_size", "device", "dtype", "max_runtime")},
-            progress=False if settings["quiet"] else None,
-            checkpoint=file,
-        )
-        tree = compare(tested, simulation, false_alarm_rate=settings["false_alarm_rate"])
+        runs = simulate_for_curves(tested, course, simulate_at)
+        tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=settings["false_alarm_rate"])
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    return end(tree, output, figure, settings, simulation.attrs["stop_reason"], file)
+    return end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
 
 
 if __name__ == "__main__":

@@ -289,11 +289,9 @@ class Simulation:
 
 
 def _predicted_values(problem: Problem) -> dict[str, Any]:
-    """Return the prediction that needs no integration; nothing where there is none (k ≤ 2)."""
+    """Return the prediction that needs no integration; nothing where there is none (k ≤ 2, other students)."""
     from dynamics.runs import prediction_values
     from dynamics.theory import predict
 
-    try:
-        return dict(prediction_values(predict(problem)))
-    except ValueError:
-        return {}
+    has_one = problem.kind == "homogeneous" and problem.information_exponent > 2
+    return dict(prediction_values(predict(problem))) if has_one else {}

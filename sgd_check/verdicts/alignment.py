@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 START_TOLERANCE = 1e-7
 RATE_TOLERANCE = 1e-9
+#: Two learning rates that differ by less leave hardly anything to extrapolate from.
+LEAST_RATE_RATIO = 1.2
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
@@ -50,6 +52,52 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     if "seed" in prediction.dims:
         _check_seeds(prediction, simulated)
     return problem, simulated
+
+
+def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
+    """Return the problem, and the simulation or the two of one flow at different learning rates, the larger one first.
+
+    Two make a verdict by curves, from which the effect of the step size is extrapolated away.
+    """
+    if not isinstance(simulation, (list, tuple)):
+        problem, one = checked_problem(prediction, simulation)
+        return problem, [one]
+    if len(simulation) != 2:
+        msg = (
+            f"Argument `simulation` must be one Dataset, or two at different learning rates, but is {len(simulation)}."
+        )
+        raise ValueError(msg)
+    (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
+    if has_step(prediction) or "seed" in prediction.dims or not decided_by_curves(problem):
+        msg = (
+            "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
+            "as for information exponents up to 2, but is two."
+        )
+        raise ValueError(msg)
+    coarse, fine = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
+    rates = [float(one.attrs["effective_learning_rate"]) for one in (coarse, fine)]
+    if rates[0] < LEAST_RATE_RATIO * rates[1]:
+        msg = (
+            "Argument `simulation` must be two whose learning rates differ by a factor of "
+            f"{LEAST_RATE_RATIO:g} or more, but they are {rates[0]:g} and {rates[1]:g}."
+        )
+        raise ValueError(msg)
+    for what in ("batch_size", "engine"):
+        if first.attrs[what] != second.attrs[what]:
+            msg = (
+                f"Argument `simulation` must be two of one {what.replace('_', ' ')}, but they have {first.attrs[what]} "
+                f"and {second.attrs[what]}."
+            )
+            raise ValueError(msg)
+    return problem, [coarse, fine]
+
+
+def decided_by_curves(problem: Problem) -> bool:
+    """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
+
+    That is so for every general network, and for the two sums of neurons at information exponents up to 2.
+    """
+    return problem.kind == "network" or (problem.kind != "spherical" and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
@@ -94,6 +142,14 @@ def of_sound_runs(simulation: xr.Dataset, name: str) -> Array:
     return np.asarray(simulation[name].values, dtype=np.float64)[sound_runs(simulation)]
 
 
+def unfinished(what: str, dataset: xr.Dataset) -> str:
+    """Return that a dataset stopped before its end, and why; empty if it did not."""
+    reason = str(dataset.attrs.get("stop_reason", "reached_end"))
+    if reason in ("reached_end", "steady_state"):
+        return ""
+    return f"{what} stopped early ({reason}) at time {float(dataset.attrs['end_time']):.3g}"
+
+
 def noise_rate(simulation: xr.Dataset) -> float:
     """Return learning rate over batch size, what sets the noise of the steps."""
     return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
@@ -128,7 +184,15 @@ def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]
 
 def _check_same(predicted: Problem, simulated: Problem) -> None:
     check_question(predicted, simulated, ("dimension", "width", "teacher"))
-    for field, a, b in zip(predicted.start()._fields, predicted.start(), simulated.start(), strict=True):
+    starts = [list(problem.start()) for problem in (predicted, simulated)]
+    fields = list(predicted.start()._fields)
+    if predicted.kind == "network":
+        starts = [
+            [*start, *problem.network_start()[:2]]
+            for start, problem in zip(starts, (predicted, simulated), strict=True)
+        ]
+        fields += ["second_layer", "bias"]
+    for field, a, b in zip(fields, *starts, strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
             _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from hermite.text.messages import shown
 from sgd_check.engines import DEFAULT_ENGINE
 from sgd_check.runs.checks import check_student, checked_options
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.alignment import checked_rate
+from sgd_check.verdicts.alignment import checked_rate, decided_by_curves
 from sgd_check.verdicts.comparison import compare
+from sgd_check.verdicts.curve_course import choose_curve_course, seconds_left, simulate_for_curves
 from sgd_check.verdicts.defaults import DEFAULT_SEEDS, choose_and_time, engine_for
 from sgd_check.verdicts.finite_step import THEORIES, prediction_to_test
 
@@ -61,14 +63,17 @@ def check(
     Parameters
     ----------
     problem : Problem
-        With the homogeneous student, or, if a learning rate is given, with a committee. A spherical student has a mean
-        field, which is held against networks of several widths: see `compare`.
+        With the homogeneous student, a network, or a committee; of a committee of information exponent 3 or more a
+        learning rate is needed. A spherical student has a mean field, which is held against networks of several widths:
+        see `compare`.
     learning_rate : float, optional
         Step size η > 0, dimensionless. By default the largest one, up to a tenth of the limit of stability, at which
         every checked direction has an expected delay of at most 4 % and scatters so little that an error of 30 % in its
-        predicted time would be seen.
+        predicted time would be seen; where curves decide (see `compare`), by pilot runs, so that such an error would be
+        seen in every curve.
     steps : int, optional
-        Number of SGD steps. By default up to 2.5 times the last emergence of the checked directions.
+        Number of SGD steps. By default up to 2.5 times the last emergence of the checked directions, or until the
+        curves have made nine tenths of their way, and 30 % longer.
     directions : int, optional
         Choose learning rate and steps for so many directions, the first to emerge. By default for as many as ten
         minutes of simulation allow, which is measured on this machine: give it, or `learning_rate` and `steps`, for
@@ -103,7 +108,8 @@ def check(
     DataTree
         /prediction (what was tested), /simulation and /comparison as of `compare`, whose attrs hold `verdict`
         ("agree", "disagree" or "undecided") and `reasons`; and /given, the flow, where the finite-step equation was
-        tested in its place.
+        tested in its place. Where curves decide and the flow is tested, /finer has as many runs at half of the
+        learning rate.
 
     Raises
     ------
@@ -138,29 +144,37 @@ def check(
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
-    solve = dynamics.solve_committee if problem.kind == "committee" else dynamics.solve_overlaps
-    prediction = solve(problem, progress=progress)
-    ready = engine_for(prediction, name, options, **choice)
-    course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
+    prediction = dynamics.solve_problem(problem, progress=progress)
+    if decided_by_curves(problem):
+        course, _ = choose_curve_course(prediction, name, options, **choice)
+    else:
+        ready = engine_for(prediction, name, options, **choice)
+        course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
     words = {"given": "the prediction", "option": 'theory="finite-step"'}
     tested = prediction_to_test(
         prediction, course, options.batch_size, theory=theory, progress=progress, say=_warn, **words
     )
-    simulation = simulate(
-        problem,
-        learning_rate=course.learning_rate,
-        steps=course.steps,
-        seeds=options.seeds,
-        engine=name,
-        save_at=save_at,
-        batch_size=options.batch_size,
-        device=device,
-        dtype=dtype,
-        progress=progress,
-        max_runtime=max_runtime,
-        checkpoint=checkpoint,
-    )
-    tree = compare(tested, simulation, false_alarm_rate=false_alarm_rate)
+    started = clock.perf_counter()
+
+    def simulate_at(rate: float, count: int, first: bool) -> xr.Dataset:
+        return simulate(
+            problem,
+            learning_rate=rate,
+            steps=count,
+            seeds=options.seeds,
+            engine=name,
+            save_at=save_at,
+            batch_size=options.batch_size,
+            device=device,
+            dtype=dtype,
+            progress=progress,
+            max_runtime=max_runtime if first else seconds_left(max_runtime, started),
+            checkpoint=checkpoint if first else None,
+        )
+
+    simulations = simulate_for_curves(tested, course, simulate_at)
+    runs = simulations if len(simulations) > 1 else simulations[0]
+    tree = compare(tested, runs, false_alarm_rate=false_alarm_rate)
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
     return tree

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.verdicts.alignment import checked_problem, checked_rate, noise_rate, of_sound_runs, sound_runs
+from sgd_check.verdicts.alignment import (
+    checked_rate,
+    checked_simulations,
+    decided_by_curves,
+    noise_rate,
+    of_sound_runs,
+    sound_runs,
+    unfinished,
+)
+from sgd_check.verdicts.comparison_variables import (
+    emergence_ratio,
+    log_scatter,
+    variables_by_direction,
+    variables_over_time,
+)
+from sgd_check.verdicts.curve_comparison import compare_curves
 from sgd_check.verdicts.direction import (
     VISIBLE_ERROR,
     assess_direction,
@@ -18,14 +33,7 @@ from sgd_check.verdicts.expectation import Expectation, expectation, has_step
 from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
-from sgd_check.verdicts.survival import (
-    cut_at,
-    expected_survival,
-    kaplan_meier,
-    log_rank_scores,
-    median_time,
-    permutation_test,
-)
+from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array
     from sgd_check.verdicts.direction import DirectionTest
 
 #: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
@@ -58,6 +65,17 @@ def compare(
     time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen; else the
     verdict is "undecided" and its reasons say on how many directions there is agreement. The loss is compared on
     plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+
+    **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
+    mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
+    times each, and the times beside them,
+
+    .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
+
+    y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curve_tests`). A flow needs runs
+    at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
+    not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
+    moves.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
@@ -84,15 +102,17 @@ def compare(
         ``tracers=dynamics.laws.chaos.coupled_tracers(problem, m, starts)`` for the largest m if neurons are to be
         followed, and with time 0 by which these are recognised.
     simulation : Dataset or sequence of Dataset
-        Result of `sgd_check.simulate` for the same problem; for a mean field one for each width.
+        Result of `sgd_check.simulate` for the same problem; two at different learning rates for a flow that is judged
+        by its curves; for a mean field one for each width.
     false_alarm_rate : float, default 0.01
         Probability, in (0, 1), of "disagree" if the theory holds.
 
     Returns
     -------
     DataTree
-        /prediction and /simulation as given. /comparison per direction: `emergence_ratio` (by seed), `emergence_time`
-        (predicted; of a sample the median), `expected_delay` and `expected_scatter`, `band_low` and `band_high`,
+        /prediction and /simulation as given; of two simulations the one of smaller steps is /finer. /comparison per
+        direction: `emergence_ratio` (by seed), `emergence_time` (predicted; of a sample the median), `expected_delay`
+        and `expected_scatter`, `band_low` and `band_high`,
         `mean_log_ratio` (runs without emergence at the horizon), `standard_error`, `log_scatter`, `z_score`,
         `direction_p_value` (NaN: not tested), `early_power` and `late_power` (to see a time predicted 30 % too late or
         too early; NaN: that side is not tested) and `censored_count`. Over the times of the simulation: `survival`
@@ -102,6 +122,10 @@ def compare(
         (NaN where none can be given). Its attrs hold `verdict` ("agree", "disagree" or "undecided"),
         `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of
         runs. Runs that blew up are excluded and counted.
+
+        Where curves decide, by `quantity` and `look` also `look_time`, `look_mean`, `look_prediction` and `look_z`, and
+        by `quantity` `quantity_error`, `quantity_allowance`, `quantity_p_value` and `quantity_power`; `decided_by` is
+        "curves".
 
         For a mean field the simulations are /simulation/width_m, and /comparison has the variables of
         `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD; this is
@@ -124,14 +148,17 @@ def compare(
     checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
-    problem, simulation = checked_problem(prediction, simulation)
+    problem, simulations = checked_simulations(prediction, simulation)
     sampled = "seed" in prediction.dims
+    if decided_by_curves(problem) and not sampled:
+        return compare_curves(problem, prediction, simulations, false_alarm_rate)
+    simulation = simulations[0]
     if sampled:
         evidence = _against_sample(prediction, simulation, false_alarm_rate)
     else:
         evidence = _against_theory(problem, prediction, simulation, false_alarm_rate)
     comparison = make_dataset(
-        {**_per_direction(simulation, evidence), **_over_time(prediction, simulation, evidence)},
+        {**variables_by_direction(simulation, evidence), **variables_over_time(prediction, simulation, evidence)},
         problem=problem,
         title="Online SGD against prediction",
         coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
@@ -144,12 +171,6 @@ def compare(
         },
     )
     return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
-
-
-def _ratio(simulation: xr.Dataset, time: Array) -> Array:
-    """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
-    measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
-    return np.where(sound_runs(simulation)[:, None], measured, np.nan) / time
 
 
 def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
@@ -172,11 +193,12 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
     return Evidence(
         theory="finite step" if has_step(prediction) else "flow",
         expected=expected,
-        ratio=_ratio(simulation, expected.time),
+        ratio=emergence_ratio(simulation, expected.time),
         tests=tests,
         awaited=awaited,
         p_value=combined_p_value(p_values, shares),
         loss=loss_against_theory(prediction, simulation, expected.time, ratio),
+        unfinished=unfinished("The prediction", prediction),
     )
 
 
@@ -203,78 +225,10 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     nothing = np.zeros(medians.size)
     return Evidence(
         theory="sample",
-        expected=Expectation(medians, nothing, _log_scatter(theirs), nothing, nothing, ()),
-        ratio=_ratio(simulation, medians),
+        expected=Expectation(medians, nothing, log_scatter(theirs), nothing, nothing, ()),
+        ratio=emergence_ratio(simulation, medians),
         tests=tests,
         awaited=np.array([test is not None for test in tests]),
         p_value=min(1.0, len(families) * min(families)),
         loss=loss,
     )
-
-
-def _log_scatter(times: Array) -> Array:
-    """Return the standard deviation of ln T over the runs, shape (P,), NaN where a run has none."""
-    if times.shape[0] < 2:
-        return np.full(times.shape[1], np.nan)
-    return np.asarray(np.std(np.log(np.maximum(times, 1e-300)), axis=0, ddof=1))
-
-
-def _per_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]:
-    def column(name: str) -> Array:
-        return np.array([np.nan if test is None else getattr(test, name) for test in evidence.tests], dtype=np.float64)
-
-    def power(side: str) -> Array:
-        sides = [getattr(test, side, None) for test in evidence.tests]
-        return np.array([np.nan if one is None else one.power for one in sides])
-
-    sound, expected = sound_runs(simulation), evidence.expected
-    return {
-        "emergence_ratio": evidence.ratio,
-        "emergence_time": expected.time,
-        "expected_delay": expected.delay,
-        "expected_scatter": expected.scatter,
-        "band_low": column("low"),
-        "band_high": column("high"),
-        "mean_log_ratio": column("mean"),
-        "standard_error": column("standard_error"),
-        "log_scatter": _log_scatter(of_sound_runs(simulation, "emergence_time")),
-        "z_score": column("z"),
-        "direction_p_value": column("p"),
-        "early_power": power("early"),
-        "late_power": power("late"),
-        "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
-        "p_value": evidence.p_value,
-        "loss_p_value": np.nan if evidence.loss is None else evidence.loss.p,
-    }
-
-
-def _over_time(prediction: xr.Dataset, simulation: xr.Dataset, evidence: Evidence) -> dict[str, Any]:
-    """Return survival curves and losses at the times of the simulation."""
-    times, end = simulation["time"].values, float(simulation.attrs["end_time"])
-    curves = [kaplan_meier(sample, end, times) for sample in of_sound_runs(simulation, "emergence_time").T]
-    expected = evidence.expected
-    if evidence.theory == "sample":
-        its_end = float(prediction.attrs["end_time"])
-        predicted = [
-            kaplan_meier(sample, its_end, times).value for sample in of_sound_runs(prediction, "emergence_time").T
-        ]
-    else:
-        laws = zip(expected.time, expected.delay, expected.scatter, strict=True)
-        predicted = [expected_survival(*law, times) for law in laws]
-    values: dict[str, Any] = {
-        "survival": np.array([curve.value for curve in curves]),
-        "survival_low": np.array([curve.low for curve in curves]),
-        "survival_high": np.array([curve.high for curve in curves]),
-        "predicted_survival": np.array(predicted),
-    }
-    if evidence.loss is not None:
-        values |= {
-            "mean_loss": evidence.loss.mean,
-            "loss_standard_error": evidence.loss.standard_error,
-            "expected_loss": evidence.loss.expected,
-            "expected_loss_low": evidence.loss.low,
-            "expected_loss_high": evidence.loss.high,
-            "loss_compared": evidence.loss.compared.astype(np.int8),
-            "loss_z": evidence.loss.z,
-        }
-    return values

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgd_check.engines import SpanEngine, make_engine
-from sgd_check.verdicts.alignment import check_prediction
+from sgd_check.verdicts.alignment import check_prediction, decided_by_curves
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 from sgd_check.verdicts.expectation import expectation
 
@@ -52,6 +52,9 @@ class Course:
 
     def describe(self) -> str:
         """Return one line for the reader."""
+        if decided_by_curves(self.problem):
+            horizon = f"{self.learning_rate * self.steps:.4g}"
+            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}."
         delay = f"{self.largest_delay:.1%}" if np.isfinite(self.largest_delay) else "unknown"
         return (
             f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "

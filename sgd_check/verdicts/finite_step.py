@@ -9,7 +9,8 @@ of a visible error explain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.problem import Problem
     from sgd_check.verdicts.defaults import Course
 
 THEORIES = ("auto", "finite-step", "flow")
@@ -41,22 +43,17 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
     import warnings
 
     from dynamics.problem import SaveAt
-    from dynamics.solve import StepSettings, make_system, solve_overlaps
     from sgd_check.runs.plan import make_plan
 
     plan = make_plan(course.learning_rate, course.steps, None)
-    try:
-        make_system(course.problem, StepSettings(course.learning_rate, "finite-d", batch_size))
-    except ValueError as error:
-        raise NoFiniteStepError(str(error)) from None
+    solve = _solver_of(course, batch_size)
     with warnings.catch_warnings():
-        # The simulation says the same of a learning rate beyond the limit.
+        # The simulation says the same of a learning rate beyond the limit, the prediction of components never found.
         warnings.simplefilter("ignore", RuntimeWarning)
-        solution = solve_overlaps(
-            course.problem,
+        warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
+        solution = solve(
             learning_rate=course.learning_rate,
             step_theory="finite-d",
-            batch_size=batch_size,
             save_at=SaveAt.at(plan.times(plan.recorded)),
             progress=progress,
             max_runtime=max_runtime,
@@ -70,6 +67,31 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
         msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
         raise NoFiniteStepError(msg)
     return solution
+
+
+def _solver_of(course: Course, batch_size: int) -> Callable[..., xr.Dataset]:
+    """Return what solves the equation of a course, or refuse what has none, before any work."""
+    import dynamics
+    from dynamics.solve import StepSettings, make_system
+
+    if course.problem.kind == "network":
+        return partial(_network_solution, course.problem, batch_size)
+    try:
+        make_system(course.problem, StepSettings(course.learning_rate, "finite-d", batch_size))
+    except ValueError as error:
+        raise NoFiniteStepError(str(error)) from None
+    return partial(dynamics.solve_overlaps, course.problem, batch_size=batch_size)
+
+
+def _network_solution(problem: Problem, batch_size: int, **arguments: Any) -> xr.Dataset:
+    """Return the solution for a network, or say why there is none: its arguments are checked before any work."""
+    import dynamics
+
+    size = {} if batch_size == 1 else {"batch_size": batch_size}
+    try:
+        return dynamics.solve_problem(problem, **arguments, **size)
+    except (TypeError, ValueError) as error:
+        raise NoFiniteStepError(str(error)) from None
 
 
 def prediction_to_test(

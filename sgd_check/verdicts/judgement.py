@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sgd_check.verdicts.alignment import unfinished
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
 from sgd_check.verdicts.loss_band import critical_score
 
@@ -25,7 +26,8 @@ class Evidence(NamedTuple):
     `ratio` (seeds, P) is measured over predicted times; `tests` are None for directions that were not tested. Without
     the full test of the `awaited` directions (P,), predicted so early that 30 % later is still within the runs, nothing
     agrees. `p_value` is that of all that enters the verdict. `loss` is None where the prediction has no loss, or no run
-    is usable; it enters the verdict if its p is a number.
+    is usable; it enters the verdict if its p is a number. `unfinished` says that the prediction stopped early,
+    if it did.
     """
 
     theory: str
@@ -35,6 +37,7 @@ class Evidence(NamedTuple):
     awaited: NDArray[np.bool_]
     p_value: float
     loss: LossBand | None
+    unfinished: str = ""
 
 
 def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[str, Any]:
@@ -75,8 +78,9 @@ def _verdict(simulation: xr.Dataset, evidence: Evidence, rate: float, usable: in
         early = f"The runs stopped early ({stop_reason})"
         return "undecided", f"{early}, before direction {_named(cut_off)} could be tested."
     if not evidence.awaited.any():
-        why = "none is predicted to emerge well before the end of the runs"
-        return "undecided", f"No direction could be tested: {why}."
+        early = unfinished("The runs", simulation) or evidence.unfinished
+        why = "No direction could be tested: none is predicted to emerge well before the end of the runs."
+        return "undecided", f"{early}, before any direction could be tested." if early else why
     gaps = _gaps(evidence)
     if gaps:
         return "undecided", _partial_agreement(evidence, gaps)

@@ -166,16 +166,21 @@ def test_trees_of_answers_travel_in_one_file(tmp_path, flow, decoupled):
     xr.testing.assert_identical(again["simulation"].to_dataset(), flow)
 
 
-def test_quadratic_links_are_solved_without_a_greedy_prediction():
+def test_quadratic_links_have_the_times_of_the_linearised_flow():
     problem = dynamics.Problem(activation="he2", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=16)
     flow = dynamics.solve_overlaps(problem, progress=False)
     assert (flow.matched_neuron == -1).all()
-    assert np.isnan(flow.predicted_emergence_time).all()
-    assert "no greedy prediction" in flow.attrs["notes"]
+    assert flow.attrs["prediction_theory"] == "linearised flow"
+    assert "forces linear in the overlaps" in flow.attrs["notes"]
     assert float(flow.loss[-1]) < 1e-6
-    for answer in (dynamics.predict_emergence, dynamics.solve_decoupled):
-        with pytest.raises(ValueError, match="must have a link of information exponent at least 3"):
-            answer(problem)
+    # Of h_2 the linearised flow is the flow.
+    predicted = dynamics.predict_emergence(problem)
+    assert predicted.attrs["prediction_theory"] == "linearised flow"
+    for name in ("emergence_time", "learned_time"):
+        np.testing.assert_allclose(predicted[name], flow[name], rtol=1e-5)
+        np.testing.assert_array_equal(predicted[f"predicted_{name}"], flow[f"predicted_{name}"])
+    with pytest.raises(ValueError, match="must have a link of information exponent at least 3"):
+        dynamics.solve_decoupled(problem)
 
 
 def test_truncated_links_are_announced():

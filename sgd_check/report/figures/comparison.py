@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import check_panels, finish_panel
+from sgd_check.report.curves import by_curves
+from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
@@ -28,6 +30,9 @@ PANELS = 5
 
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
+
+    Where curves decide (information exponents up to 2, networks) what is learned over time stands in place of the
+    survival.
 
     Against a mean field, `sgd_check.report.figures.widths.plot_widths` draws losses, distances and exponents on four
     axes.
@@ -55,7 +60,7 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     check_panels("axes", panels, PANELS)
     plot_times(tree, panels[0])
     plot_overlaps(tree, panels[1])
-    plot_survival(tree, panels[2])
+    (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
     plot_loss_band(tree, (panels[3], panels[4]))
     return panels[0].get_figure()  # type: ignore[return-value]
 
@@ -141,6 +146,7 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
         band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
         words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
+        words = "band of the mean" if comparison.attrs.get("decided_by") == "curves" else words
         band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
     handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
     if int(comparison["censored_count"].values.sum()):

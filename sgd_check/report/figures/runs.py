@@ -53,7 +53,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     ax.set_ylim(-0.02, 1.05)
-    odd = int(simulation.attrs["information_exponent"]) % 2
+    odd = _sign_matters(simulation)
     symbol = r"\max_i \max(C_{ip}, 0)^2" if odd else r"\max_i C_{ip}^2"
     title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
     finish_over_time(ax, time, f"largest squared overlap ${symbol}$", title, loc="upper left")
@@ -143,8 +143,12 @@ def _predicted_square(prediction: xr.Dataset) -> Array | None:
 
 def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
     """Return C² as emergence counts it: for an odd information exponent a neuron opposite to a direction is at 0."""
-    odd = int(dataset.attrs["information_exponent"]) % 2
-    return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
+    return np.asarray((np.maximum(overlap, 0.0) if _sign_matters(dataset) else overlap) ** 2)
+
+
+def _sign_matters(dataset: xr.Dataset) -> bool:
+    """Return whether a neuron opposite to a direction has not found it; either sign of a network's axis will do."""
+    return "second_layer" not in dataset and bool(int(dataset.attrs["information_exponent"]) % 2)
 
 
 def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:

@@ -1,0 +1,307 @@
+"""The verdict by curves: rates of error on synthetic ensembles, relu against SGD, and what it says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dynamics
+import sgd_check
+from dynamics.problem import Problem, Teacher
+from dynamics.report.findings import find_findings
+from sgd_check.verdicts.curve_course import end_of_curves
+from sgd_check.verdicts.curve_tests import TOLERANCE, Curve, assess_curves, looks_of, power_of
+
+QUIET = {"progress": False}
+TIMES = np.exp(np.linspace(-3, 3, 73))
+SHAPES = {
+    "logistic": lambda t: t**4 / (1 + t**4),
+    "sharp": lambda t: t**12 / (1 + t**12),
+    "exponential": lambda t: np.exp(-t),
+    "two steps": lambda t: 0.7 / (1 + t**6) + 0.3 / (1 + (t / 5) ** 6),
+}
+
+
+def curve_of(theory, runs, dilated=None, effect=0.0, scale=0.1):
+    """A curve at TIMES, or as many."""
+    dilated = np.array([theory, theory]) if dilated is None else dilated
+    return Curve("mass", "1", TIMES[: theory.size], theory, runs, np.full(theory.size, effect), dilated, scale)
+
+
+def ensemble(rng, shape, scatter, runs):
+    """Runs that are early or late by a common factor, of normal logarithm."""
+    return SHAPES[shape](TIMES * np.exp(scatter * rng.standard_normal((runs, 1))))
+
+
+# --- the statistics ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("scatter", "runs"), [(0.05, 32), (0.2, 8), (0.5, 8), (0.5, 32)])
+@pytest.mark.parametrize("edge", [0.0, 1.0, -1.0])
+def test_false_alarms_are_at_most_the_stated_ones(shape, scatter, runs, edge):
+    """1000 ensembles at level 1 %, theory at the mean or at an edge of its band: 1 % and 4 standard errors at most."""
+    rng = np.random.default_rng(7)
+    mean = ensemble(rng, shape, scatter, 40_000).mean(axis=0)
+    theory = mean + edge * TOLERANCE * np.ptp(mean)
+    rate, repeats = 0.01, 1000
+    alarms = sum(
+        assess_curves([curve_of(theory, ensemble(rng, shape, scatter, runs))], rate)[1] < rate for _ in range(repeats)
+    )
+    assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
+
+
+def test_the_scatter_of_each_time_alone_would_raise_false_alarms():
+    """What the largest scatter of a curve is for: per-time errors alarm in over a tenth of null comparisons."""
+    rng, rate, runs = np.random.default_rng(7), 0.01, 8
+    mean = ensemble(rng, "sharp", 0.5, 40_000).mean(axis=0)
+    looks = looks_of(mean)
+    alarms = 0
+    for _ in range(400):
+        values = ensemble(rng, "sharp", 0.5, runs)[:, looks]
+        error = np.maximum(values.std(axis=0, ddof=1), 1e-300) / np.sqrt(runs)
+        t = (np.abs(values.mean(axis=0) - mean[looks]) - TOLERANCE * np.ptp(mean)) / error
+        alarms += (t > stats.t.isf(0.5 * rate / looks.size, runs - 1)).any()
+    assert alarms > 40
+
+
+@pytest.mark.statistical
+def test_several_curves_share_the_rate():
+    """Four curves with one common noise, 1000 ensembles at 5 %: Bonferroni holds whatever their dependence."""
+    rng = np.random.default_rng(3)
+    rate, repeats, alarms = 0.05, 1000, 0
+    theories = {shape: ensemble(rng, shape, 0.2, 40_000).mean(axis=0) for shape in SHAPES}
+    for _ in range(repeats):
+        factor = np.exp(0.2 * rng.standard_normal((16, 1)))
+        curves = [curve_of(theory, SHAPES[shape](TIMES * factor)) for shape, theory in theories.items()]
+        alarms += assess_curves(curves, rate)[1] < rate
+    assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("shape", ["logistic", "sharp", "exponential"])
+@pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
+def test_an_error_of_thirty_percent_in_time_is_seen_with_at_least_the_stated_power(shape, factor):
+    """The truth is 30 % later or earlier than theory, 500 ensembles; 4 standard errors. The stated power is inside (0, 1)."""
+    rng, rate, runs, repeats = np.random.default_rng(5), 0.01, 12, 500
+    scatter = {"logistic": 0.17, "sharp": 0.21, "exponential": 0.16}[shape]
+    f, draws = SHAPES[shape], np.exp(scatter * rng.standard_normal((20_000, 1)))
+    theory, *dilated = (f(TIMES * by * draws).mean(axis=0) for by in (1.0, 1 / 1.3, 1.3))
+    seen, stated = 0, []
+    for _ in range(repeats):
+        values = f(TIMES / factor * np.exp(scatter * rng.standard_normal((runs, 1))))
+        tests, p = assess_curves([curve_of(theory, values, np.array(dilated))], rate)
+        seen += p < rate
+        stated.append(tests[0].power)
+    assert 0.2 < np.mean(stated) < 0.999
+    assert seen / repeats > np.mean(stated) - 4 * 0.5 / np.sqrt(repeats)
+
+
+def test_looks_follow_the_variation_of_theory_alone():
+    theory = SHAPES["two steps"](TIMES)
+    looks = looks_of(theory)
+    assert looks.size <= 8
+    ways = np.abs(theory[looks] - theory[0]) / np.ptp(theory)
+    np.testing.assert_allclose(ways, (np.arange(8) + 0.5)[: looks.size] / 8, atol=0.12)
+
+
+def test_what_lies_within_the_band_is_no_difference_and_what_lies_beyond_is():
+    theory = SHAPES["logistic"](TIMES)
+    noise = 1e-3 * np.random.default_rng(0).standard_normal((8, 1))
+    (inside,), p = assess_curves([curve_of(theory, theory + noise + 0.018)], 0.01)
+    assert (p, inside.p, inside.score.any()) == (1.0, 1.0, False)
+    (beyond,), p = assess_curves([curve_of(theory, theory + noise + 0.03)], 0.01)
+    assert p < 1e-4
+    assert (beyond.score > 0).all()
+    # A first-order effect of a tenth of the range allows 3 % more.
+    assert assess_curves([curve_of(theory, theory + noise + 0.03, effect=0.1)], 0.01)[1] == 1.0
+
+
+def test_runs_without_noise_are_compared_too():
+    theory = SHAPES["logistic"](TIMES)
+    dilated = np.array([theory * 0.5, theory * 0.5])
+    for shift, p in ((0.0, 1.0), (0.1, 0.0)):
+        (test,), found = assess_curves([curve_of(theory, np.tile(theory + shift, (4, 1)), dilated)], 0.01)
+        assert found == pytest.approx(p, abs=1e-12)
+        assert test.power == 1.0
+
+
+def test_power_grows_with_runs_and_falls_with_scatter():
+    f = SHAPES["logistic"]
+    curve = curve_of(f(TIMES), f(TIMES)[None], np.array([f(TIMES / 1.3), f(TIMES * 1.3)]))
+    looks = looks_of(curve.theory)
+    powers = [power_of(curve, looks, spread, runs, 1e-3) for spread, runs in ((0.2, 8), (0.1, 8), (0.1, 32))]
+    assert powers[0] < powers[1] < powers[2]
+    assert power_of(curve, looks, 1e-9, 4, 1e-6) == 1.0
+    assert np.isnan(power_of(curve._replace(scale=10.0), looks, 0.1, 8, 1e-3)), "a curve that does not move"
+
+
+# --- relu against SGD -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def relu():
+    return Problem(activation="relu", teacher=Teacher.power_law(2, 1.0), width=4, dimension=16)
+
+
+@pytest.fixture(scope="module")
+def flow(relu):
+    with pytest.warns(UserWarning, match="leaves out"):
+        return dynamics.solve_overlaps(relu, rtol=1e-5, save_at=dynamics.SaveAt.geometric(0.05, 40.0, 120), **QUIET)
+
+
+@pytest.fixture(scope="module")
+def runs(relu):
+    return [
+        sgd_check.simulate(relu, learning_rate=rate, steps=round(30.0 / rate), seeds=32, **QUIET)
+        for rate in (2e-3, 1e-3)
+    ]
+
+
+def stretched(flow, factor):
+    """The flow with all times multiplied by a factor."""
+    found = flow.assign_coords(time=flow["time"] * factor)
+    for name in ("emergence_time", "learned_time"):
+        found[name] = flow[name] * factor
+    return found
+
+
+def test_relu_agrees_with_its_flow(flow, runs):
+    comparison = sgd_check.compare(flow, runs)["comparison"]
+    attrs = comparison.attrs
+    assert (attrs["verdict"], attrs["theory"], attrs["decided_by"]) == ("agree", "flow", "curves")
+    assert "would have been seen in loss and learned mass of direction 1, 2." in attrs["reasons"]
+    assert "more seeds" not in attrs["reasons"]
+    names = comparison["quantity"].values.tolist()
+    assert names[:3] == ["loss", "learned mass of direction 1", "learned mass of direction 2"]
+    assert (comparison["quantity_power"].values[:3] > 0.99).all()
+
+
+@pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
+def test_a_flow_with_times_thirty_percent_off_is_refuted(flow, runs, factor):
+    attrs = sgd_check.compare(stretched(flow, factor), runs)["comparison"].attrs
+    assert attrs["verdict"] == "disagree"
+    assert "than predicted" in attrs["reasons"]
+
+
+def test_a_wrong_mass_of_one_direction_is_refuted(flow, runs):
+    """The loss is right, the second direction's weight is a third too large."""
+    wrong = flow.copy(deep=True)
+    wrong["learned_mass"] = (
+        ("time", "direction"),
+        np.einsum("ti,tip->tp", wrong["squared_norm"].values, 0.5 + 0 * wrong["teacher_overlap"].values),
+    )
+    attrs = sgd_check.compare(wrong, runs)["comparison"].attrs
+    assert attrs["verdict"] == "disagree"
+    assert "learned mass of direction" in attrs["reasons"]
+
+
+def test_the_order_of_the_two_simulations_does_not_matter(flow, runs):
+    one, other = (sgd_check.compare(flow, pair) for pair in (runs, runs[::-1]))
+    np.testing.assert_array_equal(one["comparison"]["look_mean"], other["comparison"]["look_mean"])
+    assert one["simulation"].attrs["learning_rate"] == 2e-3
+    assert one["finer"].attrs["learning_rate"] == 1e-3
+
+
+def test_one_simulation_agrees_without_allowance_and_refutes_nothing(flow, runs):
+    attrs = sgd_check.compare(flow, runs[1])["comparison"].attrs
+    assert attrs["verdict"] == "agree"
+    assert "without any allowance for the step size" in attrs["reasons"]
+    attrs = sgd_check.compare(stretched(flow, 1.3), runs[1])["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert "That may be the effect of the step size: simulate at half of the learning rate too" in attrs["reasons"]
+
+
+def test_an_extrapolated_mean_is_that_of_the_runs_without_step_size(flow, runs):
+    """Linear extrapolation by hand, at the first look of the loss."""
+    comparison = sgd_check.compare(flow, runs)["comparison"]
+    time = float(comparison["look_time"].sel(quantity="loss")[3])
+    coarse = runs[0]["loss"].sel(time=time).mean().item()
+    fine = np.mean([np.interp(time, runs[1]["time"], row) for row in runs[1]["loss"].values])
+    assert float(comparison["look_mean"].sel(quantity="loss")[3]) == pytest.approx(2 * fine - coarse, abs=2e-3)
+
+
+def test_runs_that_stopped_early_are_unfinished_first(flow, relu):
+    cut = sgd_check.simulate(relu, learning_rate=1e-6, steps=10**8, seeds=8, max_runtime=0.3, **QUIET)
+    attrs = sgd_check.compare(flow, cut)["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert attrs["reasons"].startswith("The runs stopped early (max_runtime) at time")
+
+
+def test_too_few_runs_are_said(flow, relu):
+    few = sgd_check.simulate(relu, learning_rate=4e-3, steps=1000, seeds=3, **QUIET)
+    attrs = sgd_check.compare(flow, few)["comparison"].attrs
+    assert (attrs["verdict"], attrs["reasons"]) == ("undecided", "Only 3 runs are usable; the test needs 4.")
+
+
+def test_runs_that_scatter_too_much_leave_it_open_what_is_agreed_on(flow, relu):
+    wild = [
+        sgd_check.simulate(relu, learning_rate=rate, steps=round(30 / rate), seeds=4, **QUIET) for rate in (4e-3, 2e-3)
+    ]
+    attrs = sgd_check.compare(flow, wild)["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert "could have gone unseen in loss" in attrs["reasons"]
+
+
+def test_simulations_that_do_not_belong_together_are_refused(flow, relu, runs):
+    with pytest.raises(ValueError, match=r"must be one Dataset, or two at different learning rates, but is 3\."):
+        sgd_check.compare(flow, [*runs, runs[0]])
+    with pytest.raises(
+        ValueError, match=r"learning rates differ by a factor of 1\.2 or more, but they are 0\.001 and 0\.001"
+    ):
+        sgd_check.compare(flow, [runs[1], runs[1]])
+    batches = sgd_check.simulate(relu, learning_rate=4e-3, steps=100, seeds=4, batch_size=2, **QUIET)
+    with pytest.raises(ValueError, match="must be two of one batch size, but they have 2 and 1"):
+        sgd_check.compare(flow, [batches, runs[1]])
+    cubic = replace(relu, activation="he3", order=None)
+    rates = [sgd_check.simulate(cubic, learning_rate=rate, steps=100, seeds=4, **QUIET) for rate in (1e-4, 5e-5)]
+    with pytest.raises(ValueError, match="unless the prediction is a flow that is judged by its curves"):
+        sgd_check.compare(dynamics.predict_emergence(cubic), rates)
+
+
+# --- finite steps, check and what is said -----------------------------------------------------------------------------
+
+
+def test_check_of_a_linear_link_tests_the_finite_step_equation():
+    tree = sgd_check.check(Problem(activation="he1", teacher=Teacher([1.0]), width=2, dimension=8), **QUIET)
+    attrs = tree["comparison"].attrs
+    assert (attrs["verdict"], attrs["theory"]) == ("agree", "finite step")
+    assert "finer" not in tree.children
+
+
+def test_check_of_relu_chooses_its_steps_and_simulates_twice(relu):
+    with pytest.warns(UserWarning, match="leaves out|without the finite-step equation"):
+        tree = sgd_check.check(relu, **QUIET)
+    assert tree["comparison"].attrs["verdict"] == "agree"
+    coarse, fine = tree["simulation"].attrs, tree["finer"].attrs
+    assert fine["learning_rate"] == coarse["learning_rate"] / 2
+    assert fine["steps"] == 2 * coarse["steps"]
+    assert "information exponent at least 3" not in tree["comparison"].attrs["reasons"]
+
+
+def test_the_end_is_where_curves_have_made_most_of_their_way(relu, flow):
+    end = end_of_curves(relu, flow)
+    masses = np.einsum(
+        "ti,tip->tp", flow["squared_norm"].values, relu.activation.kernel(flow["teacher_overlap"].values)
+    )
+    way = np.abs(np.diff(masses[:, 1])).cumsum()
+    assert np.interp(end / 1.3, flow["time"].values[1:], way / way[-1]) == pytest.approx(0.9, abs=0.02)
+    still = flow.isel(time=slice(0, 3))
+    with pytest.raises(ValueError, match="because nothing moves in the prediction"):
+        end_of_curves(relu, still)
+
+
+def test_findings_show_every_tested_curve(flow, runs):
+    tree = sgd_check.compare(flow, runs)
+    found = find_findings(tree)
+    table = next(part for part in found.tables if part.caption == "Curves of SGD against prediction")
+    assert [row["what"] for row in table.rows] == tree["comparison"]["quantity"].values.tolist()
+    assert found.values["curves"][0]["quantity"] == "loss"
+    assert len(found.drawings) == 4
+
+
+def test_learned_before_emerged_is_explained(flow):
+    sentences = " ".join(find_findings(flow).sentences)
+    assert "Learned before emerged: direction 2. Neurons that point only partly along it" in sentences
