@@ -280,14 +280,9 @@ def test_by_default_times_reach_beyond_what_is_learned():
     assert units.loss[-1] < 0.5 * units.loss[0]
 
 
-def test_the_report_tells_times_of_components():
+def test_the_report_names_the_components():
     found = dynamics.solve_problem(CASE_3, save_at=TIMES, progress=False)
-    findings = find_findings(found)
-    assert findings.values["components"][0]["component_name"] == "x1"
-    assert "components by t = 20; loss at the end: 1.348 of 3" in findings.sentences[0]
-    assert [drawing.draw() is not None for drawing in findings.drawings] == [True, True]
-    assert findings.overview() is not None
-    assert "x1*x2*x3" in findings.as_text({})
+    assert "x1*x2*x3" in find_findings(found).as_text({})
 
 
 # --- what is refused --------------------------------------------------------------------------------------------
