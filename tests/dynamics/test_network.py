@@ -323,12 +323,10 @@ def test_pairs_of_opposite_neurons_start_at_zero_and_move():
     assert found.loss.values[-1] < 0.2 * found.loss.values[0]
 
 
-def test_finite_steps_of_samples_are_refused():
-    assert refused(CASE_1, learning_rate=0.1) == (
-        "Argument `learning_rate` must be None unless `method` is 'gradient-descent', but is 0.1."
-    )
+def test_steps_without_what_they_need_are_refused():
     assert refused(CASE_1, step_theory="finite-d") == (
-        "Argument `step_theory` must be None for a `Student`, but is 'finite-d'."
+        "Argument `step_theory` must be None unless `learning_rate` is given with a method other than "
+        "'gradient-descent', but is 'finite-d'."
     )
     assert refused(CASE_1, method="gradient-descent") == (
         "Argument `learning_rate` must be given for method='gradient-descent', but is None."
