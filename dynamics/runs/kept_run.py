@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
+    from hermite.arrays import Array
 
     Labelled = Callable[[RunResult, RunResult | None], xr.Dataset]
 
@@ -48,6 +49,7 @@ def kept_run(
     trackers: Sequence[Tracker] = (),
     companion: Companion | None = None,
     sound: Soundness | None = None,
+    why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> tuple[RunResult, xr.Dataset]:
     """Run as `run` does, from where `file` stands, and keep the file up to date.
 
@@ -64,7 +66,15 @@ def kept_run(
     begun = begun_snapshot(file, RUN)
     # A second signal must not lose what is stored at the end.
     with Interrupts() as late:
-        result = run(stepper, times, observe, trackers=[*trackers, *file.trackers(now)], begun=begun, sound=sound)
+        result = run(
+            stepper,
+            times,
+            observe,
+            trackers=[*trackers, *file.trackers(now)],
+            begun=begun,
+            sound=sound,
+            why_failed=why_failed,
+        )
         looser = None
         if companion is not None:
             while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):

@@ -107,13 +107,15 @@ def run(
     trackers: Sequence[Tracker] = (),
     begun: Snapshot | None = None,
     sound: Callable[[Records], StopReason | None] | None = None,
+    why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> RunResult:
     """Take `stepper` from time 0 through increasing `times`, until the end or a reason to stop.
 
     At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
     times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
-    this stepper. `sound` is called after each record and says why to stop, if the records are wrong. KeyboardInterrupt
-    does not escape: it becomes the stop reason "interrupted".
+    this stepper. `sound` is called after each record and says why to stop, if the records are wrong; `why_failed` is
+    called with the state at which no step succeeds, and says why, if it knows. KeyboardInterrupt does not escape: it
+    becomes the stop reason "interrupted".
     """
     if begun is not None:
         _restore(stepper, begun)
@@ -131,6 +133,8 @@ def run(
                 _record(stepper, time, view, pace, observe, watchers)
                 # That a record is wrong says more than that somebody wanted an end.
                 reason = (sound(records) if sound is not None else None) or reason
+            elif reason in _FAILURES.values():
+                reason = why_failed(view.state()) or reason
             if reason is not None:
                 break
     except Stopped as stopped:

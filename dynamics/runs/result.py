@@ -27,6 +27,7 @@ class StopReason(StrEnum):
     NORM_NOT_POSITIVE = "norm_not_positive"
     NOT_REALISABLE = "not_realisable"
     LOSS_ROSE = "loss_rose"
+    SERIES_TOO_SHORT = "series_too_short"
     UNFINISHED = "unfinished"
 
     @property
@@ -44,6 +45,7 @@ class StopReason(StrEnum):
             StopReason.NORM_NOT_POSITIVE,
             StopReason.NOT_REALISABLE,
             StopReason.LOSS_ROSE,
+            StopReason.SERIES_TOO_SHORT,
         }
 
     @property
@@ -75,6 +77,10 @@ _ADVICE = {
         "'stiff' or 'bdf', which carry vectors."
     ),
     StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
+    StopReason.SERIES_TOO_SHORT: (
+        "A neuron has grown beyond the lengths and biases at which the series of its link is accurate: save earlier "
+        "times, or take a link with closed means, such as 'erf', 'relu' or a polynomial."
+    ),
     StopReason.UNFINISHED: "The run had not ended when this was written; times until then were kept.",
 }
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: from those of vectors by far more than the error of a step, so the margin has more room.
 TOLERATED, TOLERATED_MARGIN = 1e4, 1e6
 OVERLAPS = ("teacher_overlap", "max_overlap", "alpha", "projection")
+#: Bound on the error of the means from which on a series stands for another link.
+LARGEST_SERIES_ERROR = 1e-6
 MASSES = ("squared_norm", "particle_mass")
 
 
@@ -26,7 +28,7 @@ class Soundness:
     .. math:: |C_{ip}| \le 1, \quad n_i > 0, \quad G - C T^{-1} C^T \succeq 0, \quad
        E(f - f^*)^2 \text{ does not rise under a gradient flow}
 
-    each up to a multiple of the tolerance.
+    each up to a multiple of the tolerance; and a series that stands for a link must be accurate.
     """
 
     #: Accuracy that was asked for; 0 for a method without.
@@ -48,6 +50,13 @@ class Soundness:
             return StopReason.NORM_NOT_POSITIVE
         if record.get("gram_margin", 0.0) < -TOLERATED_MARGIN * self.rtol - 1e-9:
             return StopReason.NOT_REALISABLE
+        if reason := outgrown(record.get("series_error", 0.0)):
+            return reason
         if self.falls and len(records) > 1 and record["loss"] - records[-2]["loss"] > slack * self.scale:
             return StopReason.LOSS_ROSE
         return None
+
+
+def outgrown(series_error: float) -> StopReason | None:
+    """Return why a run must stop whose means have this bound on their error, if it must."""
+    return None if series_error <= LARGEST_SERIES_ERROR else StopReason.SERIES_TOO_SHORT

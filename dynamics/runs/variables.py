@@ -64,6 +64,7 @@ predicted_component_time | component_name | time at which the saddle of the comp
 component_learned_time_error | component_name | estimated numerical error of the component's time |
     \delta T_\alpha^{\mathrm{learn}}
 sensitivity | time direction | eigenvalue of the mean squared gradient of the network, largest first | \lambda_a(H)
+series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import StepSettings, checked_step, step_attributes
@@ -104,7 +104,8 @@ def solve_network(
         `emergence_time(direction)`, first max_i M_ia²/Q_ii ≥ ½, or 0.6/k where a component of the teacher has k ≥ 2
         axes; `gram_margin(time)`; of a polynomial teacher `component(time, component_name)`, f_α, beside
         `teacher_component(component_name)`, f*_α, and `component_learned_time(component_name)`, first f_α/f*_α ≥ ½,
-        beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial.
+        beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial; and
+        `series_error(time)` where means are no closed form, a bound on their error.
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
         Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. Estimated errors are `loss_error(time)`,
         `emergence_time_error` and `component_learned_time_error` (inf if the looser run does not agree that it
@@ -113,7 +114,8 @@ def solve_network(
     Raises
     ------
     SolveError, SolveInterrupted, TypeError, ValueError
-        As `solve_overlaps`; ValueError if two neurons start alike, which the flow would never tell apart.
+        As `solve_overlaps`; ValueError if two neurons start alike, which the flow would never tell apart. A run ends
+        where a neuron outgrows the series of its link: 'series_too_short'.
 
     Warns
     -----
@@ -171,6 +173,7 @@ def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_si
         says=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
         sound=Soundness(0.0 if step.descends else asked.rtol, system.teacher.square, falls=system.falls, dies=True),
+        why_failed=lambda state: outgrown(system.series_error(state)),
         loss=system.loss if not step.descends and asked.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.runs.companion import Companion
-    from dynamics.runs.result import RunResult
+    from dynamics.runs.result import RunResult, StopReason
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
@@ -138,6 +138,8 @@ class Integration:
     notes : sequence of str
     sound : Soundness, optional
         What each record must satisfy.
+    why_failed : callable
+        State at which no step succeeds -> why, None if it is not known.
     loss : callable, optional
         State -> E(f − f*)²; given where errors are estimated by a looser run.
     threads : callable
@@ -158,6 +160,7 @@ class Integration:
     says: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
     notes: Sequence[str] = ()
     sound: Soundness | None = None
+    why_failed: Callable[[Array], StopReason | None] = lambda _state: None
     loss: Callable[[Array], float] | None = None
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     warn: Callable[[xr.Dataset], None] = lambda _dataset: None
@@ -264,6 +267,7 @@ def _run(
                 trackers=watchers,
                 companion=companion,
                 sound=integration.sound,
+                why_failed=integration.why_failed,
             )
 
 

@@ -179,8 +179,9 @@ def test_erf_neurons_with_polynomial_teachers_equal_quadrature(text, exact):
             [1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["he3", {1: 0.5, 2: 0.3}], biases=[0.2, 0]
         ),
         dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=["he4"]),
+        dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=["he3"], biases=[0.4]),
     ],
-    ids=["polynomial", "units", "one unit"],
+    ids=["polynomial", "units", "one unit", "one bias"],
 )
 @pytest.mark.parametrize("b", [(0.3, -0.2), (0.0, 0.0)], ids=["biases", "no biases"])
 @BOTH

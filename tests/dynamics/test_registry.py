@@ -55,8 +55,8 @@ def test_the_front_door_gives_each_student_to_its_own_function(student):
 def test_the_front_door_names_what_it_cannot_pass_on():
     with pytest.raises(TypeError, match=r"^Argument `rtoll` must be one of `solve_overlaps`.*Did you mean `rtol`\?$"):
         dynamics.solve_problem(problem(), rtoll=1e-3)
-    with pytest.raises(TypeError, match=r"^Argument `learning_rate` must be one of `solve_spherical`"):
-        dynamics.solve_problem(problem("spherical"), learning_rate=1e-3)
+    with pytest.raises(TypeError, match=r"^Argument `device` must be one of `solve_spherical`"):
+        dynamics.solve_problem(problem("spherical"), device="cpu")
     with pytest.raises(TypeError, match=r"^Argument `problem` must be a Problem, but is int"):
         dynamics.solve_problem(3)
 

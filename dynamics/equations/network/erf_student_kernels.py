@@ -1,4 +1,7 @@
-"""An erf student with links that have a threshold; executed after `threshold_kernels`."""
+"""The kernels of pairs of an erf student; executed after those of thresholds, lists and lines.
+
+A teacher's link with a threshold has a closed form, a polynomial a sum, any other a series.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -8,42 +11,106 @@ from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.network.biased_pairs_kernels import *
+    from dynamics.equations.network.line_kernels import *
+    from dynamics.equations.network.list_kernels import *
     from dynamics.equations.network.moment_kernels import *
-    from dynamics.equations.network.smooth_own_kernels import *
+    from dynamics.equations.network.threshold_kernels import *
+
+    # Constants of the source, so that branches that are never taken cost nothing.
+    HAS_LISTS = HAS_LINES = True
 
 
 @kernel
-def threshold_pair(family: int, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
+def write_row(link: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
+    """Write the numbers of one unit of variance q = |w|² and bias b."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if family <= 2:
+        write_threshold_row(family, q, b, row)
+    if HAS_LISTS:
+        write_list_row(link, q, b, numbers, row)
+
+
+@kernel
+def pair_values(
+    link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector
+) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of a teacher's link >= 1 at covariance c."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        return list_pair(c, row_a, row_b, numbers)
+    means = sign_relu(c, row_a, row_b) if family == 0 else sign_sign(c, row_a, row_b)
+    if HAS_LINES:
+        return lined_pair(link, c, row_a, row_b, numbers, means)
+    return means
+
+
+@kernel
+def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector) -> tuple[float, float]:
+    """K12, K2 alone of `pair_values`."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        return list_pair_forces(c, row_a, row_b, numbers)
+    if HAS_LINES:
+        means = pair_values(link, c, row_a, row_b, numbers)
+        return means[2], means[3]
     if family == 0:
-        return sign_relu(c, a, b)
-    return sign_sign(c, a, b)
+        return sign_relu_forces(c, row_a, row_b)
+    both, bend, _ = sign_sign_forces(c, row_a, row_b)
+    return both, bend
 
 
 @kernel
-def threshold_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    return sign_sign_mutual(c, a, b)
+def mutual_values(
+    c: float, row_i: Vector, row_j: Vector, numbers: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons at covariance c."""
+    value, slope_i, slope_j, both, bend_i, bend_j = sign_sign_mutual(c, row_i, row_j)
+    if HAS_LINES:
+        means = lined_pair(0, c, row_i, row_j, numbers, (value, slope_i, both, bend_i))
+        _, slope_j, _, bend_j = lined_pair(0, c, row_j, row_i, numbers, (value, slope_j, both, bend_j))
+        value, slope_i, both, bend_i = means
+    return value, slope_i, slope_j, both, bend_i, bend_j
 
 
 @kernel
-def threshold_own(a: Vector) -> tuple[float, float, float, float]:
+def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tuple[float, float, float]:
+    """K12, K2_ij, K2_ji alone of `mutual_values`."""
+    if HAS_LINES:
+        _, _, _, both, bend_i, bend_j = mutual_values(c, row_i, row_j, numbers)
+        return both, bend_i, bend_j
+    return sign_sign_forces(c, row_i, row_j)
+
+
+@kernel
+def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
-    return sign_own(a)
+    means = sign_sign(row[0], row, row)
+    if HAS_LINES:
+        return lined_pair(0, row[0], row, row, numbers, means)
+    return means
 
 
 @kernel
-def threshold_moments(family: int, c: float, a: Vector, b: Vector, out: Matrix) -> None:
-    """E σ_a^(p) σ_b^(q)."""
+def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[p, q] = E σ_a^(p) σ_b^(q), p + q <= 4, of a neuron a and a unit b of any link, 0 for another neuron."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        list_moments(c, row_a, row_b, numbers, out)
+        return
     if family == 0:
-        sign_relu_moments(c, a, b, out)
+        sign_relu_moments(c, row_a, row_b, out)
     else:
-        sign_sign_moments(c, a, b, out)
+        sign_sign_moments(c, row_a, row_b, out)
+    if HAS_LINES:
+        lined_moments(link, c, row_a, row_b, numbers, out)
 
 
 @kernel
-def threshold_slopes(a: Vector, out: Matrix) -> None:
-    """∂/∂q and ∂/∂b of the means of a neuron with itself."""
+def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
     mean = np.empty((5, 5))
-    sign_sign_moments(a[0], a, a, mean)
+    sign_sign_moments(row[0], row, row, mean)
     slopes_from_moments(mean, out)
+    if HAS_LINES:
+        lined_slopes(row, numbers, out)

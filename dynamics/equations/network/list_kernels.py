@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 #: Where a row's list begins, and where the table of square roots begins in `numbers`.
 LIST, ROOT = 9, 3
 #: Numbers at the head of each link: family (0 relu, 1 sign, 2 erf, 3 polynomial, 4 table), start of its own numbers,
-#: degree.
-HEADER, TABLE = 3, 4
+#: degree, and of a link κ f + βz + γ those three.
+HEADER, TABLE = 6, 4
 #: -ln of the powers of s that are left out.
 NEGLIGIBLE = 42.0
 
@@ -57,17 +57,18 @@ def sign_list(T: float, b: float, scale: float, count: int, numbers: Vector, out
 def polynomial_list(
     q: float, b: float, scale: float, count: int, start: int, degree: int, numbers: Vector, out: Vector
 ) -> None:
-    """Write E_j of a polynomial from its Hermite coefficients: by the heat equation to q, then by Taylor's to b.
+    """Write E_j of a polynomial: by the heat equation from q = 0 or 1, whichever is nearer, then by Taylor's to b.
 
-    `out` has room for degree + 1 numbers.
+    `numbers` hold E_j at q = 1, its Hermite coefficients, and then at q = 0; `out` has room for degree + 1 numbers.
     """
+    first, change = (start + degree + 1, q) if q < 0.5 else (start, q - 1.0)
     for j in range(max(count, degree + 1)):
-        out[j] = numbers[start + j] if j <= degree else 0.0
+        out[j] = numbers[first + j] if j <= degree else 0.0
     for j in range(degree + 1):
         total, factor = 0.0, 1.0
         for k in range(j, degree + 1, 2):
             total += factor * out[k]
-            factor *= (q - 1.0) * numbers[ROOT + k + 1] * numbers[ROOT + k + 2] / (k - j + 2)
+            factor *= change * numbers[ROOT + k + 1] * numbers[ROOT + k + 2] / (k - j + 2)
         out[j] = total
     power = 1.0
     for j in range(degree + 1):
@@ -84,10 +85,15 @@ def write_functions(link: int, q: float, b: float, scale: float, count: int, num
     """Write E_j of a link for j < count."""
     head = int(numbers[1]) + HEADER * link
     family = int(numbers[head])
-    if family == 0:
-        relu_list(q, b, scale, count, numbers, out)
-    elif family <= 2:
-        sign_list(q + family - 1.0, b, scale, count, numbers, out)
+    if family <= 2:
+        if family == 0:
+            relu_list(q, b, scale, count, numbers, out)
+        else:
+            sign_list(q + family - 1.0, b, scale, count, numbers, out)
+        for j in range(count):
+            out[j] *= numbers[head + 3]
+        out[0] += numbers[head + 4] * b + numbers[head + 5]
+        out[1] += numbers[head + 4] * scale
     elif family == 3:
         polynomial_list(q, b, scale, count, int(numbers[head + 1]), int(numbers[head + 2]), numbers, out)
     else:
@@ -122,36 +128,28 @@ def write_slope_lists(inverse: float, numbers: Vector, row: Vector) -> None:
 
 @kernel
 def write_list_row(link: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write the lists of one unit, if there are any."""
+    """Write the lists of one unit."""
     scale = math.sqrt(q) if numbers[2] > 0.0 else 1.0
     row[LIST - 1] = 1.0 / scale
-    if numbers[0] > 0.0:
-        write_functions(link, q, b, scale, int(numbers[0]) + 4, numbers, row[LIST:])
-        write_slope_lists(1.0 / scale, numbers, row)
+    write_functions(link, q, b, scale, int(numbers[0]) + 4, numbers, row[LIST:])
+    write_slope_lists(1.0 / scale, numbers, row)
 
 
 @kernel
-def list_argument(c: float, a: Vector, b: Vector) -> float:
-    """Return the argument x of the sums at covariance c."""
-    return float(c * a[LIST - 1] * b[LIST - 1])
-
-
-@kernel
-def term_count(x: float, numbers: Vector) -> int:
+def term_count(x: float, count: int, is_series: float) -> int:
     """Return how many terms count: of a series in s = x those before s^j is below rounding."""
-    count = int(numbers[0])
-    if numbers[2] > 0.0 and abs(x) < 1.0:
-        return min(count, 2 + int(-NEGLIGIBLE / math.log(abs(x)))) if x != 0.0 else 1
-    return count
+    if is_series == 0.0 or abs(x) >= 1.0:
+        return count
+    return min(count, 2 + int(-NEGLIGIBLE / math.log(abs(x)))) if x != 0.0 else 1
 
 
 @kernel
 def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2."""
-    x, count = list_argument(c, a, b), int(numbers[0])
+    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
     first, second = LIST + count + 4, LIST + 2 * count + 4
     value = slope = both = bend = 0.0
-    for j in range(term_count(x, numbers) - 1, -1, -1):
+    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
         slope = a[first + j] * b[LIST + j] + x * slope
         both = a[first + j] * b[first + j] + x * both
@@ -162,10 +160,10 @@ def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, f
 @kernel
 def list_mutual(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    x, count = list_argument(c, a, b), int(numbers[0])
+    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
     first, second = LIST + count + 4, LIST + 2 * count + 4
     value = slope_a = slope_b = both = bend_a = bend_b = 0.0
-    for j in range(term_count(x, numbers) - 1, -1, -1):
+    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
         slope_a = a[first + j] * b[LIST + j] + x * slope_a
         slope_b = a[LIST + j] * b[first + j] + x * slope_b
@@ -176,9 +174,34 @@ def list_mutual(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float,
 
 
 @kernel
+def list_pair_forces(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float]:
+    """K12, K2."""
+    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
+    first, second = LIST + count + 4, LIST + 2 * count + 4
+    both = bend = 0.0
+    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
+        both = a[first + j] * b[first + j] + x * both
+        bend = a[second + j] * b[LIST + j] + x * bend
+    return both, bend
+
+
+@kernel
+def list_mutual_forces(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float]:
+    """K12, K2_ij, K2_ji."""
+    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
+    first, second = LIST + count + 4, LIST + 2 * count + 4
+    both = bend_a = bend_b = 0.0
+    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
+        both = a[first + j] * b[first + j] + x * both
+        bend_a = a[second + j] * b[LIST + j] + x * bend_a
+        bend_b = a[LIST + j] * b[second + j] + x * bend_b
+    return both, bend_a, bend_b
+
+
+@kernel
 def list_moments(c: float, a: Vector, b: Vector, numbers: Vector, out: Matrix) -> None:
     """out[p, q] = E σ_a^(p) σ_b^(q) for p + q <= 4."""
-    count, x = int(numbers[0]), list_argument(c, a, b)
+    count, x = int(numbers[0]), c * a[LIST - 1] * b[LIST - 1]
     for p in range(5):
         for q in range(5 - p):
             total = 0.0

@@ -1,4 +1,4 @@
-"""Means of higher derivatives of links with a threshold; executed after `threshold_kernels`.
+"""Means of higher derivatives of links with a threshold; executed after the pairs' kernels.
 
 f^(o) is a delta, times 1 for relu (o = 2) and 2 for sign and erf (o = 1). Means with a delta in both places are
 derivatives of the joint density in b_a and b_b; with x δ^(n)(x + b) = -b δ^(n) - n δ^(n-1) Stein's lemma gives those
@@ -12,6 +12,7 @@ from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.network.biased_pairs_kernels import *
     from dynamics.equations.network.threshold_kernels import *
 
 #: Least Δ/(T_a T_b) in a density: that of two relu neurons that point the same way is infinite.
@@ -58,9 +59,10 @@ def write_stein(first: int, second: int, c: float, a: Vector, b: Vector, out: Ma
 @kernel
 def relu_relu_moments(c: float, a: Vector, b: Vector, out: Matrix) -> None:
     """E f_a^(p) g_b^(q) of relu with relu."""
-    _, _, _, u_a, u_b = pair_scores(c, a, b)
+    root = root_determinant(c, a[2], b[2])
     out[0, 0], out[1, 0], out[0, 1], out[1, 1], out[2, 0], out[0, 2] = relu_relu_mutual(c, a, b)
-    out[2, 1], out[1, 2] = a[5] * normal_cdf(u_b), b[5] * normal_cdf(u_a)
+    out[2, 1] = a[5] * normal_cdf(standard_score(difference_of_products(b[1], a[2], c, a[1]), a[3], root))
+    out[1, 2] = b[5] * normal_cdf(standard_score(difference_of_products(a[1], b[2], c, b[1]), b[3], root))
     write_joint_density(2, 2, c, a, b, out)
     write_stein(2, 2, c, a, b, out)
 
@@ -68,9 +70,10 @@ def relu_relu_moments(c: float, a: Vector, b: Vector, out: Matrix) -> None:
 @kernel
 def relu_sign_moments(c: float, a: Vector, b: Vector, out: Matrix) -> None:
     """E f_a^(p) g_b^(q) of relu with sign or erf."""
-    root, n_a, _, u_a, _ = pair_scores(c, a, b)
+    root = root_determinant(c, a[2], b[2])
+    n_a = difference_of_products(a[1], b[2], c, b[1])
     out[0, 0], out[1, 0], out[1, 1], out[2, 0] = relu_sign(c, a, b)
-    out[0, 1] = 2.0 * ramp(b, root, n_a, u_a)
+    out[0, 1] = 2.0 * ramp(b[5], b[3], root, n_a, standard_score(n_a, b[3], root))
     write_joint_density(2, 1, c, a, b, out)
     write_stein(2, 1, c, a, b, out)
 
@@ -78,9 +81,10 @@ def relu_sign_moments(c: float, a: Vector, b: Vector, out: Matrix) -> None:
 @kernel
 def sign_relu_moments(c: float, a: Vector, b: Vector, out: Matrix) -> None:
     """E f_a^(p) g_b^(q) of erf with relu."""
-    root, _, _, u_a, _ = pair_scores(c, a, b)
+    root = root_determinant(c, a[2], b[2])
+    u_a = standard_score(difference_of_products(a[1], b[2], c, b[1]), b[3], root)
     out[0, 0], out[1, 0], out[1, 1], _ = sign_relu(c, a, b)
-    out[0, 1] = b[7] * a[6] + 2.0 * pair_excess(c, root, a, b)
+    out[0, 1] = b[7] * a[6] + 2.0 * excess(c, root, a[3] * b[3], a[4], b[4])
     out[0, 2] = b[5] * math.erf(u_a * SQRT_HALF)
     write_joint_density(1, 2, c, a, b, out)
     write_stein(1, 2, c, a, b, out)

@@ -17,7 +17,7 @@ from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
-    from dynamics.equations.network.list_pairs_kernels import *
+    from dynamics.equations.network.list_student_kernels import *
     from dynamics.equations.network.neuron_kernels import *
     from dynamics.equations.network.polynomial_teacher_kernels import *
     from dynamics.equations.pairs.array_kernels import *
@@ -41,7 +41,7 @@ def write_gram(y: Vector, sizes: Integers, C: Matrix) -> None:
 
 
 @kernel
-def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def write_all_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gram matrix, tables of all units, means with the teacher, Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j E σ'_i σ'_j."""
     m, r, numbers = sizes[WIDTH], sizes[AXES], parameters[sizes[NUMBERS_AT] :]
     C = matrix(work, 0, m + r, m + r)
@@ -71,7 +71,7 @@ def write_symmetric(F: Matrix, m: int, out: Vector) -> None:
 
 @kernel
 def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """N and F = N C, after `write_means`; on the sphere without the part along each neuron, so that F_ii = 0."""
+    """N and F = N C, after `write_all_means`; on the sphere without the part along each neuron, so that F_ii = 0."""
     m, r, rate = sizes[WIDTH], sizes[AXES], parameters[RATE_W]
     C = matrix(work, 0, m + r, m + r)
     means, pulls = matrix(work, means_at(sizes), m, r + 3), matrix(work, pulls_at(sizes), 3, m)
@@ -99,7 +99,7 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ + the term of the steps."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    write_means(y, parameters, sizes, work)
+    write_all_means(y, parameters, sizes, work)
     write_gradient(y, parameters, sizes, work)
     pulls, F = matrix(work, pulls_at(sizes), 3, m), matrix(work, products_at(sizes), m, m + r)
     first = 2 * m + m * r
@@ -132,7 +132,7 @@ def add_squared_gradient(out: Vector, parameters: Vector, sizes: Integers, work:
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces held: −ε_v s² E σ_i² − κ_v, −ε_b A₀_ii, −N_ii for M, −N_ii − N_jj for Q."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    write_means(y, parameters, sizes, work)
+    write_all_means(y, parameters, sizes, work)
     write_gradient(y, parameters, sizes, work)
     numbers = parameters[sizes[NUMBERS_AT] :]
     rows = matrix(work, rows_at(sizes), m + sizes[UNITS], sizes[ROW_SIZE])
@@ -186,7 +186,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 def write_observables(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Loss without E f*², then H_ab = s² Σ v_i v_j E[σ'_i σ'_j] M_ia M_jb, then the shares f_α/f*_α."""
     m, r = sizes[WIDTH], sizes[AXES]
-    write_means(y, parameters, sizes, work)
+    write_all_means(y, parameters, sizes, work)
     means, pulls = matrix(work, means_at(sizes), m, r + 3), matrix(work, pulls_at(sizes), 3, m)
     A = matrix(work, slopes_at(sizes), m, m)
     loss = 0.0

@@ -1,4 +1,4 @@
-"""The noise of a step of erf neurons; executed after `threshold_kernels` and `network_series_kernels`.
+"""The noise of a step of erf neurons; executed after pairs of thresholds and `network_series_kernels`.
 
 The factor σ'_i σ'_j ∝ exp(−(λ_i² + λ_j²)/2), λ_i = w_i·x + b_i, is a change of measure: with U = (w_i, w_j),
 N = (1 + UᵀU)⁻¹ and β = (b_i, b_j) it has the mean E σ'_i σ'_j, and under it x ~ N(−UNβ, 1 − UNUᵀ), so that the mean of
@@ -21,8 +21,8 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.network.biased_pairs_kernels import *
     from dynamics.equations.network.network_series_kernels import write_series_means
-    from dynamics.equations.network.threshold_kernels import *
     from dynamics.equations.pairs.array_kernels import matrix
 
 STEP_HEAD = 9

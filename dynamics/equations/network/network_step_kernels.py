@@ -14,7 +14,7 @@ from dynamics.compiler.compilation import kernel
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
     from dynamics.equations.network.network_kernels import rhs as flow_rhs
-    from dynamics.equations.network.network_kernels import write_gradient, write_means
+    from dynamics.equations.network.network_kernels import write_all_means, write_gradient
     from dynamics.equations.network.network_step_erf_kernels import write_step_second
     from dynamics.equations.network.product_kernels import jacobian_product as flow_jacobian_product
     from dynamics.equations.pairs.array_kernels import matrix
@@ -124,6 +124,6 @@ def jacobian_product(
     for sign in (1.0, -1.0):
         for x in range(y.size):
             beside[x] = y[x] + sign * epsilon * v[x]
-        write_means(beside, parameters, sizes, work)
+        write_all_means(beside, parameters, sizes, work)
         write_gradient(beside, parameters, sizes, work)
         add_step_terms(beside, sign * 0.5 / epsilon, out, parameters, sizes, work)

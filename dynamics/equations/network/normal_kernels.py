@@ -8,10 +8,18 @@ from dynamics.compiler.compilation import exact_kernel, kernel
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
+TWO_PI = 2.0 * math.pi
+#: 2^27 + 1, which splits a number into halves of 26 bits.
 SPLITTER = 134217729.0
-#: Positive nodes and weights of Gauss-Legendre rules on [-1, 1] with 6, 12 and 20 points, one after the other.
-NODES = np.concatenate([np.polynomial.legendre.leggauss(n)[0][n // 2 :] for n in (6, 12, 20)])
-WEIGHTS = np.concatenate([np.polynomial.legendre.leggauss(n)[1][n // 2 :] for n in (6, 12, 20)])
+#: 1.5 · 2^52: the last bits of a number beside it are its nearest whole number.
+ROUNDER = 1.5 * 2.0**52
+LOG_2, INVERSE_LOG_2 = math.log(2.0), 1.0 / math.log(2.0)
+#: Taylor's coefficients of the exponential from r^13 on down to 1, and of sin(x)/x in x² from x^20 on.
+EXPONENTIAL = tuple(1.0 / math.factorial(n) for n in range(13, -1, -1))
+SINE = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(10, -1, -1))
+#: Nodes and weights of Gauss-Legendre rules on [-1, 1] with 12 and 20 points, one after the other.
+NODES = np.concatenate([np.polynomial.legendre.leggauss(n)[0] for n in (12, 20)])
+WEIGHTS = np.concatenate([np.polynomial.legendre.leggauss(n)[1] for n in (12, 20)])
 
 
 @kernel
@@ -44,6 +52,38 @@ def difference_of_products(a: float, b: float, c: float, d: float) -> float:
     return (p - q) + (p_low - q_low)
 
 
+@exact_kernel
+def exponential(x: float) -> float:
+    """e^x for x <= 0 to 2e-16 of 1, in arithmetic that is done on several numbers at once."""
+    bounded = max(x, -700.0)
+    t = bounded * INVERSE_LOG_2 + ROUNDER
+    r = bounded - (t - ROUNDER) * LOG_2
+    total = 0.0
+    for coefficient in EXPONENTIAL:
+        total = total * r + coefficient
+    return total * float(np.int64((np.float64(t).view(np.int64) + 1023) << 52).view(np.float64))
+
+
+@kernel
+def sine(x: float) -> float:
+    """Return sin x for |x| <= 1.25 to 2e-16, likewise."""
+    square, total = x * x, 0.0
+    for coefficient in SINE:
+        total = total * square + coefficient
+    return x * total
+
+
+@kernel
+def plackett(first: int, last: int, half: float, h: float, k: float) -> float:
+    """Return ∫ exp(-(h² + k² - 2hk sin θ)/2cos²θ) dθ/2π over 0 … 2 · half by the nodes from `first` to `last`."""
+    product, squares = h * k, 0.5 * (h * h + k * k)
+    total = 0.0
+    for n in range(first, last):
+        x = sine(half * (1.0 + NODES[n]))
+        total += WEIGHTS[n] * exponential((x * product - squares) / (1.0 - x * x))
+    return total * half / TWO_PI
+
+
 @kernel
 def joint_excess(h: float, k: float, r: float, lack: float) -> float:
     """Return Φ_2(h, k; r) - Φ(h) Φ(k), where `lack` is 1 - r² without cancellation.
@@ -56,20 +96,9 @@ def joint_excess(h: float, k: float, r: float, lack: float) -> float:
     if abs(r) > 0.925:
         return joint_tail(-h, -k, r, lack) - normal_cdf(h) * normal_cdf(k)
     half = 0.5 * math.asin(r)
-    first, last = 9, 19
-    if abs(r) < 0.3:
-        first, last = 0, 3
-    elif abs(r) < 0.75:
-        first, last = 3, 9
-    product, squares = h * k, 0.5 * (h * h + k * k)
-    total = 0.0
-    for n in range(first, last):
-        low, high = math.sin(half * (1.0 - NODES[n])), math.sin(half * (1.0 + NODES[n]))
-        total += WEIGHTS[n] * (
-            math.exp((low * product - squares) / (1.0 - low * low))
-            + math.exp((high * product - squares) / (1.0 - high * high))
-        )
-    return total * half / (2.0 * math.pi)
+    if abs(r) < 0.75:
+        return plackett(0, 12, half, h, k)
+    return plackett(12, 32, half, h, k)
 
 
 @kernel
@@ -89,18 +118,17 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
             total = width * math.exp(exponent) * curve
         if product > -100.0:
             distance = math.sqrt(gap)
-            tail = math.sqrt(2.0 * math.pi) * normal_cdf(-distance / width)
+            tail = math.sqrt(TWO_PI) * normal_cdf(-distance / width)
             total -= math.exp(-0.5 * product) * tail * distance * (1.0 - c * gap * (1.0 - d * gap / 5.0) / 3.0)
         width *= 0.5
-        for n in range(9, 19):
-            for sign in (-1.0, 1.0):
-                x = (width * (1.0 + sign * NODES[n])) ** 2
-                root = math.sqrt(1.0 - x)
-                exponent = -0.5 * (gap / x + product)
-                if exponent > -100.0:
-                    near = math.exp(-0.5 * product * x / (1.0 + root) ** 2) / root
-                    total += width * WEIGHTS[n] * math.exp(exponent) * (near - (1.0 + c * x * (1.0 + d * x)))
-        total = -total / (2.0 * math.pi)
+        for n in range(12, 32):
+            x = (width * (1.0 + NODES[n])) ** 2
+            root = math.sqrt(1.0 - x)
+            exponent = -0.5 * (gap / x + product)
+            if exponent > -100.0:
+                near = math.exp(-0.5 * product * x / (1.0 + root) ** 2) / root
+                total += width * WEIGHTS[n] * math.exp(exponent) * (near - (1.0 + c * x * (1.0 + d * x)))
+        total = -total / TWO_PI
     if r > 0.0:
         return max(total + normal_cdf(-max(h, k)), 0.0)
     if h >= k:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE, Link, family_of
+from dynamics.compiler.compilation import Piece, kernel_pieces
+from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE, Link, known_link
 from dynamics.equations.network.series import needed_terms, series_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dynamics.compiler.compilation import Piece
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
@@ -36,8 +35,8 @@ class PairSource:
     Attributes
     ----------
     pieces : tuple of Piece
-        Source of `write_row`, `pair_values`, `mutual_values`, `own_values`, `write_moments`, `own_slopes` and
-        `write_derivatives`.
+        Source of `write_row`, `pair_values`, `mutual_values`, `own_values`, of `pair_forces` and `mutual_forces`, which
+        give K12 and K2 alone and cost less, and of `write_moments`, `own_slopes` and `write_derivatives`.
     numbers : ndarray
         What they know of the links.
     row_size : int
@@ -58,6 +57,8 @@ class PairSource:
 
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
+
+        That of K2 is at most √(2 q_b/q_a)/|s| times the bound of K12.
 
         Parameters
         ----------
@@ -106,7 +107,8 @@ def pair_source(
     teachers : sequence of HermiteExpansion
         Links of the teacher, numbered from 1; its directions are unit vectors.
     biases : sequence of float, optional
-        All biases that neurons can have; None for any, as of trained ones.
+        All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
+        the source needs no Φ_2 and is faster by ten times.
     teacher_biases : sequence of sequences of float, optional
         Those of the units of each link of the teacher; by default 0.
 
@@ -115,22 +117,24 @@ def pair_source(
     ValueError
         If a mean does not exist, as the square of the slope of a student that jumps, or is not known.
     """
-    links = [student, *teachers]
-    families = [family_of(link) for link in links]
-    if families[0] == SIGN:
+    expansions = [student, *teachers]
+    links = [known_link(expansion) or Link(TABLE) for expansion in expansions]
+    if links[0].family == SIGN:
         msg = f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}."
         raise ValueError(msg)
-    known = [None if biases is None else _distinct(biases)]
-    known += [_distinct(values) for values in teacher_biases] or [(0.0,) for _ in teachers]
-    sums = [np.array(link.link_coefficients() if link.is_polynomial else ()) for link in links]
-    terms = max(coefficients.size for coefficients in sums)
-    tabled = [n for n, family in enumerate(families) if family == TABLE]
-    is_series = bool(tabled) and families[0] != POLYNOMIAL
+    values = [None if biases is None else _distinct(biases)]
+    values += [_distinct(given) for given in teacher_biases] or [(0.0,) for _ in teachers]
+    terms = max(link.terms for link in links)
+    tabled = [n for n, link in enumerate(links) if link.family == TABLE]
+    is_series = bool(tabled) and links[0].family != POLYNOMIAL
     if is_series:
-        terms = max(terms, *(needed_terms(links[n], known[n]) for n in tabled))
-    tables = {n: series_table(links[n], known[n], terms, unit=n > 0) for n in tabled}
-    made = tuple(Link(family, sums[n], tables.get(n)) for n, family in enumerate(families))
-    return PairSource(_pieces(families[0]), _numbers(made, terms, is_series), _HEAD + 3 * terms + 4, made)
+        terms = max(terms, *(needed_terms(expansions[n], values[n]) for n in tabled))
+    for n in tabled:
+        links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
+    centred = all(given is not None and not any(given) for given in values)
+    constants = f"HAS_LISTS = {terms > 0}\nHAS_LINES = {any(link.has_line for link in links)}\n"
+    pieces = Piece("constants", constants), *_pieces(links[0].family, centred=centred)
+    return PairSource(pieces, _numbers(links, terms, is_series), _HEAD + 3 * terms + 4, tuple(links))
 
 
 def _distinct(values: Sequence[float]) -> tuple[float, ...]:
@@ -138,21 +142,22 @@ def _distinct(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
 
 
-def _pieces(student: int) -> tuple[Piece, ...]:
-    """Return the source for a student of one family."""
-    parts: dict[int, tuple[str, ...]] = {
-        RELU: ("threshold", "moment", "relu_student", "threshold_pairs"),
-        ERF: ("threshold", "moment", "erf_student", "threshold_pairs"),
-    }
-    chosen = ("normal", "series", "list", "smooth_own", *parts.get(student, ("list_pairs",)))
+def _pieces(student: int, *, centred: bool) -> tuple[Piece, ...]:
+    """Return the source for a student of one family; that for biases 0 needs no Φ_2."""
+    thresholds = ("threshold", "centred_pairs" if centred else "biased_pairs", "moment", "line")
+    own = {RELU: (*thresholds, "relu_student"), ERF: (*thresholds, "erf_student")}
+    chosen = ("normal", "series", "list", "smooth_own", *own.get(student, ("list_student",)))
     return kernel_pieces(*(f"{_HERE}.{part}_kernels" for part in chosen))
 
 
-def _numbers(links: tuple[Link, ...], terms: int, is_series: bool) -> Array:
+def _numbers(links: Sequence[Link], terms: int, is_series: bool) -> Array:
     """Return [terms, place of the heads, whether it is a series, square roots, heads, numbers of the links]."""
     roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
     heads = 3 + roots.size
     parts = [link.numbers for link in links]
-    starts = heads + 3 * len(links) + np.cumsum([0, *(part.size for part in parts)])
-    table = [[link.family, start, link.coefficients.size - 1] for link, start in zip(links, starts, strict=False)]
+    starts = heads + 6 * len(links) + np.cumsum([0, *(part.size for part in parts)])
+    table = [
+        [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
+        for link, start in zip(links, starts, strict=False)
+    ]
     return np.concatenate([[terms, heads, is_series], roots, np.ravel(table), *parts])

@@ -13,7 +13,7 @@ from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
-    from dynamics.equations.network.list_pairs_kernels import *
+    from dynamics.equations.network.list_student_kernels import *
     from dynamics.equations.network.network_kernels import *
     from dynamics.equations.network.unit_teacher_kernels import *
     from dynamics.equations.pairs.array_kernels import *
@@ -24,7 +24,7 @@ def write_mean_changes(
     y: Vector, v: Vector, dC: Matrix, dmeans: Matrix, dpulls: Matrix, dA: Matrix,
     parameters: Vector, sizes: Integers, work: Vector,
 ) -> None:  # fmt: skip
-    """Write how the numbers of `write_means`, which must be in place, change along v."""
+    """Write how the numbers of `write_all_means`, which must be in place, change along v."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
     numbers = parameters[sizes[NUMBERS_AT] :]
     C = matrix(work, 0, m + r, m + r)
@@ -68,7 +68,7 @@ def jacobian_product(
     dN, dF, turned = matrix(work, place, m, n), matrix(work, place + m * n, m, n), matrix(work, place + 2 * m * n, m, n)
     C, N = matrix(work, 0, n, n), matrix(work, forces_at(sizes), m, n)
     means, pulls = matrix(work, means_at(sizes), m, r + 3), matrix(work, pulls_at(sizes), 3, m)
-    write_means(y, parameters, sizes, work)
+    write_all_means(y, parameters, sizes, work)
     write_gradient(y, parameters, sizes, work)
     write_gram(v, sizes, dC)
     for a in range(r):

@@ -1,4 +1,7 @@
-"""A relu student with links that have a threshold; executed after `threshold_kernels`."""
+"""The kernels of pairs of a relu student; executed after those of thresholds, lists and lines.
+
+A teacher's link with a threshold has a closed form, a polynomial a sum, any other a series.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,42 +9,107 @@ from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.network.biased_pairs_kernels import *
+    from dynamics.equations.network.line_kernels import *
+    from dynamics.equations.network.list_kernels import *
     from dynamics.equations.network.moment_kernels import *
+    from dynamics.equations.network.threshold_kernels import *
+
+    # Constants of the source, so that branches that are never taken cost nothing.
+    HAS_LISTS = HAS_LINES = True
 
 
 @kernel
-def threshold_pair(family: int, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
+def write_row(link: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
+    """Write the numbers of one unit of variance q = |w|² and bias b."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if family <= 2:
+        write_threshold_row(family, q, b, row)
+    if HAS_LISTS:
+        write_list_row(link, q, b, numbers, row)
+
+
+@kernel
+def pair_values(
+    link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector
+) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of a teacher's link >= 1 at covariance c."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        return list_pair(c, row_a, row_b, numbers)
+    means = relu_relu(c, row_a, row_b) if family == 0 else relu_sign(c, row_a, row_b)
+    if HAS_LINES:
+        return lined_pair(link, c, row_a, row_b, numbers, means)
+    return means
+
+
+@kernel
+def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector) -> tuple[float, float]:
+    """K12, K2 alone of `pair_values`."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        return list_pair_forces(c, row_a, row_b, numbers)
+    if HAS_LINES:
+        means = pair_values(link, c, row_a, row_b, numbers)
+        return means[2], means[3]
     if family == 0:
-        return relu_relu(c, a, b)
-    return relu_sign(c, a, b)
+        both, bend, _ = relu_relu_forces(c, row_a, row_b)
+        return both, bend
+    return relu_sign_forces(c, row_a, row_b)
 
 
 @kernel
-def threshold_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    return relu_relu_mutual(c, a, b)
+def mutual_values(
+    c: float, row_i: Vector, row_j: Vector, numbers: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons at covariance c."""
+    value, slope_i, slope_j, both, bend_i, bend_j = relu_relu_mutual(c, row_i, row_j)
+    if HAS_LINES:
+        means = lined_pair(0, c, row_i, row_j, numbers, (value, slope_i, both, bend_i))
+        _, slope_j, _, bend_j = lined_pair(0, c, row_j, row_i, numbers, (value, slope_j, both, bend_j))
+        value, slope_i, both, bend_i = means
+    return value, slope_i, slope_j, both, bend_i, bend_j
 
 
 @kernel
-def threshold_own(a: Vector) -> tuple[float, float, float, float]:
+def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tuple[float, float, float]:
+    """K12, K2_ij, K2_ji alone of `mutual_values`."""
+    if HAS_LINES:
+        _, _, _, both, bend_i, bend_j = mutual_values(c, row_i, row_j, numbers)
+        return both, bend_i, bend_j
+    return relu_relu_forces(c, row_i, row_j)
+
+
+@kernel
+def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
-    return relu_own(a)
+    means = row[1] * row[6] + row[0] * row[7], row[6], row[7], 0.0
+    if HAS_LINES:
+        return lined_pair(0, row[0], row, row, numbers, means)
+    return means
 
 
 @kernel
-def threshold_moments(family: int, c: float, a: Vector, b: Vector, out: Matrix) -> None:
-    """E σ_a^(p) σ_b^(q)."""
+def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[p, q] = E σ_a^(p) σ_b^(q), p + q <= 4, of a neuron a and a unit b of any link, 0 for another neuron."""
+    family = int(numbers[int(numbers[1]) + HEADER * link])
+    if HAS_LISTS and family > 2:
+        list_moments(c, row_a, row_b, numbers, out)
+        return
     if family == 0:
-        relu_relu_moments(c, a, b, out)
+        relu_relu_moments(c, row_a, row_b, out)
     else:
-        relu_sign_moments(c, a, b, out)
+        relu_sign_moments(c, row_a, row_b, out)
+    if HAS_LINES:
+        lined_moments(link, c, row_a, row_b, numbers, out)
 
 
 @kernel
-def threshold_slopes(a: Vector, out: Matrix) -> None:
-    """∂/∂q and ∂/∂b of (q + b²) Φ(h) + b √q φ(h), of its halved derivative in b, of Φ(h) and of 0."""
-    out[0, 0], out[0, 1] = a[7], 2.0 * a[6]
-    out[1, 0], out[1, 1] = 0.5 * a[5], a[7]
-    out[2, 0], out[2, 1] = -0.5 * a[5] * a[1] / a[2], a[5]
+def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
+    out[0, 0], out[0, 1] = row[7], 2.0 * row[6]
+    out[1, 0], out[1, 1] = 0.5 * row[5], row[7]
+    out[2, 0], out[2, 1] = -0.5 * row[5] * row[1] / row[2], row[5]
     out[3, 0], out[3, 1] = 0.0, 0.0
+    if HAS_LINES:
+        lined_slopes(row, numbers, out)

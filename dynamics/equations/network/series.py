@@ -5,14 +5,14 @@ tail_a tail_b |s|^(J+1), tail² = E σ² − Σ_(j≤J) E_j², and the same with
 
 E_0, E_1/ρ and E_j/ρ² for j ≥ 2 are the coefficients of σ, σ' and σ'' and smooth down to ρ = 0. They are kept as
 Chebyshev series on panels of ρ and, for trained biases, of b; a table that does not reproduce them between its nodes
-is cut at the panel where it fails. Means of a neuron with itself, where s = 1, are tabulated without a series.
+ends at the panel where it fails. Means of a neuron with itself, where s = 1, are tabulated without a series.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -179,9 +179,9 @@ class SeriesTable:
 
     def tails(self, length: Array, bias: Array) -> Array:
         """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
-        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, None)
+        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, self._tail_lengths.size - 1)
         if self.trained:
-            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, None)
+            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, self._tail_biases.size - 1)
             cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
         else:
             column = np.abs(np.subtract.outer(bias, self._tail_biases)).argmin(axis=-1)
@@ -235,16 +235,26 @@ def series_table(
     measure = functions.trapezoid if smooth else functions.adaptive
     blocks = list(pairwise(places)) if trained else [(b, b) for b in places]
     shape = (NODES if trained else 1, UNIT_NODES if unit else NODES)
-    panels: list[Array] = []
-    for low, high in reversed(list(pairwise(lengths))):
-        fits = [_fit(measure, (low, high), block, shape, terms + 4) for block in blocks]
-        if not all(agrees for _, agrees in fits):
-            break
-        panels.insert(0, np.stack([series for series, _ in fits]))
-    if not panels:
+    ends = list(pairwise(lengths))
+
+    def panel(n: int) -> Array | None:
+        fits = [_fit(measure, ends[n], block, shape, terms + 4) for block in blocks]
+        return np.stack([series for series, _ in fits]) if all(agrees for _, agrees in fits) else None
+
+    # From the panel of ρ = 1 up and down, to the first where the series fails.
+    start = next(n for n, (_, high) in enumerate(ends) if high >= 1.0)
+    above = _until_none(panel, range(start, len(ends)))
+    below = _until_none(panel, range(start - 1, -1, -1))[::-1]
+    if not above:
         msg = f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}."
         raise ValueError(msg)
-    return SeriesTable(functions, terms, lengths[-len(panels) - 1 :], places, trained, np.stack(panels, axis=1))
+    covered = lengths[start - len(below) : start + len(above) + 1]
+    return SeriesTable(functions, terms, covered, places, trained, np.stack([*below, *above], axis=1))
+
+
+def _until_none(make: Callable[[int], Array | None], order: range) -> list[Array]:
+    """Return what is made, in this order, up to the first None."""
+    return [made for made in takewhile(lambda made: made is not None, map(make, order)) if made is not None]
 
 
 def _fit(

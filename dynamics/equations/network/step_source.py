@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _HERE = "dynamics.equations.network"
 _NUMBERS = f"{_HERE}.network_series_kernels"
 _THRESHOLD = (f"{_HERE}.normal_kernels", f"{_HERE}.threshold_kernels")
-_ERF = (*_THRESHOLD, _NUMBERS, f"{_HERE}.network_step_erf_kernels")
 _POLYNOMIAL = (
     "dynamics.equations.committee.step_diagram_kernels",
     _NUMBERS,
@@ -120,20 +119,20 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
         at[link] = len(numbers)
         numbers += link.numbers
     top, M = max(link.degree for link in vectors), len(vectors)
+    biased = biased or any(unit.bias for unit in units)
     if own.kind == SERIES:
         if top > LARGEST_STEP_DEGREE:
             _refuse(f"polynomials of degree {top}: it is known up to {LARGEST_STEP_DEGREE}")
-        layout = [
-            max(top, 1),
-            2 if biased else _lacking_parity(places),
-            *(x for v in vectors for x in (at[v], v.degree)),
-        ]
-        return StepSource(
-            kernel_pieces(*_POLYNOMIAL), np.array(numbers), np.array(layout, dtype=np.int64), diagram_size(M, layout[0])
-        )
-    layout = [top + 3, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
-    size = M * (HEAD + layout[0] + M + 3)
-    return StepSource(kernel_pieces(*_ERF), np.array(numbers), np.array(layout, dtype=np.int64), size)
+        lacking = 2 if biased else _lacking_parity(places)
+        layout = [max(top, 1), lacking, *(x for v in vectors for x in (at[v], v.degree))]
+        pieces, size = kernel_pieces(*_POLYNOMIAL), diagram_size(M, layout[0])
+    else:
+        # Where all biases are 0 they are so under every change of measure, and pairs need no Φ_2.
+        pairs = f"{_HERE}.{'biased' if biased else 'centred'}_pairs_kernels"
+        layout = [top + 3, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
+        pieces = kernel_pieces(*_THRESHOLD, pairs, _NUMBERS, f"{_HERE}.network_step_erf_kernels")
+        size = M * (HEAD + layout[0] + M + 3)
+    return StepSource(pieces, np.array(numbers), np.array(layout, dtype=np.int64), size)
 
 
 def _refuse(where: str) -> None:

@@ -45,6 +45,8 @@ SIZES, PARAMETERS, MOMENTS = 10, 8, 25
 THEORY, FLOW, DESCENT = 3, 0, 1
 #: Links with kernels of their own for neurons without biases.
 CENTRAL_LINKS = ("erf", "relu")
+#: Neurons are looked at so much beyond where they are, for the end of a table.
+BEYOND = 1.0 + 1e-6
 #: Nodes of the mean squares in `stiffness`.
 NODES = 200
 
@@ -65,7 +67,10 @@ class NetworkSystem(FlowSystem):
         check_no_ties(start.second_layer, start.bias, M, Q)
         self.problem = problem
         self.teacher = teacher = network_teacher(problem)
-        self.pairs = pairs = pair_source(problem.activation, teacher.links)
+        fixed = None if student.biases == "trained" else start.bias.tolist()
+        self.pairs = pairs = pair_source(
+            problem.activation, teacher.links, biases=fixed, teacher_biases=teacher.biases_by_link()
+        )
         self.pieces = (
             *kernel_pieces("dynamics.equations.pairs.array_kernels", f"{_HERE}.layout_kernels"),
             *pairs.pieces,
@@ -147,7 +152,8 @@ class NetworkSystem(FlowSystem):
             "sensitivity": _eigenvalues(H),
             "gram_margin": float(np.linalg.eigvalsh(G - C @ C.T)[0]),
         }
-        return record | ({"component": shares * self.teacher.components} if shares.size else {})
+        record |= {"component": shares * self.teacher.components} if shares.size else {}
+        return record | ({"series_error": self.series_error(state)} if self.pairs.is_series else {})
 
     def teacher_sensitivity(self) -> Array:
         """Return the eigenvalues of E ∂_a f* ∂_b f*, largest first; NaN where a unit jumps."""
@@ -157,6 +163,21 @@ class NetworkSystem(FlowSystem):
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         return self._means(state)[0]
+
+    def series_error(self, state: Array) -> float:
+        """Return a bound on the error of the means of pairs that are series; 0 where none is, ∞ at the end of a table.
+
+        A step beyond the end of a table is not finite, so that runs stop short of it.
+        """
+        _, b, M, Q = self.unpack(state)
+        units, theta = self.teacher.sizes[: self.teacher.units], self.teacher.theta
+        overlaps = M @ theta.T
+        return self.pairs.series_error(
+            np.concatenate([np.zeros(len(b), dtype=np.int64), units]),
+            np.concatenate([BEYOND * np.diag(Q), np.ones(len(units))]),
+            np.concatenate([BEYOND * b if self.student.biases == "trained" else b, self.teacher.biases]),
+            np.block([[Q, overlaps], [overlaps.T, theta @ theta.T]]),
+        )
 
     def _means(self, state: Array) -> tuple[float, Array, Array]:
         """Return loss, H (r, r) and f_α/f*_α."""

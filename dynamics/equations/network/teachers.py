@@ -35,8 +35,10 @@ class NetworkTeacher:
         The distinct links of its units.
     parameters, sizes : ndarray
         As the module of kernels says.
-    units, degree : int
-        Number of units, and largest order of a component.
+    degree : int
+        Largest order of a component.
+    biases, theta : ndarray
+        Biases (units,) and directions (units, r) of the units.
     components : ndarray
         The f*_α of a polynomial, (components,).
     level : float
@@ -51,12 +53,23 @@ class NetworkTeacher:
     links: tuple[HermiteExpansion, ...]
     parameters: Array
     sizes: Integers
-    units: int
     degree: int
+    biases: Array
+    theta: Array
     components: Array
     level: float
     square: float
     sensitivity: Array
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return self.biases.size
+
+    def biases_by_link(self) -> list[list[float]]:
+        """Return the biases of the units of each link."""
+        links = self.sizes[: self.units]
+        return [self.biases[links == 1 + n].tolist() for n in range(len(self.links))]
 
 
 def network_teacher(problem: Problem) -> NetworkTeacher:
@@ -76,7 +89,8 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
         links=(),
         parameters=np.concatenate([[mean], values / roots, [0.0], inverse]),
         sizes=np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()]),
-        units=0,
+        biases=np.empty(0),
+        theta=np.empty((0, teacher.span)),
         degree=int(orders.sum(axis=1).max()),
         components=values,
         level=0.5 if most == 1 else EVEN_SHARE / most,
@@ -100,7 +114,7 @@ def _polynomial_sensitivity(orders: Integers, values: Array) -> Array:
 def _unit_teacher(problem: Problem) -> NetworkTeacher:
     units = problem.teacher.units(problem.teacher_link)
     links = tuple(dict.fromkeys(unit.link for unit in units))
-    weights = np.array([unit.coefficient for unit in units])
+    weights, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T
     theta = np.array([unit.direction for unit in units])
     means = np.empty((2, len(units), len(units)))
     for p, first in enumerate(units):
@@ -111,9 +125,10 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
     return NetworkTeacher(
         kernels=f"{_HERE}.unit_teacher_kernels",
         links=links,
-        parameters=np.concatenate([weights, [unit.bias for unit in units], theta.ravel()]),
+        parameters=np.concatenate([weights, biases, theta.ravel()]),
         sizes=np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64),
-        units=len(units),
+        biases=biases,
+        theta=theta,
         degree=0,
         components=np.empty(0),
         level=0.5,

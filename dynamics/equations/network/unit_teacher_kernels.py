@@ -11,7 +11,7 @@ from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
-    from dynamics.equations.network.list_pairs_kernels import *
+    from dynamics.equations.network.list_student_kernels import *
     from dynamics.equations.pairs.array_kernels import *
 
 
