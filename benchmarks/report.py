@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.figures import machine_rate, power
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
 
@@ -180,7 +182,7 @@ def _public_codes(part: Mapping[str, Any] | None) -> Iterator[str]:
     ratios = sorted(entry["theirs"]["seconds"] / entry["ours"]["seconds"] for entry in part["rounds"])
     yield (
         f"| {len(ratios)} trajectories of [public codes](docs/public_codes.md), at their step and error | theirs over "
-        f"ours: {ratios[0]:.2g} to {ratios[-1]:.2g}, median {ratios[len(ratios) // 2]:.2g} |"
+        f"ours: {_ratio(ratios[0])} to {_ratio(ratios[-1])}, median {_ratio(float(np.median(ratios)))} |"
     )
 
 
@@ -207,14 +209,18 @@ def public_codes_table(part: Mapping[str, Any]) -> str:
             f"{ours['rtol']:g}",
             f"{ours['evaluations']} in {ours['steps']} steps",
             _short(entry["seconds_per_evaluation"]),
-            f"{ours['error']:.1e}",
+            f"{ours['error']:.1e}" if ours["error"] else "0",
             _short(ours["seconds"]),
-            f"{theirs['seconds'] / ours['seconds']:.2g}",
+            _ratio(theirs["seconds"] / ours["seconds"]),
             _short(theirs["seconds_expected"]),
             _short(entry["ours_fine"]["seconds"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _thousands(rate: float) -> str:
