@@ -85,7 +85,7 @@ def rule(kink, pieces=5, nodes=14):
 def pair_mean(first, q_a, b_a, second, q_b, b_b, c):
     """Return E σ_a(λ_a + b_a) σ_b(λ_b + b_b) of projections with these variances and this covariance."""
     length = torch.sqrt(q_a)
-    z, weight = rule(-b_a / length)
+    z, weight = rule(-b_a / length, 9)
     mean, rest = c / length * z, torch.sqrt(q_b - c**2 / q_a)
     y, inner = rule(-(b_b + mean) / rest)
     conditional = (inner * second(mean[:, None] + rest * y + b_b)).sum(-1)

@@ -22,6 +22,8 @@ WATCHING = {"trackers", "progress", "max_runtime", "on_failure"}
 
 
 def problem(student="homogeneous"):
+    if student == "network":
+        return dynamics.Problem(student=dynamics.Student(activation="erf", width=3), teacher=TEACHER, dimension=8)
     link = "erf" if student == "committee" else "he4"
     return dynamics.Problem(activation=link, teacher=TEACHER, width=3, dimension=8, student=student)
 
@@ -41,7 +43,7 @@ def test_an_entry_says_what_its_function_takes(answer):
     assert all((folders / name).is_dir() for name in answer.equations)
 
 
-@pytest.mark.parametrize("student", ["homogeneous", "committee", "spherical"])
+@pytest.mark.parametrize("student", ["homogeneous", "committee", "spherical", "network"])
 def test_the_front_door_gives_each_student_to_its_own_function(student):
     asked = problem(student)
     answer = next(answer for answer in ANSWERS if student in answer.students)
@@ -66,7 +68,8 @@ def test_every_integrated_answer_estimates_its_errors(answer):
     asked = problem(answer.students[0])
     found = answer.solve()(asked, save_at=SAVE_AT, progress=False)
     errors = [name for name in found.data_vars if str(name).endswith("_error")]
-    assert {"loss_error", "emergence_time_error", "learned_time_error"} <= set(errors)
+    assert {"loss_error", "emergence_time_error"} <= set(errors)
+    assert ("learned_time" in found) == ("learned_time_error" in errors)
     assert np.isfinite(found.loss_error).all()
     without = answer.solve()(asked, save_at=SAVE_AT, progress=False, error_estimate=False)
     assert not any(str(name).endswith("_error") for name in without.data_vars)
