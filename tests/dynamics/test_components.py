@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import elliprf
 
 import hermite
-from dynamics import Problem, Student, Teacher
+from dynamics import Problem, SaveAt, Student, Teacher, solve_network
 from dynamics.theory.components import blind_components, escape_time, mean_derivatives, predicted_component_times
 
 
@@ -130,3 +130,17 @@ def test_blind_components_stay_at_zero():
     weights = np.outer(weight, weight).ravel() / weight.sum() ** 2
     f = hermite.expand("erf").value(grid @ np.array([0.8, -0.5]))
     assert abs(weights @ (f * grid[:, 0] * grid[:, 1])) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("v", "dimension", "share"),
+    [(0.8, 1e4, 0.993123), (0.8, 1e6, 0.999327), (0.8, 1e8, 0.999933), (-0.8, 1e4, 0.997164), (-0.8, 1e6, 0.999724)],
+)
+def test_the_flow_takes_the_time_of_the_law(v, dimension, share):
+    problem = lone_problem(v=v, dimension=int(dimension))
+    law = float(predicted_component_times(problem)[0])
+    # The saved times are so close that the squared overlap is a straight line between them.
+    times = law * np.linspace(share - 2e-6, share + 2e-6, 9)
+    flow = solve_network(problem, save_at=SaveAt.at([0.0, *times]), rtol=1e-10, progress=False, error_estimate=False)
+    size = (flow.teacher_overlap.values[1:, 0] ** 2).sum(axis=1)
+    assert np.interp(0.5, size, times / law) == pytest.approx(share, abs=1e-6)
