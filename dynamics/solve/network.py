@@ -148,11 +148,14 @@ def solve_network(
 def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.integrators.flow_methods import FlowMethod, choose_method
 
-    problem, step = asked.problem, _checked_step(asked, learning_rate, step_theory, batch_size)
+    problem, step = asked.problem, network_step(asked.problem, learning_rate, asked.method, step_theory, batch_size)
+    if step.descends and asked.error_estimate:
+        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
+        raise ValueError(msg)
     rate = step.learning_rate
     schedule = asked.schedule(lambda: default_network_schedule(problem))
     last = float(schedule.times[-1])
-    system = _system(problem, step)
+    system = network_system(problem, step)
     method = asked.method
     if method == "auto":
         method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
@@ -179,18 +182,17 @@ def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_si
     )
 
 
-def _checked_step(asked: Asked, learning_rate: object, step_theory: object, batch_size: object) -> StepSettings:
+def network_step(
+    problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
+) -> StepSettings:
     """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
-    step = checked_step(learning_rate, asked.method, step_theory, batch_size)
-    if step.descends and asked.error_estimate:
-        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
-        raise ValueError(msg)
-    if step_theory is None and step.step_theory and cast("Student", asked.problem.student).first_layer == "sphere":
+    step = checked_step(learning_rate, method, step_theory, batch_size)
+    if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step
 
 
-def _system(problem: Problem, step: StepSettings) -> NetworkSystem:
+def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     """Return the flow, which gradient descent steps along, or the equation of SGD."""
     if step.step_theory is None or step.learning_rate is None:
         from dynamics.equations.network.system import NetworkSystem

@@ -37,11 +37,12 @@ def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
     checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
 
 
-def check_network(problem: Problem, _options: Mapping[str, Any]) -> None:
-    """Refuse a network whose means are not known, or of which two neurons start alike."""
-    from dynamics.equations.network.system import NetworkSystem
+def check_network(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse contradictory settings of steps, a network whose means are not known, and neurons that start alike."""
+    from dynamics.solve.network import network_step, network_system
 
-    NetworkSystem(problem)
+    names = ("learning_rate", "method", "step_theory", "batch_size")
+    network_system(problem, network_step(problem, *(options[name] for name in names)))
 
 
 def flow_schedule(problem: Problem) -> SaveAt:

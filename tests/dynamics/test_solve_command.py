@@ -95,6 +95,46 @@ def test_decoupled_model_and_given_coefficients(here, capsys):
     assert (here / "figure.pdf").exists()
 
 
+NETWORK = ["--teacher", "x1 + x1*x2", "--activation", "erf", "--width", "4", "--biases", "fixed", "--dimension", "100"]
+
+
+def test_options_of_a_network_choose_the_model(here, capsys):
+    arguments = [*NETWORK, "--scale", "1/m", "--rates", "mean-field", "--label-noise", "0.1", "--t-max", "2"]
+    assert solve.main([*arguments, "--initial-biases", "0.5,-0.5,1,0", "--output", "run.nc", "--plot"]) == 0
+    shown = capsys.readouterr().out
+    assert "component" in shown
+    assert "x1*x2" in shown
+    assert (here / "run.png").exists()  # --plot alone names the figure like the dataset
+    stored = dynamics.load("run.nc")
+    problem = dynamics.Problem.from_dataset(stored)
+    assert stored.attrs["answer"] == "network"
+    assert problem.teacher == dynamics.Teacher.polynomial("x1 + x1*x2")
+    assert problem.label_noise == 0.1
+    assert problem.student == dynamics.Student(
+        activation="erf",
+        width=4,
+        biases="fixed",
+        initial_biases=[0.5, -0.5, 1.0, 0.0],
+        scale="1/m",
+        rates="mean-field",
+    )
+
+
+def test_coefficients_are_read_from_a_file(here):
+    (here / "a.csv").write_text("0.8,-0.6\n0.4\n")
+    small = ["--t-max", "0.5", "--output", "run.nc", "--no-plot", "--quiet", "--dimension", "16"]
+    assert solve.main(["--model", "network", "--activation", "erf", "--coefficients", "@a.csv", *small]) == 0
+    assert dynamics.load("run.nc").unit_coefficient.values.tolist() == [0.8, -0.6, 0.4]
+
+
+def test_a_network_can_be_described_in_a_file(here):
+    (here / "run.toml").write_text(
+        'teacher = "x1*x2"\nactivation = "erf"\nbiases = "fixed"\ndecay = [0.1, 0.0]\nt_max = 1.0\n'
+    )
+    assert solve.main(["--config", "run.toml", "--output", "run.nc", "--no-plot", "--quiet"]) == 0
+    assert dynamics.Problem.from_dataset(dynamics.load("run.nc")).student.decay == (0.1, 0.0)
+
+
 def test_dry_run_estimates_and_writes_nothing(here, capsys):
     assert solve.main(["--dry-run", "--directions", "512", "--width", "512", "--dimension", "1024"]) == 0
     assert "memory:" in capsys.readouterr().out
@@ -206,6 +246,21 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
             ["--k", "4", "--activation", "relu"],
             "Option --k must equal the information exponent of --activation, but is 4 while relu has 1.",
         ),
+        (
+            ["--coefficients", "1,-2"],
+            "Argument `teacher` must have positive coefficients, but entry 1 is -2.0, which the homogeneous student "
+            "cannot learn; a `Student` can.",
+        ),
+        (
+            ["--coefficients", "@no.csv"],
+            "Option --coefficients must name a file of numbers that can be read, but is "
+            "'@no.csv': No such file or directory.",
+        ),
+        (
+            ["--teacher", "x1", "--model", "overlaps"],
+            "Option --teacher must be absent for --model overlaps, but is x1.",
+        ),
+        (["--teacher", "x1+y"], "Argument `text` must be a polynomial in x1 ... x9, but contains the name 'y'."),
         (
             ["--coefficients", "1,2", "--beta", "1"],
             "Option --beta must be absent when --coefficients is given, but is 1.0.",

@@ -5,6 +5,7 @@ A bad call is the good one with an argument or two replaced.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fuzz_values as bad
@@ -54,16 +55,23 @@ ONE_AXIS = problem(student="spherical", teacher=Teacher([1.0]))
 QUADRATIC = problem(activation="he2")
 
 
+STUDENT = dynamics.Student(activation="erf", width=2, biases="fixed")
+
+
 def network(link: str = "erf", dimension: int = 16) -> Problem:
     """Return a problem of a network of two neurons on two axes."""
-    student = dynamics.Student(activation=link, width=2, biases="fixed")
+    student = replace(STUDENT, activation=link, order=None)
     return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=dimension)
 
 
 TEACHERS = one_of(None, [1.0], 3, "power-law", {}, object())
-COEFFICIENTS = either(
-    bad.array, one_of([], [0.0], [-1.0, 2.0], [1.0, np.nan], [np.inf], 1.0, "abc", [[1.0]], None, {}, [True, "x"])
-)
+NO_COEFFICIENTS = ([], [0.0], [-1.0, 2.0], [1.0, np.nan], [np.inf], 1.0, "abc", [[1.0]], None, {}, [True, "x"])
+COEFFICIENTS = either(bad.array, one_of(*NO_COEFFICIENTS))
+NO_POLYNOMIALS = (
+    "", "3", "x0", "x10", "x1/x2", "x1**x1", "x1**13", "x1**-1", "x1**0.5", "h13(x1)", "h2(x1", "y", 3, None, b"x1",
+    "x1; x2", "lambda: x1", "x1 if x1 else x2", "(x1+x2+x3+x4+x5+x6)**9", "1e999*x1", "x1" * 300, "import os", "x1.real",
+    "x1[0]", "((((x1))))**1000000000", "9**9**9*x1", "x1\0", object(), [], {},
+)  # fmt: skip
 DIRECTIONS = either(
     bad.array, one_of([[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]], [[np.nan, 1], [1, 0]], 3, "x")
 )
@@ -139,7 +147,7 @@ def _problems() -> Iterator[Call]:
             "activation": bad.link,
             "teacher": TEACHERS,
             "width": bad.count,
-            "dimension": either(bad.count, one_of(1)),
+            "dimension": either(bad.whole, one_of(1)),
             "initial_norm": either(bad.positive, one_of(1e200, 1e-200, 10**400)),
             "seed": bad.seed,
             "initial_weights": WEIGHTS,
@@ -149,10 +157,63 @@ def _problems() -> Iterator[Call]:
             "teacher_activation": bad.link,
             "order": ORDERS,
         },
-        frozenset({"order", "teacher_activation"}),
+        frozenset({"order", "teacher_activation", "initial_norm"}),
     )
     yield Call(
-        "Teacher", Teacher, {"coefficients": [0.8, 0.6]}, {"coefficients": COEFFICIENTS, "directions": DIRECTIONS}
+        "Problem of a network",
+        Problem,
+        {"student": STUDENT, "teacher": Teacher.polynomial("x1*x2"), "dimension": 16},
+        {
+            "teacher": TEACHERS,
+            "dimension": either(bad.whole, one_of(1)),
+            "initial_weights": either(WEIGHTS, one_of(np.ones((2, 1)))),
+            "initial_overlaps": OVERLAPS,
+            "width": either(bad.count, one_of(3)),
+            "activation": bad.link,
+            "teacher_activation": bad.link,
+        },
+        frozenset({"width", "activation", "teacher_activation"}),
+    )
+    yield Call(
+        "Student",
+        dynamics.Student,
+        {"activation": "erf", "width": 2, "biases": "fixed"},
+        {
+            "activation": bad.link,
+            "width": bad.count,
+            "second_layer": bad.choice,
+            "initial_second_layer": one_of(
+                "", "AUTO", 1, 1.5, {}, object(), b"signs", [1.0], [1.0, np.nan], [[1.0, 2.0]], None
+            ),
+            "biases": bad.choice,
+            "initial_biases": either(bad.non_negative, one_of([1.0], [1.0, np.inf])),
+            "first_layer": bad.choice,
+            "scale": bad.positive,
+            "rates": one_of("fast", (1, 1), (1, -1, 1), (1, np.nan, 1), 3, None, (1, "1", 1), [1] * 4),
+            "decay": one_of("fast", (1,), (1, -1), (np.inf, 1), 3, None, (1, "1")),
+            "order": ORDERS,
+        },
+        frozenset({"order"}),
+    )
+    yield Call(
+        "Teacher",
+        Teacher,
+        {"coefficients": [0.8, 0.6]},
+        {
+            "coefficients": either(bad.array, one_of(*(value for value in NO_COEFFICIENTS if value != [-1.0, 2.0]))),
+            "directions": DIRECTIONS,
+            "links": one_of("he3", ["he3"], ["he3", 3], [object()], 3, {1: "he3"}, ["he3", "no such link"], ["1", "2"]),
+            "biases": either(bad.array, one_of([1.0], [1.0, np.nan], [[1.0, 2.0]], "x")),
+        },
+        frozenset({"links", "biases"}),
+    )
+    yield Call(
+        "Teacher.polynomial",
+        Teacher.polynomial,
+        {"text": "x1 + x1*x2"},
+        {
+            "text": one_of(*NO_POLYNOMIALS),
+        },
     )
     yield Call(
         "Teacher.power_law",
@@ -258,6 +319,19 @@ def _solvers() -> Iterator[Call]:
             "problem": either(bad.no_problem, one_of(problem(), SPHERICAL)),
             "learning_rate": bad.positive,
             "step_theory": bad.choice,
+        },
+        WATCHED,
+    )
+    yield Call(
+        "solve_network",
+        dynamics.solve_network,
+        FLOW_GOOD | {"problem": network()},
+        FLOW
+        | {
+            "problem": either(bad.no_problem, one_of(problem(), SPHERICAL, STUDENTS["committee"])),
+            "learning_rate": bad.positive,
+            "step_theory": bad.choice,
+            "batch_size": bad.count,
         },
         WATCHED,
     )

@@ -118,6 +118,7 @@ DEVICES = from_texts("tpu", "cuda:99", "cuda:-1", "cpu:0:1", "meta", "")
 def commands() -> Iterator[Command]:
     """Yield every command of the program."""
     yield _solve()
+    yield _network()
     yield _mean_field()
     for catalogue, main in (
         (laws.CATALOGUE, laws.main),
@@ -156,6 +157,31 @@ def _solve() -> Command:
     )  # fmt: skip
     kinds = {**_kinds(table), "activation": LINKS, "device": DEVICES}
     return Command("dynamics.solve", solve.main, good, kinds, contradictions)
+
+
+def _network() -> Command:
+    table = tuple(option for option in options.OPTIONS if "network" in option.models)
+    good = ["--teacher", "x1*x2", "--activation", "erf", "--biases", "fixed", "--width", "2", "--dimension", "16",
+            "--t-max", "0.1", "--output", "new.nc"]  # fmt: skip
+    contradictions = (
+        ("--model", "overlaps"), ("--coefficients", "1,2"), ("--beta", "1"), ("--directions", "2"), ("--device", "cpu"),
+        ("--teacher-activation", "he3"), ("--method", "stiff"), ("--dimension", "1"), ("--biases", "none", "--initial-biases", "2"),
+        ("--width", "3", "--initial-second-layer", "pairs"), ("--first-layer", "sphere", "--learning-rate", "1", "--step-theory", "finite-d"),
+        ("--activation", "relu", "--learning-rate", "0.1"), ("--activation", "sign"), ("--particles", "3"),
+    )  # fmt: skip
+    layers = from_texts("", "x", "1", "1,2,3", "nan,1", "1,", "Signs")
+    kinds = {
+        **_kinds(table),
+        "activation": LINKS,
+        "teacher": from_texts("", "3", "x0", "x1/x2", "x1**13", "y", "__import__('os')", "h2(x1"),
+        "initial-second-layer": layers,
+        "initial-biases": from_texts("", "x", "-1", "1,2,3", "nan"),
+        "scale": from_texts("", "1/d", "0", "-1", "nan", "1,2"),
+        "rates": from_texts("", "fast", "1", "1,1", "1,-1,1", "nan,1,1"),
+        "decay": from_texts("", "fast", "1", "1,-1", "nan,1"),
+    }
+    del kinds["model"], kinds["coefficients"]
+    return Command("dynamics.solve, network", solve.main, good, kinds, contradictions)
 
 
 def _mean_field() -> Command:

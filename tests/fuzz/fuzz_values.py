@@ -85,6 +85,13 @@ def count(rng: np.random.Generator) -> Any:
     )
 
 
+def whole(rng: np.random.Generator) -> Any:
+    """Return what is no whole number of at least 1, written as an integer or not."""
+    return _mixed(
+        rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(0, 10**12)), lambda: int(rng.integers(0, 99)) + 0.5
+    )
+
+
 def seed(rng: np.random.Generator) -> Any:
     """Return what is no integer of at least 0."""
     return _mixed(rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(1, 10**12)), lambda: 0.5, lambda: text(rng))
