@@ -174,11 +174,12 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     found = []
     of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
     for name, what in (("loss_error", "of the loss"), (f"{times}_error", of_time)):
-        if name not in dataset or not np.isfinite(dataset[name].values).any():
+        error = dataset[name].values if name in dataset else np.empty(0)
+        if name != "loss_error" and error.size:
+            late = dataset[times].values > 0  # what is there at the start has no relative error
+            error = error[late] / dataset[times].values[late]
+        if not np.isfinite(error).any():
             continue
-        error = dataset[name].values
-        if name != "loss_error":
-            error = error / dataset[times].values
         found.append(f"{what} {np.nanmax(error):.2g}")
     if not found:
         return []
