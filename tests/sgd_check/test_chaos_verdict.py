@@ -272,7 +272,9 @@ def test_a_mean_field_of_another_question_is_refused(asked, law, family):
         other = solve(replace(asked, **change), tracers=None)
         with pytest.raises(ValueError, match=rf"must have the {what} of the prediction"):
             sgd_check.compare(other, family)
-    with pytest.raises(TypeError, match="`simulation` must be a Dataset, but is list"):
+    with pytest.raises(
+        ValueError, match="`simulation` must be one Dataset, or two at different learning rates, but is 3"
+    ):
         sgd_check.compare(law.assign_attrs(answer="overlaps"), family)
 
 
