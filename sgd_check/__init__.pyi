@@ -2,6 +2,7 @@ from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
 from .report.figures.comparison import plot_comparison as plot_comparison
 from .report.figures.comparison import plot_times as plot_times
+from .report.figures.learning import plot_learning as plot_learning
 from .report.figures.loss import plot_loss_band as plot_loss_band
 from .report.figures.runs import plot_overlaps as plot_overlaps
 from .report.figures.runs import plot_survival as plot_survival

@@ -1,4 +1,5 @@
 from .checks import MOST_RUNS as MOST_RUNS
+from .checks import check_choice as check_choice
 from .checks import check_switch as check_switch
 from .checks import checked_increasing as checked_increasing
 from .checks import checked_integer as checked_integer

@@ -531,7 +531,7 @@ def calls_of_answers(answers: dict[str, Any]) -> Iterator[Call]:
     ):
         kinds = {argument: bad.no_dataset, axes: bad.no_axes}
         yield Call(name, getattr(dynamics, name), {argument: answers.get(name, answers["flow"])}, kinds)
-    for name in ("plot_comparison", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"):
+    for name in ("plot_comparison", "plot_learning", "plot_loss_band", "plot_overlaps", "plot_survival", "plot_times"):
         kinds = {
             "tree": bad.no_dataset,
             ("axes" if name in ("plot_comparison", "plot_loss_band") else "ax"): bad.no_axes,

@@ -1,60 +1,110 @@
-"""Figure of what is learned over time: learned masses, components or sensitivities of runs under those of theory."""
+"""Figure of what is learned over time: learned masses, components, sensitivities or the loss, of runs and of theory."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgd_check.report.figures.style import axes_or_new, compared_parts, finish_over_time, spread_directions
+from dynamics.problem import check_choice
+from sgd_check.report.figures.style import PREDICTED, axes_or_new, compared_parts, finish_over_time, spread_directions
 from sgd_check.verdicts.alignment import sound_runs
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+    from sgd_check.verdicts.curve_sources import Course
+
+QUANTITIES = ("learned", "loss")
 _LABELS = {
     "learned mass of direction": r"learned mass $/\, a_p$",
     "component": r"component $f_\alpha / f^*_\alpha$",
     "sensitivity": "sensitivity over the teacher's",
+    "loss": r"loss $\mathrm{E}(f-f^*)^2$",
 }
+# What is learned goes from 0 to 1; the room above is for the legend.
+_LIMITS = (-0.2, 1.4)
+_LEAST_LOSS = 1e-8
 
 
-def plot_learning(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
-    r"""Draw what is learned over time, as a part of the teacher's: lines are theory, bands 10 to 90 % of the runs.
+def plot_learning(tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned") -> Axes:
+    r"""Draw what is learned over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
 
-    The quantities are learned masses by direction, of a network components :math:`f_\alpha / f^*_\alpha`, or
-    sensitivities where its teacher has no components; at most eight of them.
+    What is learned are learned masses by direction :math:`/ a_p`, of a network components
+    :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
+    components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
+    smaller one are drawn, on the time of theory. Time is the flow time.
 
     Parameters
     ----------
     tree : DataTree
-        Result of `sgd_check.compare`.
+        Result of `sgd_check.compare` or `sgd_check.check`.
     ax : Axes, optional
+        By default those of a new figure.
+    quantity : {"learned", "loss"}
+        What to draw.
 
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `tree` is no comparison, or another argument not one of its values.
     """
     from dynamics.problem import Problem
-    from sgd_check.verdicts.curve_sources import LEAST_SHARE, courses_of
+    from sgd_check.verdicts.curve_sources import courses_of
 
     _, simulation, prediction = compared_parts(tree)
+    check_choice("quantity", quantity, QUANTITIES)
+    if "finer" in tree.children:
+        simulation = tree["finer"].to_dataset()
     ax, problem = axes_or_new(ax), Problem.from_dataset(simulation)
-    theory = [course for course in courses_of(problem, prediction) if course.kind != "loss"]
+    theory = [course for course in courses_of(problem, prediction) if (course.kind == "loss") == (quantity == "loss")]
     runs = {(course.kind, course.label): course.values for course in courses_of(problem, simulation)}
-    sound, time, kind = sound_runs(simulation), simulation["time"].values, ""
+    sound, time = sound_runs(simulation), simulation["time"].values
     for at, colour in zip(*spread_directions(len(theory)), strict=True) if theory else ():
-        course, kind = theory[at], theory[at].kind
-        # The scale of a course is that share of its teacher's size; a component keeps its sign.
-        unit = course.scale / LEAST_SHARE
-        if kind == "component" and float(prediction["teacher_component"].values[at]) < 0:
-            unit = -unit
-        values = runs.get((kind, course.label))
+        course, unit = theory[at], _unit(theory[at], prediction, int(at))
+        shade = PREDICTED if quantity == "loss" else colour
+        values = runs.get((course.kind, course.label))
         if values is not None and sound.any():
             low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
-            ax.fill_between(time, low, high, color=colour, alpha=0.25, lw=0)
-        label = course.label if kind == "component" else f"{at + 1}"
-        ax.plot(prediction["time"].values, course.values / unit, color=colour, lw=1.8, label=label)
-    finish_over_time(ax, time, _LABELS.get(kind, "learned"), "bands: runs, 10 to 90 %; lines: theory", loc="upper left")
+            ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
+        ax.plot(prediction["time"].values, course.values / unit, color=shade, lw=1.8, label=_name(course, int(at)))
+    ax.set_yscale("log" if quantity == "loss" else "linear")
+    label = _LABELS[theory[0].kind] if theory else quantity
+    finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
+    _set_limits(ax, prediction, quantity)
     return ax
+
+
+def _set_limits(ax: Axes, prediction: xr.Dataset, quantity: str) -> None:
+    """Show of the loss what theory takes on in the times that are drawn, of the rest at least from -0.2 to 1.4."""
+    if quantity == "learned":
+        low, high = ax.dataLim.intervaly
+        ax.set_ylim(min(low, _LIMITS[0]), max(high, _LIMITS[1]))
+    elif "loss" in prediction:
+        first, last = ax.get_xlim()
+        seen = prediction["loss"].sel(time=slice(first, last)).values
+        if (seen > 0).any():
+            ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), _LEAST_LOSS), 2.0 * float(np.nanmax(seen)))
+
+
+def _unit(course: Course, prediction: xr.Dataset, at: int) -> float:
+    """Return what a course is divided by: its teacher's size, with the sign of a component; of the loss 1."""
+    from sgd_check.verdicts.curve_sources import LEAST_SHARE
+
+    if course.kind == "loss":
+        return 1.0
+    size = course.scale / LEAST_SHARE
+    return -size if course.kind == "component" and float(prediction["teacher_component"].values[at]) < 0 else size
+
+
+def _name(course: Course, at: int) -> str:
+    """Return what stands in the legend: of a component its typeset formula, of the loss nothing."""
+    if course.kind == "component":
+        return "$" + re.sub(r"([a-z])(\d+)", r"\1_{\2}", course.label).replace("*", r"\,") + "$"
+    return "_loss" if course.kind == "loss" else f"{at + 1}"
