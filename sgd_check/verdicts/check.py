@@ -146,7 +146,7 @@ def check(
     count = _if_given("directions", directions, checked_integer, minimum=1)
     prediction = dynamics.solve_problem(problem, progress=progress)
     if decided_by_curves(problem):
-        course, _ = choose_curve_course(prediction, name, options, **choice)
+        course, _ = choose_curve_course(prediction, name, options, **choice, theory=theory)
     else:
         ready = engine_for(prediction, name, options, **choice)
         course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)

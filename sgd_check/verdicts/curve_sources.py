@@ -106,9 +106,9 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
         ]
         if np.isfinite(expected).all() and all(np.isfinite(part).all() for part in runs):
             values, effect = without_step(runs, simulations, stepped=stepped)
-            found.append(
-                Curve(*key, times, expected, values, effect, np.array([slow, fast]), course.scale, len(runs) > 1)
-            )
+            scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
+            dilated, extrapolated = np.array([slow, fast]), len(runs) > 1
+            found.append(Curve(*key, times, expected, values, effect, dilated, course.scale, extrapolated, scatter))
     return found
 
 

@@ -52,6 +52,8 @@ TOLERANCE = 0.02
 SECOND_ORDER = 3.0
 #: Part of its range by which the step size may move a curve that is extrapolated to none.
 LARGEST_EFFECT = 0.15
+#: Part of its range by which runs may scatter at one time, so that it moves their mean to second order.
+LARGEST_SCATTER = 0.25
 #: Far beyond this the non-central law of scipy is not a number.
 LARGEST_DISTANCE = 1e3
 
@@ -62,7 +64,7 @@ class Curve(NamedTuple):
     `theory` (times,); `runs` (runs, times), without effect of the step size to first order; `effect` (times,), the size
     of what is allowed for in second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter,
     NaN where not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
-    effect was taken away by two learning rates.
+    effect was taken away by two learning rates, and `scatter` (times,) is the standard deviation over runs.
     """
 
     kind: str
@@ -74,6 +76,7 @@ class Curve(NamedTuple):
     dilated: Array
     scale: float
     extrapolated: bool = False
+    scatter: Array | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +97,11 @@ class Curve(NamedTuple):
     def known(self) -> bool:
         """Whether the effect of the step size is so small that what is left of it is known."""
         return not self.extrapolated or bool(np.max(self.effect) <= LARGEST_EFFECT * self.range)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether runs scatter so much that what this does to their mean is not known."""
+        return self.scatter is not None and bool(np.max(self.scatter) > LARGEST_SCATTER * self.range)
 
     @property
     def moves(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgd_check.verdicts.alignment import unfinished
 from sgd_check.verdicts.curve_sources import curves_over_time, paired_runs, times_as_curves
-from sgd_check.verdicts.curve_tests import LARGEST_EFFECT, MOST_LOOKS, assess_curves
+from sgd_check.verdicts.curve_tests import LARGEST_EFFECT, LARGEST_SCATTER, MOST_LOOKS, assess_curves
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
 from sgd_check.verdicts.expectation import has_step
 
@@ -128,6 +128,12 @@ def _verdict(
     prediction: xr.Dataset, simulations: Sequence[xr.Dataset], evidence: CurveEvidence, rate: float
 ) -> tuple[str, str]:
     """Return the one word and its reason."""
+    wild = [test for test in evidence.curves if test.curve.moves and test.curve.scatters]
+    if evidence.p_value < rate and evidence.refutable and wild:
+        return "undecided", (
+            f"{_difference(evidence, rate)} That may be the effect of noise, since runs scatter by over "
+            f"{LARGEST_SCATTER:.0%} of the range in {_named(wild)}: use a smaller learning rate."
+        )
     if evidence.p_value < rate and evidence.refutable:
         return "disagree", _difference(evidence, rate)
     if evidence.usable < FEWEST_RUNS:

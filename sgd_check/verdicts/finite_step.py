@@ -69,6 +69,19 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
     return solution
 
 
+def has_equation(problem: Problem, batch_size: int) -> bool:
+    """Return whether a problem has an equation of finite steps, by solving one tiny step of it."""
+    from sgd_check.verdicts.defaults import Course
+
+    try:
+        solve_finite_step(
+            Course(problem, 1e-9, 1, np.inf, 0, 0), batch_size, progress=False, max_runtime=LONGEST_SECONDS
+        )
+    except NoFiniteStepError:
+        return False
+    return True
+
+
 def _solver_of(course: Course, batch_size: int) -> Callable[..., xr.Dataset]:
     """Return what solves the equation of a course, or refuse what has none, before any work."""
     import dynamics
@@ -87,6 +100,9 @@ def _network_solution(problem: Problem, batch_size: int, **arguments: Any) -> xr
     """Return the solution for a network, or say why there is none: its arguments are checked before any work."""
     import dynamics
 
+    if problem.student.first_layer == "sphere":
+        msg = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
+        raise NoFiniteStepError(msg)
     size = {} if batch_size == 1 else {"batch_size": batch_size}
     try:
         return dynamics.solve_problem(problem, **arguments, **size)
