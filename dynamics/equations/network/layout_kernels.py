@@ -13,8 +13,8 @@ WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NU
 TEACHER_SIZES_AT = 10
 RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
 SQUARES_AT = 8
-# Of `sizes[THEORY]`.
-FLOW, DESCENT = 0, 1
+# Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
+FLOW, DESCENT, MEANS = 0, 1, 2
 # Room for the moments E σ_a^(p) σ_b^(q), p, q ≤ 4.
 MOMENTS = 25
 
