@@ -2,7 +2,7 @@
 
 A compiled function that receives another compiled function as an argument never hits Numba's on-disk cache, and one
 that calls another by name is compiled anew for each of them.  So a method receives the machine addresses of the
-system's functions instead (see `dynamics.integrators.invocation`): a method is compiled once per machine, a system
+system's functions instead (see `dynamics.compiler.invocation`): a method is compiled once per machine, a system
 once per text.  A piece is executed in the middle of a file and therefore must not contain ``from __future__``.
 """
 

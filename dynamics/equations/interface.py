@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 
 Observables = dict[str, Any]
 
+_EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
+#: Numba's signatures of the kernels' functions, in the order of `system_calls`; a method needs the first few only.
+SIGNATURES = {
+    "rhs": _EVALUATION,
+    "event_values": _EVALUATION,
+    "normalise": "void(f8[::1], f8[::1], i8[::1])",
+    "jacobian_diagonal": _EVALUATION,
+    "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
+}
+#: Number of them that every method needs.
+ALWAYS_NEEDED = 3
+
 
 class System:
     """A system of equations for one problem: a subclass sets the attributes and says what is observed.

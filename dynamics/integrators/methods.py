@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.equations.interface import ALWAYS_NEEDED, SIGNATURES
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
@@ -42,18 +43,10 @@ _KERNELS = {
     "euler": (*_FIRST, "shared_kernels", "descent.euler_kernels"),
     "scipy": _FIRST,
 }
-_EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
 # Stands for an event value that was not written.
 _UNTOUCHED = -1.2345678e300
-# In the order of `system_calls`; a method family needs the first few only.
-_SIGNATURES = {
-    "rhs": _EVALUATION,
-    "event_values": _EVALUATION,
-    "normalise": "void(f8[::1], f8[::1], i8[::1])",
-    "jacobian_diagonal": _EVALUATION,
-    "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
-}
-_NUM_FUNCTIONS = {"explicit": 3, "scipy": 3, "euler": 3, "bdf": 5, "sundials": 5}
+# How many of `SIGNATURES`, from the first on.
+_NUM_FUNCTIONS = {"bdf": len(SIGNATURES), "sundials": len(SIGNATURES)}
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -111,13 +104,13 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     function that it needs.
     """
     family = check_method(method, (*METHODS, "euler")).split(":")[0]
-    needed = list(_SIGNATURES)[: _NUM_FUNCTIONS[family]]
+    needed = list(SIGNATURES)[: _NUM_FUNCTIONS.get(family, ALWAYS_NEEDED)]
     if not any("def jacobian_product(" in piece.text for piece in system_pieces):
-        needed = needed[: len(_SIGNATURES) - 1]
+        needed = needed[: len(SIGNATURES) - 1]
     kernels = kernel_pieces(*(f"{_HERE}.{name}" for name in _KERNELS[family]))
     began = clock.perf_counter()
     with compiling_beside(kernels):
-        system = load(system_pieces, {name: _SIGNATURES[name] for name in needed})
+        system = load(system_pieces, {name: SIGNATURES[name] for name in needed})
     return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began)
 
 

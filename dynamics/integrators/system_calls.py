@@ -8,7 +8,7 @@ and the three arrays that each of them receives.
 
 from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import entry, kernel
-from dynamics.integrators.invocation import invoke
+from dynamics.compiler.invocation import invoke
 
 System = tuple[Integers, Vector, Integers, Vector]
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add s Σ_j v_j (K, K2)_ij to Ψ, Ψ2 and write A₀: K = (2/π) asin(c/√(T_i T_j)), K12 = (2/π)/√Δ, K2 = −c K12/T_i.
 
-    T = 1 + Q_ii and Δ = T_i T_j − c²; Ψ1 moves no bias.
+    T = 1 + Q_ii and Δ = T_i T_j − c²; Ψ1 moves no bias, and K is left out where it moves nothing.
     """
+    values = needs_values(parameters, sizes)
     m, n, scale = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], parameters[SCALE]
     C, A = matrix(work, 0, n, n), matrix(work, slopes_at(sizes), m, m)
     pulls = matrix(work, pulls_at(sizes), 3, m)
@@ -37,7 +38,8 @@ def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vecto
             c, shared = gram[j], own * inverse[j]
             lack = difference_of_products(T, wide[j], c, c) * shared * shared
             slope = weights[j] * shared / math.sqrt(lack)
-            value += weights[j] * arc_sine(c * shared, lack)
+            if values:
+                value += weights[j] * arc_sine(c * shared, lack)
             bend += c * slope
             row[j] = weight * slope
         pulls[0, i] += 2.0 / math.pi * value

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dynamics.equations.network.threshold_kernels import *
 
     # Constants of the source, so that branches that are never taken cost nothing.
-    HAS_LISTS = HAS_LINES = True
+    HAS_LISTS = HAS_LINES = HAS_RELU = True
 
 
 @kernel
@@ -39,7 +39,7 @@ def pair_values(
     family = int(numbers[int(numbers[1]) + HEADER * link])
     if HAS_LISTS and family > 2:
         return list_pair(c, row_a, row_b, numbers)
-    means = sign_relu(c, row_a, row_b) if family == 0 else sign_sign(c, row_a, row_b)
+    means = sign_relu(c, row_a, row_b) if HAS_RELU and family == 0 else sign_sign(c, row_a, row_b)
     if HAS_LINES:
         return lined_pair(link, c, row_a, row_b, numbers, means)
     return means
@@ -54,7 +54,7 @@ def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vect
     if HAS_LINES:
         means = pair_values(link, c, row_a, row_b, numbers)
         return means[2], means[3]
-    if family == 0:
+    if HAS_RELU and family == 0:
         return sign_relu_forces(c, row_a, row_b)
     both, bend, _ = sign_sign_forces(c, row_a, row_b)
     return both, bend
@@ -98,7 +98,7 @@ def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
     if HAS_LISTS and family > 2:
         list_moments(c, row_a, row_b, numbers, out)
         return
-    if family == 0:
+    if HAS_RELU and family == 0:
         sign_relu_moments(c, row_a, row_b, out)
     else:
         sign_sign_moments(c, row_a, row_b, out)

@@ -6,17 +6,23 @@ per neuron and per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''
 A₀ (m, m); N and F (m, m + r); scratch of the teacher. What a product with the Jacobian needs, follows.
 """
 
-from dynamics.compiler.arrays import Integers
+from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 
 WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT = range(10)
 TEACHER_SIZES_AT = 10
 RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
 SQUARES_AT = 8
-# Of `sizes[THEORY]`.
-FLOW, DESCENT = 0, 1
+# Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
+FLOW, DESCENT, MEANS = 0, 1, 2
 # Room for the moments E σ_a^(p) σ_b^(q), p, q ≤ 4.
 MOMENTS = 25
+
+
+@kernel
+def needs_values(parameters: Vector, sizes: Integers) -> bool:
+    """Return whether Ψ or Ψ1 matters: they move the second layer and the biases alone, and give the loss."""
+    return bool(parameters[RATE_V] != 0.0 or parameters[RATE_B] != 0.0 or sizes[THEORY] == MEANS)
 
 
 @kernel

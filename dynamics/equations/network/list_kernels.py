@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dynamics.equations.network.normal_kernels import *
     from dynamics.equations.network.series_kernels import *
 
+    # Constants of the source, so that what no link needs is not compiled.
+    HAS_RELU = HAS_SIGNS = HAS_POLYNOMIALS = HAS_TABLES = True
+
 #: Where a row's list begins, and where the table of square roots begins in `numbers`.
 LIST, ROOT = 9, 3
 #: Numbers at the head of each link: family (0 relu, 1 sign, 2 erf, 3 polynomial, 4 table), start of its own numbers,
@@ -86,17 +89,17 @@ def write_functions(link: int, q: float, b: float, scale: float, count: int, num
     head = int(numbers[1]) + HEADER * link
     family = int(numbers[head])
     if family <= 2:
-        if family == 0:
+        if HAS_RELU and family == 0:
             relu_list(q, b, scale, count, numbers, out)
-        else:
+        elif HAS_SIGNS:
             sign_list(q + family - 1.0, b, scale, count, numbers, out)
         for j in range(count):
             out[j] *= numbers[head + 3]
         out[0] += numbers[head + 4] * b + numbers[head + 5]
         out[1] += numbers[head + 4] * scale
-    elif family == 3:
+    elif HAS_POLYNOMIALS and family == 3:
         polynomial_list(q, b, scale, count, int(numbers[head + 1]), int(numbers[head + 2]), numbers, out)
-    else:
+    elif HAS_TABLES:
         series_list(q, b, scale, count, int(numbers[head + 1]), numbers, out)
 
 

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from dynamics.equations.network.list_kernels import *
     from dynamics.equations.network.smooth_own_kernels import *
 
+    # A constant of the source, so that what no link needs is not compiled.
+    HAS_TABLES = True
+
 
 @kernel
 def write_row(link: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
     """Write the numbers of one unit of variance q = |w|² and bias b."""
     row[0], row[1] = q, b
     head = int(numbers[1]) + HEADER * link
-    if int(numbers[head]) == TABLE:
+    if HAS_TABLES and int(numbers[head]) == TABLE:
         read_table(q, b, 0, 4, int(numbers[head + 1]), numbers, row[2:6])
     write_list_row(link, q, b, numbers, row)
 
@@ -53,7 +56,7 @@ def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tu
 @kernel
 def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
-    if int(numbers[int(numbers[1])]) == TABLE:
+    if HAS_TABLES and int(numbers[int(numbers[1])]) == TABLE:
         return row[2], row[3], row[4], row[5]
     return list_pair(row[0], row, row, numbers)
 

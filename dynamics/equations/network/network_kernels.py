@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
@@ -100,6 +100,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ + the term of the steps."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
     write_all_means(y, parameters, sizes, work)
+    if sizes[THEORY] == MEANS:
+        return
     write_gradient(y, parameters, sizes, work)
     pulls, F = matrix(work, pulls_at(sizes), 3, m), matrix(work, products_at(sizes), m, m + r)
     first = 2 * m + m * r
@@ -158,7 +160,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
                 largest = max(largest, y[2 * m + i * r + a] ** 2 / square)
         out[a] = largest - parameters[LEVEL]
     write_shares(y, out[r:], parameters, sizes, work)
-    for c in range(sizes[COMPONENTS]):
+    for c in range(0 if sizes[THEORY] == MEANS else sizes[COMPONENTS]):
         out[r + c] -= 0.5
 
 
@@ -180,24 +182,3 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
                 y[first + i * m + j] *= factor
                 y[first + j * m + i] *= factor
             y[first + i * m + i] = start
-
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def write_observables(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Loss without E f*², then H_ab = s² Σ v_i v_j E[σ'_i σ'_j] M_ia M_jb, then the shares f_α/f*_α."""
-    m, r = sizes[WIDTH], sizes[AXES]
-    write_all_means(y, parameters, sizes, work)
-    means, pulls = matrix(work, means_at(sizes), m, r + 3), matrix(work, pulls_at(sizes), 3, m)
-    A = matrix(work, slopes_at(sizes), m, m)
-    loss = 0.0
-    for i in range(m):
-        loss += parameters[SCALE] * y[i] * (pulls[0, i] - means[i, 0])
-    out[0] = loss
-    for a in range(r):
-        for c in range(r):
-            total = 0.0
-            for i in range(m):
-                for j in range(m):
-                    total += A[i, j] * y[2 * m + i * r + a] * y[2 * m + j * r + c]
-            out[1 + a * r + c] = total
-    write_shares(y, out[1 + r * r :], parameters, sizes, work)

@@ -105,7 +105,8 @@ def add_step_terms(y: Vector, scale: float, out: Vector, parameters: Vector, siz
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Velocity of the flow and what finite steps add."""
     flow_rhs(t, y, out, parameters, sizes, work)
-    add_step_terms(y, 1.0, out, parameters, sizes, work)
+    if sizes[THEORY] != MEANS:
+        add_step_terms(y, 1.0, out, parameters, sizes, work)
 
 
 @kernel

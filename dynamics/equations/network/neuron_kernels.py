@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 @kernel
 def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add s Σ_j v_j (K, K1, K2)_ij to Ψ, Ψ1, Ψ2 and write A₀_ij = s² v_i v_j K12_ij; rows and C are in place."""
+    """Add s Σ_j v_j (K, K1, K2)_ij to Ψ, Ψ1, Ψ2 and write A₀_ij = s² v_i v_j K12_ij; rows and C are in place.
+
+    K and K1 of two neurons are left out where they move nothing.
+    """
+    values = needs_values(parameters, sizes)
     m, n, scale = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], parameters[SCALE]
     numbers = parameters[sizes[NUMBERS_AT] :]
     C, A = matrix(work, 0, n, n), matrix(work, slopes_at(sizes), m, m)
@@ -28,11 +32,14 @@ def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vecto
         A[i, i] = weight * weight * slopes
         for j in range(i):
             other = scale * y[j]
-            value, first, mirrored, slopes, second, bent = mutual_values(C[i, j], rows[i], rows[j], numbers)
-            pulls[0, i] += other * value
-            pulls[0, j] += weight * value
-            pulls[1, i] += other * first
-            pulls[1, j] += weight * mirrored
+            if values:
+                value, first, mirrored, slopes, second, bent = mutual_values(C[i, j], rows[i], rows[j], numbers)
+                pulls[0, i] += other * value
+                pulls[0, j] += weight * value
+                pulls[1, i] += other * first
+                pulls[1, j] += weight * mirrored
+            else:
+                slopes, second, bent = mutual_forces(C[i, j], rows[i], rows[j], numbers)
             pulls[2, i] += other * second
             pulls[2, j] += weight * bent
             A[i, j] = A[j, i] = weight * other * slopes

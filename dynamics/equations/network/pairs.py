@@ -132,14 +132,27 @@ def pair_source(
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
     centred = all(given is not None and not any(given) for given in values)
-    constants = f"HAS_LISTS = {terms > 0}\nHAS_LINES = {any(link.has_line for link in links)}\n"
-    pieces = Piece("constants", constants), *_pieces(links[0].family, centred=centred)
+    pieces = _constants(links, terms), *_pieces(links[0].family, centred=centred)
     return PairSource(pieces, _numbers(links, terms, is_series), _HEAD + 3 * terms + 4, tuple(links))
 
 
 def _distinct(values: Sequence[float]) -> tuple[float, ...]:
     """Return the distinct values in order."""
     return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
+
+
+def _constants(links: Sequence[Link], terms: int) -> Piece:
+    """Return what the kernels need not compile: branches of families that no link has."""
+    families = {link.family for link in links}
+    found = {
+        "HAS_LISTS": terms > 0,
+        "HAS_LINES": any(link.has_line for link in links),
+        "HAS_RELU": RELU in families,
+        "HAS_SIGNS": not families.isdisjoint((SIGN, ERF)),
+        "HAS_POLYNOMIALS": POLYNOMIAL in families,
+        "HAS_TABLES": TABLE in families,
+    }
+    return Piece("constants", "".join(f"{name} = {value}\n" for name, value in found.items()))
 
 
 def _pieces(student: int, *, centred: bool) -> tuple[Piece, ...]:

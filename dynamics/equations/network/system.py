@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import hermite
-from dynamics.compiler.compilation import kernel_pieces, load
-from dynamics.equations.interface import FlowSystem
+from dynamics.compiler.compilation import compiler_is_off, kernel_pieces, load
+from dynamics.equations.interface import ALWAYS_NEEDED, SIGNATURES, FlowSystem
 from dynamics.equations.network.pairs import pair_source
 from dynamics.equations.network.teachers import network_teacher
 from dynamics.equations.network.ties import check_no_ties
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Callable, Mapping
 
     from dynamics.compiler.compilation import Piece
     from dynamics.problem import Problem, Student
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _HERE = "dynamics.equations.network"
 #: Whole numbers and numbers in front of those of the teacher, room for moments; `layout_kernels` has the same.
 SIZES, PARAMETERS, MOMENTS = 10, 8, 25
-THEORY, FLOW, DESCENT = 3, 0, 1
+THEORY, FLOW, DESCENT, MEANS = 3, 0, 1, 2
 #: Links with kernels of their own for neurons without biases.
 CENTRAL_LINKS = ("erf", "relu")
 #: Neurons are looked at so much beyond where they are, for the end of a table.
@@ -181,15 +181,33 @@ class NetworkSystem(FlowSystem):
 
     def _means(self, state: Array) -> tuple[float, Array, Array]:
         """Return loss, H (r, r) and f_α/f*_α."""
-        r = self.problem.teacher.span
-        out = np.empty(1 + r * r + self.teacher.components.size)
-        work = np.empty(self.work_size)
-        self._compiled.write_observables(np.ascontiguousarray(state), out, self.parameters, self.sizes, work)
-        return float(out[0] + self.teacher.square), out[1 : 1 + r * r].reshape(r, r), out[1 + r * r :]
+        m, r, n = self.problem.width, self.problem.teacher.span, self.problem.width + self.problem.teacher.span
+        events, work, sizes = np.empty(self.num_events), np.empty(self.work_size), self.sizes.copy()
+        sizes[THEORY] = MEANS
+        y = np.ascontiguousarray(state)
+        for name, out in ("rhs", np.empty_like(y)), ("event_values", events):
+            self._call(name, y, out, sizes, work)
+        v, _, M, _ = self.unpack(y)
+        at = n * n + (m + self.teacher.units) * self.pairs.row_size
+        means, pulls, A, _ = np.split(work[at:], np.cumsum([m * (r + 3), 3 * m, m * m]))
+        mean = means.reshape(m, r + 3)[:, 0]
+        loss = self.student.output_scale * v @ (pulls[:m] - mean) + self.teacher.square
+        return float(loss), M.T @ A.reshape(m, m) @ M, events[r:]
+
+    def _call(self, name: str, y: Array, out: Array, sizes: Integers, work: Array) -> None:
+        """Call a compiled function, `rhs` or `event_values`, which methods use too."""
+        function = self._functions[name]
+        address = function if compiler_is_off() else function.address
+        self._evaluate(address, y, out, self.parameters, sizes, work)
 
     @cached_property
-    def _compiled(self) -> ModuleType:
-        return load(self.pieces).namespace
+    def _evaluate(self) -> Callable[..., None]:
+        evaluate: Callable[..., None] = load(kernel_pieces(f"{_HERE}.observing_kernels")).namespace.evaluate
+        return evaluate
+
+    @cached_property
+    def _functions(self) -> Mapping[str, Any]:
+        return load(self.pieces, dict(list(SIGNATURES.items())[:ALWAYS_NEEDED])).functions
 
     def _normalised(self, state: Array) -> tuple[Array, Array, Array]:
         """Return C, G and n; a neuron of length 0, within the tolerance, has no direction: zeros."""
