@@ -10,7 +10,7 @@ of a visible error explain.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem
+    from dynamics.problem import Problem, Student
     from sgd_check.verdicts.defaults import Course
 
 THEORIES = ("auto", "finite-step", "flow")
@@ -100,7 +100,7 @@ def _network_solution(problem: Problem, batch_size: int, **arguments: Any) -> xr
     """Return the solution for a network, or say why there is none: its arguments are checked before any work."""
     import dynamics
 
-    if problem.student.first_layer == "sphere":
+    if cast("Student", problem.student).first_layer == "sphere":
         msg = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
         raise NoFiniteStepError(msg)
     size = {} if batch_size == 1 else {"batch_size": batch_size}
@@ -151,7 +151,7 @@ def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
     It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
     one of the two does not see emerge counts as due at their common end, at the earliest.
     """
-    from dynamics.problem import Problem
+    from dynamics.problem import Problem, Student
 
     end = min(float(part["time"].values[-1]) for part in (prediction, solution) if "time" in part.coords)
     times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in (prediction, solution)]
