@@ -142,9 +142,7 @@ def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
         if decided_by_curves(Problem.from_dataset(prediction)):
-            return choose_curve_course(
-                prediction, settings["engine"], options, **choice, theory=settings["theory"]
-            )
+            return choose_curve_course(prediction, settings["engine"], options, **choice, theory=settings["theory"])
         engine = engine_for(prediction, settings["engine"], options, **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(sentence(error, settings["engine"])) from None

@@ -151,7 +151,7 @@ def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
     It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
     one of the two does not see emerge counts as due at their common end, at the earliest.
     """
-    from dynamics.problem import Problem, Student
+    from dynamics.problem import Problem
 
     end = min(float(part["time"].values[-1]) for part in (prediction, solution) if "time" in part.coords)
     times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in (prediction, solution)]
