@@ -124,4 +124,4 @@ def test_findings_and_figure_show_components(flow, runs):
     assert found.tables[0].rows[1]["what"] == "component x1"
     panels = plot_comparison(tree).axes
     assert panels[2].get_ylabel() == r"component $f_\alpha / f^*_\alpha$"
-    assert [text.get_text() for text in panels[2].get_legend().get_texts()] == ["x1", "x1*x2"]
+    assert [text.get_text() for text in panels[2].get_legend().get_texts()] == ["$x_{1}$", r"$x_{1}\,x_{2}$"]
