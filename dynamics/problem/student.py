@@ -61,7 +61,7 @@ class Student:
     rates : (float, float, float) or "mean-field", default (1, 1, 1)
         ε_w, ε_v, ε_b ≥ 0 in units of the time; "mean-field" is m for all three. Layers that are fixed ignore theirs.
     decay : (float, float), default (0, 0)
-        κ_w, κ_v ≥ 0. On the sphere κ_w has no effect.
+        κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
 
     Raises
     ------
@@ -122,7 +122,10 @@ class Student:
         assign("initial_biases", self._checked_biases())
         assign("scale", _checked_scale(self.scale))
         assign("rates", _checked_rates(self.rates))
-        assign("decay", _checked_numbers("decay", self.decay, ("κ_w", "κ_v")))
+        of_first, of_second = _checked_numbers("decay", self.decay, ("κ_w", "κ_v"))
+        # What is fixed does not decay.
+        first, second = self.first_layer == "free", self.second_layer == "trained"
+        assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
 
     def _checked_second_layer(self) -> str | Array:
         given: Any = self.initial_second_layer

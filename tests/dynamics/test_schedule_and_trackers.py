@@ -199,6 +199,7 @@ def test_every_stop_reason_gives_advice():
         "norm_not_positive",
         "not_realisable",
         "loss_rose",
+        "series_too_short",
     ]
 
 
