@@ -7,11 +7,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from network_reference import Kernels, as_expansion, is_smooth, rates_of_state, velocities
+from numba import config
 
 import dynamics
 import hermite
 
 pytestmark = pytest.mark.kernels
+
+
+def examples(count):
+    """How many networks are drawn: two with the compiler off, where the lines are counted and each takes seconds."""
+    return 2 if config.DISABLE_JIT else count
+
 
 CUBIC = {0: 0.1, 1: 0.5, 2: -0.3, 3: 0.2}
 QUADRATIC = {1: 0.7, 2: 0.4}
@@ -87,7 +94,7 @@ def assert_same(found, wanted, tolerance):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
     problem, link, units = data.draw(networks(case))
@@ -100,7 +107,7 @@ def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
     problem, _, _ = data.draw(networks(case))
@@ -119,7 +126,7 @@ def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] == "relu"], ids=str)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_the_loss_changes_by_what_all_gradients_move(case, data):
     """The loss that is observed belongs to the flow: d loss/dt = 2 Σ ∇·move, −2 Σ ε |∇|² without decay."""
