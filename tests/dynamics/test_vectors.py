@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numba import config
 
 import dynamics
 from dynamics.compiler.compilation import Piece, load
@@ -172,6 +173,7 @@ LOW_EXPONENTS = {
 }
 
 
+@pytest.mark.skipif(config.DISABLE_JIT, reason="flows of so many steps need compiled kernels")
 @pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
 @pytest.mark.parametrize("name", list(LOW_EXPONENTS))
 def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
@@ -191,6 +193,7 @@ def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
     assert flow.attrs["steps_accepted"] < 0.95 * solved("bdf", rtol).attrs["steps_accepted"]
 
 
+@pytest.mark.skipif(config.DISABLE_JIT, reason="flows of so many steps need compiled kernels")
 @pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
 def test_what_the_linear_solver_leaves_does_not_set_the_step():
     """1880 steps; 3190 where it may be five times as large."""
