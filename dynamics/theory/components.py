@@ -24,6 +24,8 @@ import numpy as np
 from dynamics.problem.student import Student
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dynamics.problem import Problem
     from dynamics.problem.polynomial import Component
     from hermite import HermiteExpansion
@@ -38,13 +40,13 @@ LENGTHS, SHIFTS = (0.6, 1.0, 1.7), (0.0, 0.37, -0.81)
 LONELY = 0.05
 
 
-def mean_derivatives(link: HermiteExpansion, count: int, variance: float, bias: float) -> Array:
+def mean_derivatives_at(link: HermiteExpansion, count: int, variance: float, bias: float) -> Array:
     """Return D_j = E σ^(j)(√variance z + bias) for j < count, in the sense of distributions, by quadrature.
 
     Examples
     --------
     >>> import hermite
-    >>> mean_derivatives(hermite.expand("z^2"), 3, 4.0, 1.0).round(12).tolist()
+    >>> mean_derivatives_at(hermite.expand("z^2"), 3, 4.0, 1.0).round(12).tolist()
     [5.0, 2.0, 2.0]
     """
     length = math.sqrt(variance)
@@ -76,18 +78,25 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
     student, components = problem.student, problem.teacher.components
     if not isinstance(student, Student) or not components:
         return ()
-    order = max(component.degree for component in components)
+    degrees = np.array([component.degree for component in components])
+    seen = np.zeros(degrees.max() + 1)
+    for length, bias in _neurons_tried(problem, student):
+        scaled = _scaled(student.activation, seen.size - 1, length, bias)
+        seen = np.maximum(seen, np.abs(scaled.coefficients) / math.sqrt(scaled.norm_squared))
+        if (seen[degrees] > ZERO).all():
+            return ()
+    return tuple(component.name for component in components if seen[component.degree] <= ZERO)
+
+
+def _neurons_tried(problem: Problem, student: Student) -> Iterator[tuple[float, float]]:
+    """Yield length and bias of every neuron at the start, and others near by where they move."""
     start = problem.network_start()
     lengths = np.linalg.norm(start.weights, axis=1)
     factors = (1.0,) if student.first_layer == "sphere" else LENGTHS
     shifts = SHIFTS if student.biases == "trained" else (0.0,)
-    neurons = {(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)}
-    tried = [(factor * n, shift + b) for n, b in sorted(neurons)[:8] for factor in factors for shift in shifts]
-    seen = np.zeros(order + 1)
-    for length, bias in tried:
-        scaled = _scaled(student.activation, order, length, bias)
-        seen = np.maximum(seen, np.abs(scaled.coefficients) / math.sqrt(scaled.norm_squared))
-    return tuple(component.name for component in components if seen[component.degree] <= ZERO)
+    # Lengths that differ by rounding alone say the same.
+    for length, bias in sorted({(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)}):
+        yield from ((factor * length, shift + bias) for factor in factors for shift in shifts)
 
 
 def predicted_component_times(problem: Problem) -> Array:
@@ -137,7 +146,7 @@ def _least_time(problem: Problem, student: Student, component: Component) -> flo
     scale, rate = student.output_scale, student.learning_rates[0]
     Q = np.sum(weights**2, axis=1)
     D = np.array(
-        [mean_derivatives(student.activation, component.degree + 1, q, bias) for q, bias in zip(Q, b, strict=True)]
+        [mean_derivatives_at(student.activation, component.degree + 1, q, bias) for q, bias in zip(Q, b, strict=True)]
     )
     factorial = math.prod(math.factorial(n) for n in component.degrees)
     kappa = rate * scale * v * component.value * D[:, component.degree] / math.sqrt(factorial)

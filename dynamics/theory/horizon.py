@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-from dynamics.theory.components import mean_derivatives
+from dynamics.theory.components import mean_derivatives_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def default_network_schedule(problem: Problem) -> SaveAt:
     waits = {1: 1.0, 2: max(2.0 * np.log(root), 1.0)}
     most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
     neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
-    D = np.array([mean_derivatives(problem.activation, most + 1, q, bias) for q, bias in neurons])
+    D = np.array([mean_derivatives_at(problem.activation, most + 1, q, bias) for q, bias in neurons])
     size = np.maximum(np.abs(v), 1.0) if student.learning_rates[1] > 0.0 else np.abs(v)
     rates = student.learning_rates[0] * student.output_scale * np.abs(size[:, None] * D).max(axis=0)
     times = [
@@ -97,6 +97,6 @@ def _parts(problem: Problem) -> Iterator[tuple[int, int, float]]:
         factorial = math.prod(map(math.factorial, component.degrees))
         yield max(component.cost, 1), component.degree, abs(component.value) / math.sqrt(factorial)
     for unit in problem.teacher.units(problem.teacher_link):
-        D = np.abs(mean_derivatives(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
+        D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
         order = next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1)
         yield order, order, abs(unit.coefficient) * D[order] / math.factorial(order - 1)

@@ -10,7 +10,7 @@ from scipy.special import elliprf
 
 import hermite
 from dynamics import Problem, SaveAt, Student, Teacher, solve_network
-from dynamics.theory.components import blind_components, escape_time, mean_derivatives, predicted_component_times
+from dynamics.theory.components import blind_components, escape_time, mean_derivatives_at, predicted_component_times
 
 
 def lone_problem(*, v=0.8, dimension=10**4, text="x1*x2*x3", **changes):
@@ -84,9 +84,9 @@ def test_several_neurons_are_predicted_only_while_they_are_alone():
 @pytest.mark.parametrize(("link", "variance", "bias"), [("relu", 0.7, 0.3), ("erf", 2.0, -0.4), ("tanh(z)", 1.3, 0.2)])
 def test_mean_derivatives_are_derivatives_in_the_bias(link, variance, bias):
     expansion = hermite.expand(link)
-    D = mean_derivatives(expansion, 4, variance, bias)
+    D = mean_derivatives_at(expansion, 4, variance, bias)
     step = 1e-3
-    shifted = [mean_derivatives(expansion, 4, variance, bias + k * step) for k in (-2, -1, 1, 2)]
+    shifted = [mean_derivatives_at(expansion, 4, variance, bias + k * step) for k in (-2, -1, 1, 2)]
     slope = (shifted[0] - 8 * shifted[1] + 8 * shifted[2] - shifted[3]) / (12 * step)
     np.testing.assert_allclose(D[1:], slope[:-1], atol=1e-8)
 
