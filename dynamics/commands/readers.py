@@ -10,7 +10,7 @@ from pathlib import Path
 from hermite.text.messages import cut, shown
 
 #: Characters of a file of numbers; coefficients of a million directions have a fifth.
-MOST_BYTES = 10**8
+MOST_CHARACTERS = 10**8
 
 
 def plain(text: str) -> str:
@@ -97,12 +97,15 @@ def numbers(text: str) -> tuple[float, ...]:
         return tuple(real(part) for part in text.split(","))
     try:
         with Path(text[1:]).open(encoding="utf-8") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MOST_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         msg = f"must name a file of numbers that can be read, but is {shown(text)}: {reason}"
         raise ValueError(msg) from None
-    require(len(content) <= MOST_BYTES, f"must name a file of at most {MOST_BYTES} characters, but is {shown(text)}")
+    require(
+        len(content) <= MOST_CHARACTERS,
+        f"must name a file of at most {MOST_CHARACTERS} characters, but is {shown(text)}",
+    )
     parts = [part for part in re.split(r"[,;\s]+", content) if part]
     require(bool(parts), f"must name a file with numbers, but {shown(text)} holds none")
     return tuple(real(part) for part in parts)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12
 MOST_SHOWN = 6
+#: Squared overlap at which a direction has emerged; of an axis of several, the part of an even share.
+EMERGED, EVEN_SHARE = 0.5, 0.6
 #: Arrays of the size of the coefficients that are held while they are made.
 ARRAYS_OF_TEACHER = 4
 
@@ -223,6 +225,15 @@ class Teacher:
     def leap(self) -> int | None:
         """Largest |α| on new axes in the order of learning (Abbe, Boix-Adsera, Misiakiewicz 2302.11055)."""
         return max((component.cost for component in self.components), default=None)
+
+    @property
+    def emergence_level(self) -> float:
+        """Share of |w|² at which a neuron has found a direction: ½, or 0.6/k of the axes of a component of k ≥ 2.
+
+        A neuron that carries a component of k axes gives each of them 1/k at most.
+        """
+        most = max((len(component.axes) for component in self.components), default=1)
+        return EMERGED if most == 1 else EVEN_SHARE / most
 
     def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
         """Return the units, those without a link of their own with the one given; none for a polynomial.

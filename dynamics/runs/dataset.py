@@ -55,9 +55,7 @@ def make_dataset(
     import xarray as xr
 
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
-    # The overlaps of a network are those with the teacher's axes.
-    count = problem.teacher.span if problem.kind == "network" else problem.num_directions
-    directions = np.arange(1, count + 1)
+    directions = np.arange(1, problem.num_directions + 1)
     return xr.Dataset(
         {
             name: _labelled(name, array, leading if name in with_leading else ())

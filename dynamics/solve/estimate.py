@@ -26,7 +26,7 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
     if model == "decoupled":
         bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
         return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
-    state = m * P + m * m + m
+    state = m * P + m * m + m * (2 if model == "network" else 1)
     numbers = flow_numbers(m, P, full=keep == "full", times=count)
     operations = 4.0 * m * m * P + 2.0 * m**3 + 40.0 * state
     return (

@@ -28,16 +28,15 @@ BLOW_UP_FACTOR = 1e3
 class Watch:
     """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
 
-    Of a network the directions are the teacher's axes, of either sign, at the level of `emergence_level`.
+    Of a network the directions are the teacher's axes, of either sign, at the teacher's `emergence_level`.
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
         network = problem.kind == "network"
         self._odd = not network and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * (_network_weight(problem) if network else _weight(problem))
-        count = problem.teacher.span if network else problem.num_directions
-        level = emergence_level(problem) if network else 0.5
-        self.emergence = CrossingTracker(np.array(level), (runs, count))
+        level = np.array(problem.teacher.emergence_level)
+        self.emergence = CrossingTracker(level, (runs, problem.num_directions))
 
     def look(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
         """Take C (runs, m, P), n (runs, m) and of a network v and b (runs, m) at a time.
@@ -50,15 +49,6 @@ class Watch:
             seen = np.maximum(overlap, 0.0) if self._odd else overlap
             self.emergence.look(time, np.where(sound[:, None], np.max(seen**2, axis=1), np.nan))
         return sound
-
-
-def emergence_level(problem: Problem) -> float:
-    """Return the share of a neuron's |w_i|² from which on it has found an axis: ½, or less where it serves several.
-
-    A neuron that learns a component of k ≥ 2 axes gives each of them 1/k at most, and has found it at 0.6/k.
-    """
-    most = max((len(component.axes) for component in problem.teacher.components), default=1)
-    return 0.5 if most == 1 else 0.6 / most
 
 
 def _weight(problem: Problem) -> float:

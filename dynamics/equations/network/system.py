@@ -78,7 +78,13 @@ class NetworkSystem(FlowSystem):
             *kernel_pieces(teacher.kernels, f"{_HERE}.network_kernels", f"{_HERE}.product_kernels"),
         )
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
-        rates = (*student.learning_rates, *student.decay, student.output_scale, step or 0.0, teacher.level)
+        rates = (
+            *student.learning_rates,
+            *student.decay,
+            student.output_scale,
+            step or 0.0,
+            problem.teacher.emergence_level,
+        )
         self.parameters: Array = np.concatenate([rates, np.diag(Q), teacher.parameters, pairs.numbers])
         at = PARAMETERS + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array, Integers
 
 _HERE = "dynamics.equations.network"
-#: Largest share of a squared length that a neuron can give one of k ≥ 2 axes is 1/k; an axis counts from this part on.
-EVEN_SHARE = 0.6
 #: What is looked at on both sides of 0, and the difference that is a jump.
 NEAR, JUMP = 1e-12, 1e-6
 
@@ -41,8 +39,6 @@ class NetworkTeacher:
         Biases (units,) and directions (units, r) of the units.
     components : ndarray
         The f*_α of a polynomial, (components,).
-    level : float
-        Share of a neuron's squared length from which on it has found an axis.
     square : float
         E f*².
     sensitivity : ndarray
@@ -57,7 +53,6 @@ class NetworkTeacher:
     biases: Array
     theta: Array
     components: Array
-    level: float
     square: float
     sensitivity: Array
 
@@ -83,7 +78,7 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
     values = np.array([component.value for component in teacher.components])
     roots = np.array([math.sqrt(math.prod(map(math.factorial, order))) for order in orders.tolist()])
     inverse = 1.0 / (roots * values)
-    mean, most = target.mean, int((orders > 0).sum(axis=1).max())
+    mean = target.mean
     return NetworkTeacher(
         kernels=f"{_HERE}.polynomial_teacher_kernels",
         links=(),
@@ -93,7 +88,6 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
         theta=np.empty((0, teacher.span)),
         degree=int(orders.sum(axis=1).max()),
         components=values,
-        level=0.5 if most == 1 else EVEN_SHARE / most,
         square=mean**2 + float(values @ values),
         sensitivity=_polynomial_sensitivity(orders, values),
     )
@@ -131,7 +125,6 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
         theta=theta,
         degree=0,
         components=np.empty(0),
-        level=0.5,
         square=float(square.sum()),
         sensitivity=theta.T @ slopes @ theta * (np.nan if any(map(_jumps, links)) else 1.0),
     )
