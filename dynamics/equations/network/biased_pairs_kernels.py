@@ -108,17 +108,3 @@ def sign_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
     slope_a, slope_b = 2.0 * p_a * math.erf(u_b * SQRT_HALF), 2.0 * b[5] * math.erf(u_a * SQRT_HALF)
     both = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
     return both, -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b
-
-
-@kernel
-def relu_relu(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
-    value, slope, _, both, bend, _ = relu_relu_mutual(c, a, b)
-    return value, slope, both, bend
-
-
-@kernel
-def sign_sign(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
-    value, slope, _, both, bend, _ = sign_sign_mutual(c, a, b)
-    return value, slope, both, bend

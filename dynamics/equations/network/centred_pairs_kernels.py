@@ -85,17 +85,3 @@ def sign_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
     """K12, K2_ij, K2_ji."""
     both = 2.0 / (math.pi * root_determinant(c, a[2], b[2]))
     return both, -c * both * a[3] * a[3], -c * both * b[3] * b[3]
-
-
-@kernel
-def relu_relu(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
-    value, slope, _, both, bend, _ = relu_relu_mutual(c, a, b)
-    return value, slope, both, bend
-
-
-@kernel
-def sign_sign(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
-    value, slope, _, both, bend, _ = sign_sign_mutual(c, a, b)
-    return value, slope, both, bend

@@ -157,8 +157,10 @@ def _constants(links: Sequence[Link], terms: int) -> Piece:
 
 def _pieces(student: int, *, centred: bool) -> tuple[Piece, ...]:
     """Return the source for a student of one family; that for biases 0 needs no Φ_2."""
-    thresholds = ("threshold", "centred_pairs" if centred else "biased_pairs", "moment", "line")
-    own = {RELU: (*thresholds, "relu_student"), ERF: (*thresholds, "erf_student")}
+    thresholds = ("threshold", "centred_pairs" if centred else "biased_pairs", "one_sided", "moment", "line")
+    own = {
+        family: (*thresholds, f"{name}_neuron", "threshold_student") for family, name in ((RELU, "relu"), (ERF, "erf"))
+    }
     chosen = ("normal", "series", "list", "smooth_own", *own.get(student, ("list_student",)))
     return kernel_pieces(*(f"{_HERE}.{part}_kernels" for part in chosen))
 

@@ -1,24 +1,21 @@
-"""The kernels of pairs of an erf student; executed after those of thresholds, lists and lines.
+"""The kernels of pairs of a relu or erf student; executed after `relu_neuron` or `erf_neuron_kernels`, its own means.
 
 A teacher's link with a threshold has a closed form, a polynomial a sum, any other a series.
 """
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.network.biased_pairs_kernels import *
     from dynamics.equations.network.line_kernels import *
     from dynamics.equations.network.list_kernels import *
-    from dynamics.equations.network.moment_kernels import *
+    from dynamics.equations.network.relu_neuron_kernels import *
     from dynamics.equations.network.threshold_kernels import *
 
     # Constants of the source, so that branches that are never taken cost nothing.
-    HAS_LISTS = HAS_LINES = HAS_RELU = True
+    HAS_LISTS = HAS_LINES = True
 
 
 @kernel
@@ -39,7 +36,7 @@ def pair_values(
     family = int(numbers[int(numbers[1]) + HEADER * link])
     if HAS_LISTS and family > 2:
         return list_pair(c, row_a, row_b, numbers)
-    means = sign_relu(c, row_a, row_b) if HAS_RELU and family == 0 else sign_sign(c, row_a, row_b)
+    means = threshold_pair(family, c, row_a, row_b)
     if HAS_LINES:
         return lined_pair(link, c, row_a, row_b, numbers, means)
     return means
@@ -54,10 +51,7 @@ def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vect
     if HAS_LINES:
         means = pair_values(link, c, row_a, row_b, numbers)
         return means[2], means[3]
-    if HAS_RELU and family == 0:
-        return sign_relu_forces(c, row_a, row_b)
-    both, bend, _ = sign_sign_forces(c, row_a, row_b)
-    return both, bend
+    return threshold_pair_forces(family, c, row_a, row_b)
 
 
 @kernel
@@ -65,7 +59,7 @@ def mutual_values(
     c: float, row_i: Vector, row_j: Vector, numbers: Vector
 ) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons at covariance c."""
-    value, slope_i, slope_j, both, bend_i, bend_j = sign_sign_mutual(c, row_i, row_j)
+    value, slope_i, slope_j, both, bend_i, bend_j = two_neurons(c, row_i, row_j)
     if HAS_LINES:
         means = lined_pair(0, c, row_i, row_j, numbers, (value, slope_i, both, bend_i))
         _, slope_j, _, bend_j = lined_pair(0, c, row_j, row_i, numbers, (value, slope_j, both, bend_j))
@@ -79,13 +73,13 @@ def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tu
     if HAS_LINES:
         _, _, _, both, bend_i, bend_j = mutual_values(c, row_i, row_j, numbers)
         return both, bend_i, bend_j
-    return sign_sign_forces(c, row_i, row_j)
+    return two_neurons_forces(c, row_i, row_j)
 
 
 @kernel
 def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
-    means = sign_sign(row[0], row, row)
+    means = one_neuron(row)
     if HAS_LINES:
         return lined_pair(0, row[0], row, row, numbers, means)
     return means
@@ -98,10 +92,7 @@ def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
     if HAS_LISTS and family > 2:
         list_moments(c, row_a, row_b, numbers, out)
         return
-    if HAS_RELU and family == 0:
-        sign_relu_moments(c, row_a, row_b, out)
-    else:
-        sign_sign_moments(c, row_a, row_b, out)
+    threshold_moments(family, c, row_a, row_b, out)
     if HAS_LINES:
         lined_moments(link, c, row_a, row_b, numbers, out)
 
@@ -109,8 +100,6 @@ def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
 @kernel
 def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
     """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
-    mean = np.empty((5, 5))
-    sign_sign_moments(row[0], row, row, mean)
-    slopes_from_moments(mean, out)
+    one_neuron_slopes(row, out)
     if HAS_LINES:
         lined_slopes(row, numbers, out)
