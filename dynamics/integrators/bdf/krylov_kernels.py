@@ -165,6 +165,9 @@ def solve_linear(
         multiply(t, y, count, gamma, reach, vectors, system)
         orthogonalise(vectors, h, count)
         residual = rotate(h, count)
+        if h[count, count] == 0.0:
+            # 1 − γ J takes the new direction to nothing that earlier ones do not reach: it cannot lessen the residual.
+            break
         count += 1
     for k in range(count - 1, -1, -1):
         for j in range(k + 1, count):
