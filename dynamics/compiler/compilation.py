@@ -83,6 +83,11 @@ def kernel(function: Function) -> Function:
     return cast("Function", _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True))
 
 
+def inlined_kernel(function: Function) -> Function:
+    """Compile an inner function into its callers, however long, whose loops can then do several numbers at once."""
+    return cast("Function", _jitted(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True))
+
+
 def exact_kernel(function: Function) -> Function:
     """Compile an inner function whose sums are neither reordered nor fused, so that it can compute its own rounding."""
     return cast("Function", _jitted(function, exact=True, no_cpython_wrapper=True, no_cfunc_wrapper=True))

@@ -53,15 +53,20 @@ def difference_of_products(a: float, b: float, c: float, d: float) -> float:
 
 
 @exact_kernel
+def reduced(x: float) -> tuple[float, float]:
+    """Return r and 2^n of e^x = 2^n e^r, |r| <= log(2)/2, for -700 <= x <= 0."""
+    t = x * INVERSE_LOG_2 + ROUNDER
+    return x - (t - ROUNDER) * LOG_2, float(np.int64((np.float64(t).view(np.int64) + 1023) << 52).view(np.float64))
+
+
+@kernel
 def exponential(x: float) -> float:
-    """e^x for x <= 0 to 2e-16 of 1, in arithmetic that is done on several numbers at once."""
-    bounded = max(x, -700.0)
-    t = bounded * INVERSE_LOG_2 + ROUNDER
-    r = bounded - (t - ROUNDER) * LOG_2
+    """e^x for x <= 0 to 3e-16 of 1, in arithmetic that is done on several numbers at once."""
+    r, power = reduced(max(x, -700.0))
     total = 0.0
     for coefficient in EXPONENTIAL:
         total = total * r + coefficient
-    return total * float(np.int64((np.float64(t).view(np.int64) + 1023) << 52).view(np.float64))
+    return total * power
 
 
 @kernel

@@ -43,8 +43,8 @@ _HERE = "dynamics.equations.network"
 #: Whole numbers and numbers in front of those of the teacher, room for moments; `layout_kernels` has the same.
 SIZES, PARAMETERS, MOMENTS = 10, 8, 25
 THEORY, FLOW, DESCENT, MEANS = 3, 0, 1, 2
-#: Links with kernels of their own for neurons without biases.
-CENTRAL_LINKS = ("erf", "relu")
+#: Links with loops of their own over all pairs of neurons, with biases and without.
+VECTORISED_LINKS = ("erf", "relu")
 #: Neurons are looked at so much beyond where they are, for the end of a table.
 BEYOND = 1.0 + 1e-6
 #: Nodes of the mean squares in `stiffness`.
@@ -230,8 +230,9 @@ def _eigenvalues(H: Array) -> Array:
 
 
 def _kernels_of_neurons(student: Student) -> tuple[Piece, ...]:
-    """Return the source of `add_neuron_means`: that of a link which is faster without biases, if there are none."""
-    for name in () if student.has_biases else CENTRAL_LINKS:
+    """Return the source of `add_neuron_means`: the link's own, with several pairs at once, or that of any link."""
+    biases = ("many_normals", "biased_{}") if student.has_biases else ("central", "central_{}")
+    for name in VECTORISED_LINKS:
         if student.activation == hermite.expand(name, order=student.activation.order):
-            return kernel_pieces(f"{_HERE}.central_kernels", f"{_HERE}.central_{name}_kernels")
+            return kernel_pieces(*(f"{_HERE}.{part.format(name)}_kernels" for part in biases))
     return kernel_pieces(f"{_HERE}.neuron_kernels")
