@@ -1,8 +1,10 @@
 """What engines keep to themselves and tests look at: weights of the moment, and samples of the steps to come."""
 
+import numpy as np
 import torch
 
 from sgd_check.engines.diffusion.engine import DiffusionEngine
+from sgd_check.engines.generators import set_words
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.engines.torch.engine import OnlineEngine
 
@@ -31,3 +33,27 @@ def samples_of(engine):
         parts = (torch.cat([batch[k] for batch in batches]) for k in (0, 1))
     x, labels = (values.to(torch.float64, copy=True).cpu().numpy() for values in parts)
     return x, labels
+
+
+def drawn_samples(engine, problem, rate, batch, weights_of_samples):
+    """The samples of a projected engine's next step of run 0, in the axes of the moment and new ones, and label noise.
+
+    `weights_of_samples` tells how much of each sample each neuron takes, H (B, m), which orders many samples.
+    """
+    m, r = problem.width, problem.teacher.span
+    s = problem.dimension - r - m
+    axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
+    for stream, words in zip((axes, radii, labels), engine.state()["generators"][0], strict=True):
+        set_words(stream, words)
+    rows, count = min(batch, m), min(batch, m, s)
+    known = axes.standard_normal((batch, r + m))
+    factor = np.zeros((rows, count))
+    if count:
+        below = [(b, q) for b in range(rows) for q in range(min(b, count))]
+        if batch > 1:
+            factor[*np.array(below, dtype=int).reshape(-1, 2).T] = axes.standard_normal(len(below))
+        np.fill_diagonal(factor, np.sqrt(2 * radii.standard_gamma((s - np.arange(count)) / 2)))
+    noise = problem.label_noise * labels.standard_normal(batch)
+    if batch > m:
+        factor = np.linalg.qr(weights_of_samples(engine, problem, known, noise, rate)).Q @ factor
+    return np.concatenate([known, factor], axis=1), noise

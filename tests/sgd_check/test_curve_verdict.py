@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from wrong_flows import stretched
 
 import dynamics
 import sgd_check
@@ -158,14 +159,6 @@ def runs(relu):
         sgd_check.simulate(relu, learning_rate=rate, steps=round(30.0 / rate), seeds=32, **QUIET)
         for rate in (2e-3, 1e-3)
     ]
-
-
-def stretched(flow, factor):
-    """The flow with all times multiplied by a factor."""
-    found = flow.assign_coords(time=flow["time"] * factor)
-    for name in ("emergence_time", "learned_time"):
-        found[name] = flow[name] * factor
-    return found
 
 
 def test_relu_agrees_with_its_flow(flow, runs):

@@ -5,14 +5,13 @@ import signal
 import numpy as np
 import pytest
 import torch
-from engine_state import samples_of, weights_of
+from engine_state import drawn_samples, samples_of, weights_of
 
 import dynamics.equations
 import hermite
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.runs import StorageError
-from sgd_check.engines.generators import set_words
 from sgd_check.engines.projected import engine as projected
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.engines.projected.links import link_piece, render_anywhere
@@ -103,29 +102,12 @@ def state_of(run, seed=0):
 # --- one step -------------------------------------------------------------------------------------------------
 
 
-def drawn_samples(run, problem, rate, batch):
-    """The samples of the next step of run 0 in the axes of the moment and new ones, and their label noise."""
-    m, r = problem.width, problem.teacher.span
-    s = problem.dimension - r - m
-    axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
-    for stream, words in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
-        set_words(stream, words)
-    rows, count = min(batch, m), min(batch, m, s)
-    known = axes.standard_normal((batch, r + m))
-    factor = np.zeros((rows, count))
-    if count:
-        below = [(b, q) for b in range(rows) for q in range(min(b, count))]
-        if batch > 1:
-            factor[*np.array(below, dtype=int).reshape(-1, 2).T] = axes.standard_normal(len(below))
-        np.fill_diagonal(factor, np.sqrt(2 * radii.standard_gamma((s - np.arange(count)) / 2)))
-    noise = problem.label_noise * labels.standard_normal(batch)
-    if batch > m:
-        v, b, w = state_of(run)
-        z, student = known @ w.T + b, problem.student
-        e = student.output_scale * problem.activation.value(z) @ v - labels_of(problem, known) - noise
-        weights = rate / batch * e[:, None] * student.output_scale * v * problem.activation.derivative(z)
-        factor = np.linalg.qr(weights).Q @ factor
-    return np.concatenate([known, factor], axis=1), noise
+def weights_of_samples(run, problem, known, noise, rate):
+    """H_bi = η/B e_b s v_i σ'_ib, of B samples given in the axes of the moment."""
+    v, b, w = state_of(run)
+    z, student = known @ w.T + b, problem.student
+    e = student.output_scale * problem.activation.value(z) @ v - labels_of(problem, known) - noise
+    return rate / len(e) * e[:, None] * student.output_scale * v * problem.activation.derivative(z)
 
 
 # d − r − m = 0, fewer than B or m, and many; one sample, few and more than neurons.
@@ -150,7 +132,7 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dim
     run, rate = engine(problem, seeds=(7,), batch_size=batch), 0.03
     for _ in range(3):
         v, b, w = state_of(run)
-        x, noise = drawn_samples(run, problem, rate, batch)
+        x, noise = drawn_samples(run, problem, rate, batch, weights_of_samples)
         run.advance(np.array([rate]))
         wide = np.zeros((3, x.shape[1]))
         wide[:, :5] = w
@@ -165,7 +147,7 @@ def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
     problem = network("sign", UNITS, 30, biases="fixed", rates=(0, 1, 0), decay=(0, 0.2))
     run = engine(problem, seeds=(7,))
     start = state_of(run)
-    x, noise = drawn_samples(run, problem, 0.03, 1)
+    x, noise = drawn_samples(run, problem, 0.03, 1, weights_of_samples)
     run.advance(np.array([0.03]))
     wide = np.zeros((3, x.shape[1]))
     wide[:, :5] = start[2]

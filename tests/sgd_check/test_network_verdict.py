@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from wrong_flows import stretched
 
 import dynamics
 import sgd_check
@@ -34,14 +35,6 @@ def runs(staircase):
         sgd_check.simulate(staircase, learning_rate=rate, steps=round(9.0 / rate), seeds=24, **QUIET)
         for rate in (1e-3, 5e-4)
     ]
-
-
-def stretched(flow, factor):
-    """The flow with all times multiplied by a factor."""
-    found = flow.assign_coords(time=flow["time"] * factor)
-    for name in ("emergence_time", "component_learned_time"):
-        found[name] = flow[name] * factor
-    return found
 
 
 def test_components_loss_and_times_agree_with_the_flow(flow, runs):

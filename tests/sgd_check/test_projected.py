@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from engine_state import weights_of
+from engine_state import drawn_samples, weights_of
 from scipy import stats
 
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines.generators import set_words
 from sgd_check.engines.projected import engine as projected
 from sgd_check.engines.registry import EngineOptions, make_engine
 
@@ -57,26 +56,6 @@ def products(weights, rows):
     return np.concatenate([(weights[:, :, :2] @ np.transpose(rows)).reshape(len(weights), -1), S[:, *upper]], axis=1)
 
 
-def drawn_samples(run, problem, rate, batch):
-    """The samples of the next step of run 0 in the axes of the moment and new ones, and their label noise."""
-    m, r, s = 3, 2, problem.dimension - 5
-    axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
-    for stream, words in zip((axes, radii, labels), run.state()["generators"][0], strict=True):
-        set_words(stream, words)
-    rows, count = min(batch, m), min(batch, m, s)
-    known = axes.standard_normal((batch, r + m))
-    factor = np.zeros((rows, count))
-    if count:
-        below = [(b, q) for b in range(rows) for q in range(min(b, count))]
-        if batch > 1:
-            factor[*np.array(below, dtype=int).reshape(-1, 2).T] = axes.standard_normal(len(below))
-        np.fill_diagonal(factor, np.sqrt(2 * radii.standard_gamma((s - np.arange(count)) / 2)))
-    noise = problem.label_noise * labels.standard_normal(batch) if problem.label_noise else np.zeros(batch)
-    if batch > m:
-        factor = np.linalg.qr(weights_of_samples(run, problem, known, noise, rate)).Q @ factor
-    return np.concatenate([known, factor], axis=1), noise
-
-
 def weights_of_samples(run, problem, known, noise, rate):
     """H_bi = η/B e_b |w_i| σ'_ib, of B samples given in the axes of the moment."""
     w = weights_of(run)[0]
@@ -100,7 +79,7 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(dimension, batch, 
     run = engine(problem, (7,), batch)
     for _ in range(3):
         before = weights_of(run)
-        x, noise = drawn_samples(run, problem, 0.03, batch)
+        x, noise = drawn_samples(run, problem, 0.03, batch, weights_of_samples)
         run.advance(np.array([0.03]))
         wide = np.zeros((1, 3, x.shape[1]))
         wide[:, :, :5] = before
