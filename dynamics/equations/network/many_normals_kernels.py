@@ -51,14 +51,16 @@ def bell_and_odd(u: float) -> tuple[float, float]:
     """Return exp(-u²/2) and 2 Φ(u) - 1, each to 3e-16 of 1; exactly 1 and 0 at u = 0."""
     size = min(abs(u), 38.0)
     x = size * SQRT_HALF
-    s = 2.0 * x / (x + 3.75)
+    near, far = x + 3.75, 1.0 + 2.0 * x
+    inverse = 1.0 / (near * far)
+    s = 2.0 * x * far * inverse
     square = (s - 1.0) * (s - 1.0)
     odd = even = 0.0
     for n in range(0, len(TAIL), 2):
         odd, even = odd * square + TAIL[n], even * square + TAIL[n + 1]
     total = odd * (s - 1.0) + even
     bell = exponential(-0.5 * size * size)
-    return bell, math.copysign(1.0 - bell * (1.0 + s * total) / (1.0 + 2.0 * x), u)
+    return bell, math.copysign(1.0 - bell * (1.0 + s * total) * (near * inverse), u)
 
 
 @kernel
@@ -76,19 +78,21 @@ def write_mehler_factors(h: Vector, g: Matrix) -> None:
 @kernel
 def sum_mehler(i: int, stop: int, r: Vector, g: Matrix, row: Vector) -> None:
     """row_j = Σ_n g_n(h_i) g_n(h_j) r_j^(n+1)/(n+1), j < stop, to as many terms as the largest |r| needs, by fours."""
-    largest = 0.0
+    total = 0.0
     for j in range(stop):
-        largest = max(largest, abs(r[j]))
+        fourth = r[j] * r[j] * r[j] * r[j]
+        total += fourth * fourth * fourth * fourth
         row[j] = 0.0
+    # Not less than the largest |r|, and unlike a maximum taken of several numbers at once.
+    largest = total**0.0625
     power, terms = largest, 4
     while power > MEHLER_REST and terms < MEHLER_TERMS:
         power, terms = power * largest**4, terms + 4
     for n in range(terms - 4, -1, -4):
         a, b, c, d = g[n, i] / (n + 1.0), g[n + 1, i] / (n + 2.0), g[n + 2, i] / (n + 3.0), g[n + 3, i] / (n + 4.0)
         for j in range(stop):
-            total = row[j] * r[j] + d * g[n + 3, j]
-            total = (total * r[j] + c * g[n + 2, j]) * r[j] + b * g[n + 1, j]
-            row[j] = total * r[j] + a * g[n, j]
+            inner = (row[j] * r[j] + d * g[n + 3, j]) * r[j] + c * g[n + 2, j]
+            row[j] = (inner * r[j] + b * g[n + 1, j]) * r[j] + a * g[n, j]
     for j in range(stop):
         row[j] *= r[j]
 
@@ -103,18 +107,27 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
     g, r = np.empty((MEHLER_TERMS, m)), np.empty(m)
     write_mehler_factors(h, g)
     for i in range(m):
-        gram, row = C[i], out[i]
+        gram, row, beyond = C[i], out[i], 0
         # Whole tiles, whose part above the diagonal is overwritten: the rest of a loop would be done one by one.
         stop = min(i + TILE - i % TILE, m)
         for j in range(stop):
             correlation = gram[j] * inverse[i] * inverse[j]
-            r[j] = correlation if abs(correlation) <= MEHLER_REACH else 0.0
+            reached = abs(correlation) <= MEHLER_REACH
+            r[j] = correlation if reached else 0.0
+            beyond += 0 if reached or j >= i else 1
         sum_mehler(i, stop, r, g, row)
-        for j in range(i):
-            if abs(gram[j] * inverse[i] * inverse[j]) > MEHLER_REACH:
-                root = root_determinant(gram[j], T[i], T[j])
-                row[j] = excess(gram[j], root, inverse[i] * inverse[j], h[i], h[j])
+        if beyond:
+            write_distant_excesses(i, T, inverse, h, gram, row)
     mirror(out)
+
+
+@kernel
+def write_distant_excesses(i: int, T: Vector, inverse: Vector, h: Vector, gram: Vector, row: Vector) -> None:
+    """Write those of neuron i with the neurons j < i that are beyond the reach of Mehler's series."""
+    for j in range(i):
+        if abs(gram[j] * inverse[i] * inverse[j]) > MEHLER_REACH:
+            root = root_determinant(gram[j], T[i], T[j])
+            row[j] = excess(gram[j], root, inverse[i] * inverse[j], h[i], h[j])
 
 
 @kernel

@@ -30,11 +30,13 @@ TILE = 16
 def write_gram(y: Vector, sizes: Integers, C: Matrix) -> None:
     """C = [Q M; Mᵀ 1] of the neurons and the teacher's axes."""
     m, r = sizes[WIDTH], sizes[AXES]
+    M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
     for i in range(m):
+        row, overlaps = C[i], Q[i]
         for j in range(m):
-            C[i, j] = y[2 * m + m * r + i * m + j]
+            row[j] = overlaps[j]
         for a in range(r):
-            C[i, m + a] = C[m + a, i] = y[2 * m + i * r + a]
+            C[i, m + a] = C[m + a, i] = M[i, a]
     for a in range(r):
         for c in range(r):
             C[m + a, m + c] = 1.0 if a == c else 0.0
@@ -78,9 +80,9 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
     A = matrix(work, slopes_at(sizes), m, m)
     N, F = matrix(work, forces_at(sizes), m, m + r), matrix(work, products_at(sizes), m, m + r)
     for i in range(m):
-        weight = rate * parameters[SCALE] * y[i]
+        weight, row, slopes = rate * parameters[SCALE] * y[i], N[i], A[i]
         for j in range(m):
-            N[i, j] = rate * A[i, j]
+            row[j] = rate * slopes[j]
         for a in range(r):
             N[i, m + a] = -weight * means[i, 3 + a]
         if sizes[SPHERE] == 0:
