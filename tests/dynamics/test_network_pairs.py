@@ -12,6 +12,7 @@ from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 
 import hermite
 from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.pairs import pair_source
 from dynamics.equations.network.series import Functions, series_table
 
@@ -26,22 +27,21 @@ def call(which, link, c, unit, numbers, out, rows, table):
     if which == 0:
         out[0], out[1], out[2], out[3] = pair_values(link, c, rows[0], rows[1], numbers)
     elif which == 1:
-        out[0], out[1] = pair_forces(link, c, rows[0], rows[1], numbers)
-    elif which == 2:
-        out[0], out[1], out[2], out[3], out[4], out[5] = mutual_values(c, rows[0], rows[1], numbers)
-    elif which == 3:
-        out[0], out[1], out[2] = mutual_forces(c, rows[0], rows[1], numbers)
-    elif which == 4:
         out[0], out[1], out[2], out[3] = own_values(rows[0], numbers)
-    elif which == 5:
+    elif which == 2:
         write_moments(link, c, rows[0], rows[1], numbers, table)
-    elif which == 6:
+    elif which == 3:
         own_slopes(rows[0], numbers, table)
-    else:
+    elif which == 4:
         write_derivatives(unit[0], unit[1], 12, numbers, out)
 """
-NAMES = ("pair", "pair_forces", "mutual", "mutual_forces", "own", "moments", "own_slopes", "derivatives")
-SIZES = dict(zip(NAMES, (4, 2, 6, 3, 4, 0, 0, 12), strict=True))
+#: Students with a threshold have their own kernel for two neurons.
+MUTUAL = """
+    else:
+        out[0], out[1], out[2], out[3], out[4], out[5] = mutual_values(c, rows[0], rows[1], numbers)
+"""
+NAMES = ("pair", "own", "moments", "own_slopes", "derivatives", "mutual")
+SIZES = dict(zip(NAMES, (4, 4, 0, 0, 12, 6), strict=True))
 #: A polynomial in powers of z, and its text.
 POWERS = [0.3, -0.5, 0.0, 0.2, 0.1]
 TEXT = "0.3 - 0.5*z + 0.2*z**3 + 0.1*z**4"
@@ -63,7 +63,9 @@ class Kernels:
     def __init__(self, student, teachers=(), **given):
         self.source = pair_source(hermite.expand(student), [hermite.expand(t) for t in teachers], **given)
         self.teachers = list(teachers)
-        self.call = load((*self.source.pieces, Piece("calls", CALLS))).namespace.call
+        self.has_threshold = self.source.links[0].family in (ERF, RELU)
+        calls = CALLS + MUTUAL[1:] * self.has_threshold
+        self.call = load((*self.source.pieces, Piece("calls", calls))).namespace.call
 
     def __call__(self, name, c=0.0, a=(1.0, 0.0), b=None, link=0):
         out, table = np.full(12, np.nan), np.full((5, 5), np.nan)
@@ -152,8 +154,6 @@ def test_closed_means_are_those_of_conditional_quadrature(student, teacher, bias
             exact = float(pair_mean(of(student), p, of(teacher), q, c, q_a, b_a, q_b, b_b))
             # Inputs are the same numbers in both, so that rounding of s near ±1 does not enter.
             assert abs(value - exact) <= 1e-13 * size_a[p] * size_b[q], (s, rho_a, rho_b, p, q)
-        forces = compute("pair_forces", c, (q_a, b_a), (q_b, b_b), link)
-        np.testing.assert_allclose(forces, found[2:], rtol=1e-13, atol=1e-14 * size_a[1] * size_b[1])
 
 
 @pytest.mark.parametrize("student", SOURCES)
@@ -162,9 +162,9 @@ def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(studen
     for c, a, b in ((0.4, (1.3, 0.2), (0.8, -0.5)), (-0.9, (1.0, 0.1), (1.0, 0.3)), (0.03, (2.0, 0.0), (0.01, 0.0))):
         one, other = compute("pair", c, a, b, link), compute("pair", c, b, a, link)
         expected = [one[0], one[1], other[1], one[2], one[3], other[3]]
-        # The same sums in another order.
-        np.testing.assert_allclose(compute("mutual", c, a, b), expected, rtol=1e-13, atol=1e-15)
-        np.testing.assert_allclose(compute("mutual_forces", c, a, b), np.array(expected)[3:], rtol=1e-13, atol=1e-15)
+        if compute.has_threshold:
+            # The same sums in another order.
+            np.testing.assert_allclose(compute("mutual", c, a, b), expected, rtol=1e-13, atol=1e-15)
         own = [pair_mean(of(student), p, of(student), q, a[0], *a, *a) for p, q in ((0, 0), (1, 0), (1, 1), (2, 0))]
         np.testing.assert_allclose(compute("own", a=a), own, rtol=1e-13, atol=1e-15)
 
@@ -182,9 +182,7 @@ def test_without_biases_the_means_are_those_with_biases_of_zero(student):
             both = [k("pair", c, a, b, link) for k in (lean, full)]
             if np.isfinite(both[1]).all():  # the delta of a jump in that of another is infinite
                 assert np.all(np.abs(both[0] - both[1]) <= 1e-14 * np.array(size))
-            np.testing.assert_allclose(lean("pair_forces", c, a, b, link), both[0][2:], rtol=1e-14)
         mutual, x, y = lean("mutual", c, a, b), scales(student, *a), scales(student, *b)
-        np.testing.assert_allclose(lean("mutual_forces", c, a, b), mutual[3:], rtol=1e-14)
         size = [x[0] * y[0], x[1] * y[0], x[0] * y[1], x[1] * y[1], x[2] * y[0], x[0] * y[2]]
         assert np.all(np.abs(mutual - full("mutual", c, a, b)) <= 1e-14 * np.array(size))
 
@@ -286,14 +284,21 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         # Quadrature on 500² nodes rounds at 1e-14 of values up to 20; tables were fitted to 2e-11 where links have kinks.
         rounding = 1e-10 if student == "elu" else 3e-13 * max(1.0, *np.abs(exact))
         assert np.all(np.abs(found[: len(exact)] - exact) <= bound + rounding)
-        # K2 from Stein's lemma, E x σ'_a σ_b = q K2 + c K12, and the forces alone.
+        # K2 from Stein's lemma, E x σ'_a σ_b = q K2 + c K12.
         if teacher != "step" and student not in ("abs", "relu", "elu") and "relu" not in student:
             stein = plane_mean(lambda z: (z - 0.3) * first.derivative(z), second.value, c, a, b)
             assert abs(q * found[3] + c * found[2] - stein) <= 3.0 * bound + 10.0 * rounding
-        np.testing.assert_allclose(compute("pair_forces", c, a, b, 1), found[2:], rtol=1e-13, atol=1e-15)
         moments = compute("moments", c, a, b, 1)
         picked = [moments[0, 0], moments[1, 0], moments[1, 1], moments[2, 0]]
         np.testing.assert_allclose(picked, found, rtol=1e-12, atol=1e-13)
+
+
+def mutual_of(compute, c, a, b):
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji by the kernel for two neurons, or else by that of pairs in both orders."""
+    if compute.has_threshold:
+        return compute("mutual", c, a, b)
+    one, other = compute("pair", c, a, b), compute("pair", c, b, a)
+    return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
 
 
 @pytest.mark.parametrize("student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", "gelu"])
@@ -306,10 +311,9 @@ def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
         for f in ((first.value, first.value), (first.derivative, first.value), (first.derivative, first.derivative))
     )
     other = plane_mean(first.derivative, first.value, c, b, a)
-    found = compute("mutual", c, a, b)
+    found = mutual_of(compute, c, a, b)
     np.testing.assert_allclose(found[:4], [value, slope, other, both], rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(compute("mutual_forces", c, a, b), found[3:], rtol=1e-13)
-    swapped = compute("mutual", c, b, a)
+    swapped = mutual_of(compute, c, b, a)
     np.testing.assert_allclose(swapped, found[[0, 2, 1, 3, 5, 4]], rtol=1e-12)
     # With itself: x is the only variable, a plane's second axis is left over.
     nodes, weights = np.polynomial.hermite_e.hermegauss(180)

@@ -1,6 +1,6 @@
 """Means of relu, sign and erf by pairs at any biases; executed after `threshold_kernels`, which has the equations.
 
-A function's name says what a and b are; sign stands for sign and erf, which differ in T. `forces` leave K and K1 out.
+A function's name says what a and b are; sign stands for sign and erf, which differ in T.
 """
 
 import math
@@ -28,16 +28,6 @@ def relu_relu_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
 
 
 @kernel
-def relu_relu_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    root = root_determinant(c, a[2], b[2])
-    n_a, n_b = difference_of_products(a[1], b[2], c, b[1]), difference_of_products(b[1], a[2], c, a[1])
-    u_a, u_b = standard_score(n_a, b[3], root), standard_score(n_b, a[3], root)
-    both = a[7] * b[7] + excess(c, root, a[3] * b[3], a[4], b[4])
-    return both, ramp(a[5], a[3], root, n_b, u_b), ramp(b[5], b[3], root, n_a, u_a)
-
-
-@kernel
 def relu_sign(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2."""
     b_a, q_a, inverse_a, b_b, T_b, inverse_b = a[1], a[2], a[3], b[1], b[2], b[3]
@@ -48,15 +38,6 @@ def relu_sign(c: float, a: Vector, b: Vector) -> tuple[float, float, float, floa
     both = 2.0 * b[5] * normal_cdf(u_a)
     bend = a[5] * math.erf(u_b * SQRT_HALF)
     return b_a * slope + q_a * bend + c * both, slope, both, bend
-
-
-@kernel
-def relu_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    root = root_determinant(c, a[2], b[2])
-    u_a = standard_score(difference_of_products(a[1], b[2], c, b[1]), b[3], root)
-    u_b = standard_score(difference_of_products(b[1], a[2], c, a[1]), a[3], root)
-    return 2.0 * b[5] * normal_cdf(u_a), a[5] * math.erf(u_b * SQRT_HALF)
 
 
 @kernel
@@ -75,16 +56,6 @@ def sign_relu(c: float, a: Vector, b: Vector) -> tuple[float, float, float, floa
 
 
 @kernel
-def sign_relu_forces(c: float, a: Vector, b: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    root = root_determinant(c, a[2], b[2])
-    n_b = difference_of_products(b[1], a[2], c, a[1])
-    u_b = standard_score(n_b, a[3], root)
-    both = 2.0 * a[5] * normal_cdf(u_b)
-    return both, -(2.0 * a[1] * ramp(a[5], a[3], root, n_b, u_b) + c * both) / a[2]
-
-
-@kernel
 def sign_sign_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
     b_a, T_a, inverse_a, p_a, b_b, T_b, inverse_b = a[1], a[2], a[3], a[5], b[1], b[2], b[3]
@@ -96,15 +67,3 @@ def sign_sign_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
     value = a[6] * b[6] + 4.0 * excess(c, root, inverse_a * inverse_b, a[4], b[4])
     bend_a, bend_b = -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b
     return value, slope_a, slope_b, both, bend_a, bend_b
-
-
-@kernel
-def sign_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    b_a, T_a, inverse_a, p_a, b_b, T_b, inverse_b = a[1], a[2], a[3], a[5], b[1], b[2], b[3]
-    root = root_determinant(c, T_a, T_b)
-    u_a = standard_score(difference_of_products(b_a, T_b, c, b_b), inverse_b, root)
-    u_b = standard_score(difference_of_products(b_b, T_a, c, b_a), inverse_a, root)
-    slope_a, slope_b = 2.0 * p_a * math.erf(u_b * SQRT_HALF), 2.0 * b[5] * math.erf(u_a * SQRT_HALF)
-    both = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
-    return both, -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b

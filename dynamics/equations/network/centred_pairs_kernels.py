@@ -27,24 +27,10 @@ def relu_relu_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
 
 
 @kernel
-def relu_relu_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    root = root_determinant(c, a[2], b[2])
-    wide = root / TWO_PI
-    return 0.25 + math.atan2(c, root) / TWO_PI, wide * a[3] * a[3], wide * b[3] * b[3]
-
-
-@kernel
 def relu_sign(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2."""
     both = INVERSE_ROOT * b[3]
     return c * both, math.atan2(c, root_determinant(c, a[2], b[2])) / math.pi, both, 0.0
-
-
-@kernel
-def relu_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    return float(INVERSE_ROOT * b[3]), 0.0
 
 
 @kernel
@@ -54,13 +40,6 @@ def sign_relu(c: float, a: Vector, b: Vector) -> tuple[float, float, float, floa
     both = INVERSE_ROOT * inverse
     slope = root_determinant(c, a[2], b[2]) * inverse * inverse / math.pi
     return c * both, slope, both, -c * both * inverse * inverse
-
-
-@kernel
-def sign_relu_forces(c: float, a: Vector, b: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    both = INVERSE_ROOT * a[3]
-    return both, -c * both * a[3] * a[3]
 
 
 @kernel
@@ -78,10 +57,3 @@ def sign_sign_mutual(c: float, a: Vector, b: Vector) -> tuple[float, float, floa
         bend * inverse_a * inverse_a,
         bend * inverse_b * inverse_b,
     )
-
-
-@kernel
-def sign_sign_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    both = 2.0 / (math.pi * root_determinant(c, a[2], b[2]))
-    return both, -c * both * a[3] * a[3], -c * both * b[3] * b[3]

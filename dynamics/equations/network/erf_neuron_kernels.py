@@ -24,24 +24,9 @@ def threshold_pair(family: int, c: float, a: Vector, b: Vector) -> tuple[float, 
 
 
 @kernel
-def threshold_pair_forces(family: int, c: float, a: Vector, b: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    if HAS_RELU and family == 0:
-        return sign_relu_forces(c, a, b)
-    both, bend, _ = sign_sign_forces(c, a, b)
-    return both, bend
-
-
-@kernel
 def two_neurons(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
     return sign_sign_mutual(c, a, b)
-
-
-@kernel
-def two_neurons_forces(c: float, a: Vector, b: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    return sign_sign_forces(c, a, b)
 
 
 @kernel

@@ -161,47 +161,6 @@ def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, f
 
 
 @kernel
-def list_mutual(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
-    first, second = LIST + count + 4, LIST + 2 * count + 4
-    value = slope_a = slope_b = both = bend_a = bend_b = 0.0
-    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
-        value = a[LIST + j] * b[LIST + j] + x * value
-        slope_a = a[first + j] * b[LIST + j] + x * slope_a
-        slope_b = a[LIST + j] * b[first + j] + x * slope_b
-        both = a[first + j] * b[first + j] + x * both
-        bend_a = a[second + j] * b[LIST + j] + x * bend_a
-        bend_b = a[LIST + j] * b[second + j] + x * bend_b
-    return value, slope_a, slope_b, both, bend_a, bend_b
-
-
-@kernel
-def list_pair_forces(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float]:
-    """K12, K2."""
-    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
-    first, second = LIST + count + 4, LIST + 2 * count + 4
-    both = bend = 0.0
-    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
-        both = a[first + j] * b[first + j] + x * both
-        bend = a[second + j] * b[LIST + j] + x * bend
-    return both, bend
-
-
-@kernel
-def list_mutual_forces(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji."""
-    x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[0])
-    first, second = LIST + count + 4, LIST + 2 * count + 4
-    both = bend_a = bend_b = 0.0
-    for j in range(term_count(x, count, numbers[2]) - 1, -1, -1):
-        both = a[first + j] * b[first + j] + x * both
-        bend_a = a[second + j] * b[LIST + j] + x * bend_a
-        bend_b = a[LIST + j] * b[second + j] + x * bend_b
-    return both, bend_a, bend_b
-
-
-@kernel
 def list_moments(c: float, a: Vector, b: Vector, numbers: Vector, out: Matrix) -> None:
     """out[p, q] = E σ_a^(p) σ_b^(q) for p + q <= 4."""
     count, x = int(numbers[0]), c * a[LIST - 1] * b[LIST - 1]

@@ -34,26 +34,6 @@ def pair_values(
 
 
 @kernel
-def mutual_values(
-    c: float, row_i: Vector, row_j: Vector, numbers: Vector
-) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons at covariance c."""
-    return list_mutual(c, row_i, row_j, numbers)
-
-
-@kernel
-def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector) -> tuple[float, float]:
-    """K12, K2 alone of `pair_values`."""
-    return list_pair_forces(c, row_a, row_b, numbers)
-
-
-@kernel
-def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji alone of `mutual_values`."""
-    return list_mutual_forces(c, row_i, row_j, numbers)
-
-
-@kernel
 def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself."""
     if HAS_TABLES and int(numbers[int(numbers[1])]) == TABLE:

@@ -1,4 +1,4 @@
-"""Φ of many numbers and Φ_2 of many pairs at once; executed after `threshold_kernels`, before loops over neurons.
+"""Φ of many numbers and Φ_2 of many pairs at once; executed after `threshold_kernels` and `power_sum_kernels`.
 
 Nothing here branches but where a pair is rare, so that a compiler does four or eight numbers in one instruction.
 """
@@ -12,6 +12,7 @@ from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import inlined_kernel, kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.network.power_sum_kernels import *
     from dynamics.equations.network.threshold_kernels import *
 
 #: Of R in (1 + 2x) exp(x²) erfc(x) = 1 + s R(s - 1), s = 2x/(x + 3.75): Chebyshev's expansion in s - 1 (Shepherd and
@@ -76,35 +77,13 @@ def write_mehler_factors(h: Vector, g: Matrix) -> None:
 
 
 @kernel
-def sum_mehler(i: int, stop: int, r: Vector, g: Matrix, row: Vector) -> None:
-    """row_j = Σ_n g_n(h_i) g_n(h_j) r_j^(n+1)/(n+1), j < stop, to as many terms as the largest |r| needs, by fours."""
-    total = 0.0
-    for j in range(stop):
-        fourth = r[j] * r[j] * r[j] * r[j]
-        total += fourth * fourth * fourth * fourth
-        row[j] = 0.0
-    # Not less than the largest |r|, and unlike a maximum taken of several numbers at once.
-    largest = total**0.0625
-    power, terms = largest, 4
-    while power > MEHLER_REST and terms < MEHLER_TERMS:
-        power, terms = power * largest**4, terms + 4
-    for n in range(terms - 4, -1, -4):
-        a, b, c, d = g[n, i] / (n + 1.0), g[n + 1, i] / (n + 2.0), g[n + 2, i] / (n + 3.0), g[n + 3, i] / (n + 4.0)
-        for j in range(stop):
-            inner = (row[j] * r[j] + d * g[n + 3, j]) * r[j] + c * g[n + 2, j]
-            row[j] = (inner * r[j] + b * g[n + 1, j]) * r[j] + a * g[n, j]
-    for j in range(stop):
-        row[j] *= r[j]
-
-
-@kernel
 def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
     """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs i ≠ j, r = C_ij/√(T_i T_j), by Mehler's series.
 
     Pairs beyond its reach are computed one by one.
     """
     m = len(h)
-    g, r = np.empty((MEHLER_TERMS, m)), np.empty(m)
+    g, own, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
     write_mehler_factors(h, g)
     for i in range(m):
         gram, row, beyond = C[i], out[i], 0
@@ -115,7 +94,13 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
             reached = abs(correlation) <= MEHLER_REACH
             r[j] = correlation if reached else 0.0
             beyond += 0 if reached or j >= i else 1
-        sum_mehler(i, stop, r, g, row)
+        power, largest, terms = 1.0, largest_size(r, stop), 0
+        while power > MEHLER_REST and terms < MEHLER_TERMS:
+            own[terms] = g[terms, i] / (terms + 1.0)
+            power, terms = power * largest, terms + 1
+        write_power_sums(own, g, r, terms, stop, row)
+        for j in range(stop):
+            row[j] *= r[j]
         if beyond:
             write_distant_excesses(i, T, inverse, h, gram, row)
     mirror(out)

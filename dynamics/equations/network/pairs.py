@@ -35,8 +35,8 @@ class PairSource:
     Attributes
     ----------
     pieces : tuple of Piece
-        Source of `write_row`, `pair_values`, `mutual_values`, `own_values`, of `pair_forces` and `mutual_forces`, which
-        give K12 and K2 alone and cost less, and of `write_moments`, `own_slopes` and `write_derivatives`.
+        Source of `write_row`, `pair_values`, `own_values`, `write_moments`, `own_slopes` and `write_derivatives`, and
+        of `mutual_values` where the student's link is a relu or erf.
     numbers : ndarray
         What they know of the links.
     row_size : int

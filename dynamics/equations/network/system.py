@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-import hermite
 from dynamics.compiler.compilation import compiler_is_off, kernel_pieces, load
 from dynamics.equations.interface import ALWAYS_NEEDED, SIGNATURES, FlowSystem
+from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.pairs import pair_source
 from dynamics.equations.network.teachers import network_teacher
 from dynamics.equations.network.ties import check_no_ties
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dynamics.compiler.compilation import Piece
+    from dynamics.equations.network.families import Link
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array, Integers
 
@@ -43,8 +44,6 @@ _HERE = "dynamics.equations.network"
 #: Whole numbers and numbers in front of those of the teacher, room for moments; `layout_kernels` has the same.
 SIZES, PARAMETERS, MOMENTS = 10, 8, 25
 THEORY, FLOW, DESCENT, MEANS = 3, 0, 1, 2
-#: Links with loops of their own over all pairs of neurons, with biases and without.
-VECTORISED_LINKS = ("erf", "relu")
 #: Neurons are looked at so much beyond where they are, for the end of a table.
 BEYOND = 1.0 + 1e-6
 #: Nodes of the mean squares in `stiffness`.
@@ -74,7 +73,7 @@ class NetworkSystem(FlowSystem):
         self.pieces = (
             *kernel_pieces("dynamics.equations.pairs.array_kernels", f"{_HERE}.layout_kernels"),
             *pairs.pieces,
-            *_kernels_of_neurons(student),
+            *_kernels_of_neurons(pairs.links[0], biased=student.has_biases),
             *kernel_pieces(teacher.kernels, f"{_HERE}.network_kernels", f"{_HERE}.product_kernels"),
         )
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
@@ -229,10 +228,13 @@ def _eigenvalues(H: Array) -> Array:
     return np.array(np.linalg.eigvalsh(H)[::-1], dtype=np.float64)
 
 
-def _kernels_of_neurons(student: Student) -> tuple[Piece, ...]:
-    """Return the source of `add_neuron_means`: the link's own, with several pairs at once, or that of any link."""
-    biases = ("many_normals", "biased_{}") if student.has_biases else ("central", "central_{}")
-    for name in VECTORISED_LINKS:
-        if student.activation == hermite.expand(name, order=student.activation.order):
-            return kernel_pieces(*(f"{_HERE}.{part.format(name)}_kernels" for part in biases))
-    return kernel_pieces(f"{_HERE}.neuron_kernels")
+def _kernels_of_neurons(link: Link, *, biased: bool) -> tuple[Piece, ...]:
+    """Return the source of `add_neuron_means` for a student's link, with several pairs at once where there is such."""
+    name = {ERF: "erf", RELU: "relu"}.get(link.family)
+    if name is None:
+        parts = ["power_sum", "list_neuron"]
+    elif link.has_line:
+        parts = ["neuron"]
+    else:
+        parts = ["power_sum", "many_normals", f"biased_{name}"] if biased else ["central", f"central_{name}"]
+    return kernel_pieces(*(f"{_HERE}.{part}_kernels" for part in parts))

@@ -43,18 +43,6 @@ def pair_values(
 
 
 @kernel
-def pair_forces(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector) -> tuple[float, float]:
-    """K12, K2 alone of `pair_values`."""
-    family = int(numbers[int(numbers[1]) + HEADER * link])
-    if HAS_LISTS and family > 2:
-        return list_pair_forces(c, row_a, row_b, numbers)
-    if HAS_LINES:
-        means = pair_values(link, c, row_a, row_b, numbers)
-        return means[2], means[3]
-    return threshold_pair_forces(family, c, row_a, row_b)
-
-
-@kernel
 def mutual_values(
     c: float, row_i: Vector, row_j: Vector, numbers: Vector
 ) -> tuple[float, float, float, float, float, float]:
@@ -65,15 +53,6 @@ def mutual_values(
         _, slope_j, _, bend_j = lined_pair(0, c, row_j, row_i, numbers, (value, slope_j, both, bend_j))
         value, slope_i, both, bend_i = means
     return value, slope_i, slope_j, both, bend_i, bend_j
-
-
-@kernel
-def mutual_forces(c: float, row_i: Vector, row_j: Vector, numbers: Vector) -> tuple[float, float, float]:
-    """K12, K2_ij, K2_ji alone of `mutual_values`."""
-    if HAS_LINES:
-        _, _, _, both, bend_i, bend_j = mutual_values(c, row_i, row_j, numbers)
-        return both, bend_i, bend_j
-    return two_neurons_forces(c, row_i, row_j)
 
 
 @kernel
