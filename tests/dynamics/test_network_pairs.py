@@ -68,6 +68,10 @@ class Kernels:
         self.call = load((*self.source.pieces, Piece("calls", calls))).namespace.call
 
     def __call__(self, name, c=0.0, a=(1.0, 0.0), b=None, link=0):
+        if name == "mutual" and not self.has_threshold:
+            # Two neurons are a pair in both orders.
+            one, other = self("pair", c, a, b), self("pair", c, b, a)
+            return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
         out, table = np.full(12, np.nan), np.full((5, 5), np.nan)
         rows = np.full((2, self.source.row_size), np.nan)
         unit = np.array([*a, *(a if b is None else b)])
@@ -293,14 +297,6 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         np.testing.assert_allclose(picked, found, rtol=1e-12, atol=1e-13)
 
 
-def mutual_of(compute, c, a, b):
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji by the kernel for two neurons, or else by that of pairs in both orders."""
-    if compute.has_threshold:
-        return compute("mutual", c, a, b)
-    one, other = compute("pair", c, a, b), compute("pair", c, b, a)
-    return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
-
-
 @pytest.mark.parametrize("student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", "gelu"])
 def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
     compute = other_kernels(student, student, trained=True)
@@ -311,9 +307,9 @@ def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
         for f in ((first.value, first.value), (first.derivative, first.value), (first.derivative, first.derivative))
     )
     other = plane_mean(first.derivative, first.value, c, b, a)
-    found = mutual_of(compute, c, a, b)
+    found = compute("mutual", c, a, b)
     np.testing.assert_allclose(found[:4], [value, slope, other, both], rtol=1e-12, atol=1e-13)
-    swapped = mutual_of(compute, c, b, a)
+    swapped = compute("mutual", c, b, a)
     np.testing.assert_allclose(swapped, found[[0, 2, 1, 3, 5, 4]], rtol=1e-12)
     # With itself: x is the only variable, a plane's second axis is left over.
     nodes, weights = np.polynomial.hermite_e.hermegauss(180)
