@@ -5,17 +5,16 @@ import math
 import numpy as np
 
 from dynamics.compiler.compilation import exact_kernel, kernel
+from dynamics.compiler.fused import fused_multiply_add
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 TWO_PI = 2.0 * math.pi
-#: 2^27 + 1, which splits a number into halves of 26 bits.
-SPLITTER = 134217729.0
 #: 1.5 · 2^52: the last bits of a number beside it are its nearest whole number.
 ROUNDER = 1.5 * 2.0**52
 LOG_2, INVERSE_LOG_2 = math.log(2.0), 1.0 / math.log(2.0)
-#: Taylor's coefficients of the exponential from r^13 on down to 1, and of sin(x)/x in x² from x^20 on.
-EXPONENTIAL = tuple(1.0 / math.factorial(n) for n in range(13, -1, -1))
+#: Taylor's coefficients of the exponential from r^12 on down to 1, and of sin(x)/x in x² from x^20 on.
+EXPONENTIAL = tuple(1.0 / math.factorial(n) for n in range(12, -1, -1))
 SINE = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(10, -1, -1))
 #: Nodes and weights of Gauss-Legendre rules on [-1, 1] with 12 and 20 points, one after the other.
 NODES = np.concatenate([np.polynomial.legendre.leggauss(n)[0] for n in (12, 20)])
@@ -36,20 +35,9 @@ def normal_density(x: float) -> float:
 
 @exact_kernel
 def difference_of_products(a: float, b: float, c: float, d: float) -> float:
-    """Return ab - cd to a few units in the last place, also where the two cancel (Dekker 1971)."""
-    p, q = a * b, c * d
-    t = SPLITTER * a
-    a_high = t - (t - a)
-    t = SPLITTER * b
-    b_high = t - (t - b)
-    t = SPLITTER * c
-    c_high = t - (t - c)
-    t = SPLITTER * d
-    d_high = t - (t - d)
-    a_low, b_low, c_low, d_low = a - a_high, b - b_high, c - c_high, d - d_high
-    p_low = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
-    q_low = ((c_high * d_high - q) + c_high * d_low + c_low * d_high) + c_low * d_low
-    return (p - q) + (p_low - q_low)
+    """Return ab - cd to 1.5 units in the last place, also where the two cancel (Kahan; Jeannerod et al. 2013)."""
+    product = c * d
+    return float(fused_multiply_add(a, b, -product) + fused_multiply_add(-c, d, product))
 
 
 @exact_kernel

@@ -68,7 +68,8 @@ def write_teacher_means(
         for k in range(3):
             out[k] += power * D[n + k]
         for a in range(r):
-            out[3 + a] += weight * D[n] * monomial(term, M, a, -1, sizes)
+            if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
+                out[3 + a] += weight * D[n] * monomial(term, M, a, -1, sizes)
 
 
 @kernel
