@@ -77,20 +77,20 @@ def compiler_is_off() -> bool:
 def kernel(function: Function) -> Function:
     """Compile an inner function, which compiled functions alone can call.
 
-    The wrapper that Python would need is left out, which saves a sixth of the compile time; calling the function from
-    Python crashes.
+    The wrapper that Python would need is left out, and machine code of its own (see `inner_functions`); calling the
+    function from Python crashes.
     """
-    return cast("Function", _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True))
+    return cast("Function", _inner(function))
 
 
 def inlined_kernel(function: Function) -> Function:
     """Compile an inner function into its callers, however long, whose loops can then do several numbers at once."""
-    return cast("Function", _jitted(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True))
+    return cast("Function", _inner(function, forceinline=True))
 
 
 def exact_kernel(function: Function) -> Function:
     """Compile an inner function whose sums are neither reordered nor fused, so that it can compute its own rounding."""
-    return cast("Function", _jitted(function, exact=True, no_cpython_wrapper=True, no_cfunc_wrapper=True))
+    return cast("Function", _inner(function, exact=True))
 
 
 def entry(signature: str) -> Callable[[Function], Function]:
@@ -100,12 +100,20 @@ def entry(signature: str) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        dispatcher = _jitted(function, nogil=True, no_cfunc_wrapper=True)
+        from dynamics.compiler.inner_functions import ENTRY
+
+        dispatcher = _jitted(function, nogil=True, no_cfunc_wrapper=True, **ENTRY)
         if not compiler_is_off():
             dispatcher.entry_signature = signature
         return cast("Function", dispatcher)
 
     return decorate
+
+
+def _inner(function: Callable[..., Any], **options: Any) -> Any:
+    from dynamics.compiler.inner_functions import INNER
+
+    return _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **INNER, **options)
 
 
 def _jitted(function: Callable[..., Any], *, exact: bool = False, **options: Any) -> Any:
@@ -168,7 +176,7 @@ def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
                 path = write_once(directory / f"kernels_{digest}.py", text)
                 if not is_cached(path, {}):
                     load_compiler()
-                    beside.enter_context(in_another_process(lambda: fill_unless_another_does(path)))
+                    beside.enter_context(in_another_process(path, lambda: fill_unless_another_does(path)))
         yield
 
 

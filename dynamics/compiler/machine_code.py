@@ -14,11 +14,12 @@ from numba import cfunc
 from numba.core.caching import CacheImpl, InTreeCacheLocator
 from numba.core.registry import cpu_target
 
-from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process
+from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
+from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
-OPTIONS_VERSION = 3
+OPTIONS_VERSION = 4
 #: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -71,7 +72,7 @@ def fill_by_one(path: Path, exports: Mapping[str, str]) -> bool:
         load_compiler()
         # Code that this process has just compiled and the same code read from the cache call different copies of
         # inner functions, which differ in the order of sums. All processes are to compute the same bits.
-        with in_another_process(lambda: _fill(path, exports)):
+        with in_another_process(path, lambda: _fill(path, exports)):
             pass
         if not is_cached(path, exports):
             _fill(path, exports)
@@ -85,10 +86,11 @@ def fill_unless_another_does(path: Path) -> None:
 
 
 def _fill(path: Path, exports: Mapping[str, str]) -> None:
-    if not is_sealed(path):
-        discard_compiled(path)
-    functions_of(path, exports)
-    seal(path)
+    with signs_of_life(path):
+        if not is_sealed(path):
+            discard_compiled(path)
+        functions_of(path, exports)
+        seal(path)
 
 
 def functions_of(path: Path, exports: Mapping[str, str]) -> tuple[ModuleType, dict[str, Any], bool]:
@@ -105,7 +107,7 @@ def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: boo
     functions, hits = {}, _compile_entries(namespace, keep=keep)
     for name, signature in exports.items():
         function = defined(namespace, name)
-        decorate = cfunc(signature, cache=keep, error_model="numpy", fastmath=set(FASTMATH))
+        decorate = cfunc(signature, cache=keep, error_model="numpy", fastmath=set(FASTMATH), **ENTRY)
         functions[name] = decorate(getattr(function, "py_func", function))
         hits.append(bool(functions[name].cache_hits))
     return functions, all(hits)
