@@ -183,22 +183,20 @@ def event_times(flow: xr.Dataset) -> Array:
 def estimate_ratios(case: Case, flow: xr.Dataset, looser: xr.Dataset, rtol: float) -> dict[str, list[float]]:
     """Return true errors over estimated ones: the largest of the loss, those of decided events.
 
-    Errors that the referee itself may have and those below `NEGLIGIBLE` rtol are left out: the first steps do not
-    depend on the tolerance.
+    Errors that the referee itself may have and those below `NEGLIGIBLE` rtol are left out.
     """
-    from dynamics.runs.companion import FACTOR, event_errors
+    from dynamics.runs.companion import event_errors, loss_errors
 
-    scale = max(1.0, float(case.reference.loss[0]))
-    error, difference = case.loss_errors(flow), np.abs(flow.loss.values - looser.loss.values) / scale
+    error, scale = case.loss_errors(flow), max(1.0, float(case.reference.loss[0]))
+    reported = loss_errors(flow.loss.values, looser.loss.values, flow.time.values, rtol) / scale
     events = case.event_errors(flow)
-    estimate = event_errors(event_times(flow), event_times(looser)) / event_times(case.reference)
+    estimate = event_errors(event_times(flow), event_times(looser), rtol) / event_times(case.reference)
     decided = (ALLOWED * rtol * case.event_condition <= LINEAR) & np.isfinite(estimate)
     decided &= events > np.maximum(RESOLVED * case.event_condition, NEGLIGIBLE * rtol)
     loss_resolved = max(RESOLVED * case.loss_condition, NEGLIGIBLE * rtol) < float(error.max()) < np.inf
-    tiny = np.finfo(float).tiny
     return {
-        "loss": [float(error.max() / max(FACTOR * difference.max(), tiny))] if loss_resolved else [],
-        "events": [float(r) for r in events[decided] / np.maximum(estimate[decided], tiny)],
+        "loss": [float(error.max() / reported.max())] if loss_resolved else [],
+        "events": [float(r) for r in events[decided] / estimate[decided]],
     }
 
 

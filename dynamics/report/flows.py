@@ -77,7 +77,12 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         tone=tone,
         verdict=verdict,
         cautions=cautions,
-        sentences=[outcome(values), *_learned_before(values), *numerical_errors(dataset)],
+        sentences=[
+            outcome(values),
+            *_learned_before(values),
+            *_at_the_far_side(dataset, values),
+            *numerical_errors(dataset),
+        ],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
         remarks=remarks(values),
@@ -128,6 +133,19 @@ def _learned_before(values: dict[str, Any]) -> list[str]:
         f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
         "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
         "learned mass say more than emergence."
+    ]
+
+
+def _at_the_far_side(dataset: xr.Dataset, values: dict[str, Any]) -> list[str]:
+    """Say which directions emerged without being learned where a neuron at −θ has a part of a direction alone."""
+    share, rows = dataset.attrs.get("far_side_share"), values["directions"]
+    here = [r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])]
+    if share is None or not here:
+        return []
+    return [
+        f"Emerged, but not learned: direction {', '.join(map(str, here))}. The link has no parity: a neuron at -theta "
+        f"has {share:.2g} of the direction and leaves {1.0 - share**2:.2g} of its loss, until another "
+        "comes to theta."
     ]
 
 

@@ -1,7 +1,10 @@
 """A-posteriori errors of a run, from the same run at a looser tolerance beside it in a second thread.
 
 The error of every method here falls with its tolerance, so two runs at tolerances ρ and 10 ρ differ by about the error
-of the looser one, several times that of the tighter one.
+of the looser one, several times that of the tighter one. A single difference may be small by chance, where it changes
+its sign or where two runs begin with the same steps. So a loss is taken for no more accurate than those at saved times
+nearby, a time for no more accurate than the median time, and neither for better than a part of the tolerance. The
+constants below are calibrated by `python -m benchmarks.error_estimates`, whose table is in docs/solvers.md.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ if TYPE_CHECKING:
 
 #: Tolerance of the looser run over that of the run.
 LOOSER = 10.0
-#: Factor of the difference that is reported as the error.
-FACTOR = 2.0
+#: Factor of the difference that is reported as the error, and share of ρ, relatively, that is the least reported.
+FACTOR, LEAST = 3.0, 0.03
+#: Width in ln t within which, and within two of which, saved times are nearby.
+NEARBY = 0.05
+#: Rounding of a loss, a sum of terms that cancel, in units of the largest.
+ROUNDING = 1e-14
 
 
 class _Asked(Tracker):
@@ -101,26 +108,44 @@ class Companion:
         self._pool.shutdown()
 
 
-def estimated_errors(result: RunResult, looser: RunResult, count: int) -> tuple[Array, Array]:
-    """Return the estimated errors of the loss at `count` saved times and of the times of events, NaN where unknown.
+def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:
+    """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown.
 
-    An event that only one of the two runs saw has an infinite error: whether it happens at all is not resolved.
+    `rtol` is the tolerance of the tighter run. An event that only one of the two runs saw has an infinite error:
+    whether it happens at all is not resolved.
     """
-    loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
-    events = event_errors(result.event_times, looser.event_times)
+    loss, other = (stack_records(each.records, times.size, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
+    events = event_errors(result.event_times, looser.event_times, rtol)
     if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
         events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
-    return FACTOR * np.abs(loss - other), events
+    return loss_errors(loss, other, times, rtol), events
 
 
-def event_errors(times: Array, looser: Array) -> Array:
-    """Return the estimated errors of event times, given those of the looser run; NaN where one of the two is.
+def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
+    """Return the estimated errors of the loss at saved times, given that of the looser run; NaN where one of them is.
 
-    A single difference may be small by chance: no time is taken for more accurate, relatively, than the median.
+    The start is exact but for rounding.
     """
+    difference = np.abs(loss - looser)
+    late = np.isfinite(difference) & (times > 0.0)
+    if not late.any():
+        return difference
+    part = np.floor(np.log(times[late]) / NEARBY).astype(np.int64)
+    part -= part.min()
+    largest = np.zeros(int(part.max()) + 3)
+    np.maximum.at(largest, part + 1, difference[late])
+    nearby = np.maximum.reduce([largest[part], largest[part + 1], largest[part + 2]])
+    error = difference.copy()
+    error[late] = np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[late]))
+    return error + ROUNDING * float(np.nanmax(np.abs(loss)))
+
+
+def event_errors(times: Array, looser: Array, rtol: float) -> Array:
+    """Return the estimated errors of event times, given those of the looser run; NaN where one of the two is."""
     difference = np.abs(times - looser)
     known = np.isfinite(difference) & (times > 0.0)
     if known.any():
-        typical = np.median(difference[known] / times[known])
-        difference[known] = np.maximum(difference[known], typical * times[known])
+        relative = difference[known] / times[known]
+        least = max(float(np.median(relative)), LEAST * rtol / FACTOR)
+        difference[known] = np.maximum(relative, least) * times[known]
     return FACTOR * difference

@@ -90,9 +90,10 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
     }
 
 
-def prediction_attributes(prediction: EmergencePrediction) -> dict[str, str]:
-    """Return what predicted times are of, where that is not the matched pairs."""
-    return {} if prediction.theory == PAIRS else {"prediction_theory": prediction.theory}
+def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
+    """Return what predicted times are of, where not of matched pairs, and what −θ has of a direction, where a part."""
+    found = {"prediction_theory": None if prediction.theory == PAIRS else prediction.theory}
+    return {k: v for k, v in (found | {"far_side_share": prediction.far_side_share}).items() if v is not None}
 
 
 def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:

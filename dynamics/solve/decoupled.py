@@ -122,7 +122,11 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
         title="Decoupled flow of matched pairs",
         coords={"time": schedule.times},
         solver={"answer": "decoupled"},
-        attributes={"answer": "decoupled", "notes": joined(dict.fromkeys(prediction.notes + solution.notes))},
+        attributes={
+            "answer": "decoupled",
+            **prediction_attributes(prediction),
+            "notes": joined(dict.fromkeys(prediction.notes + solution.notes)),
+        },
     )
 
 

@@ -299,7 +299,7 @@ def _labelled(
     if looser is not None:
         from dynamics.runs.companion import estimated_errors
 
-        loss, events = estimated_errors(result, looser, count)
+        loss, events = estimated_errors(result, looser, integration.schedule.times, asked.rtol)
         values["loss_error"] = loss
         values |= {f"{name}_error": times for name, times in _by_name(events, integration.events).items()}
     coords = {"time": integration.schedule.times, **integration.coords}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
 
@@ -35,26 +37,40 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
         msg = f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
         raise ValueError(msg)
     strength = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C)
+    return match_by_strength(a, strength, np.ones(C.shape, dtype=bool), information_exponent)[0]
+
+
+def match_by_strength(
+    a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
+) -> tuple[Integers, Integers]:
+    """Return the neurons (P,) that come to each direction first, and those that learn it; −1 where there is none.
+
+    The score is a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0. A direction
+    whose first neuron does not learn it is learned by the next one that does (`learns`, shape (m, P)).
+    """
     # The logarithm keeps the order where the power would underflow.
     with np.errstate(divide="ignore"):
         score = (np.log(a) + (information_exponent - 2) * np.log(strength)).ravel()
     order = np.argsort(-score, kind="stable")
     order = order[: np.count_nonzero(strength)]
-    matched = np.full(a.size, -1, dtype=np.int64)
-    neuron_free = np.ones(C.shape[0], dtype=bool)
+    first, learning = np.full(a.size, -1, dtype=np.int64), np.full(a.size, -1, dtype=np.int64)
+    neuron_free = np.ones(strength.shape[0], dtype=bool)
     direction_free = np.ones(a.size, dtype=bool)
     while order.size:
         head = 4 * int(min(neuron_free.sum(), direction_free.sum())) + 64
         for entry in order[:head].tolist():
             i, p = divmod(entry, a.size)
-            if neuron_free[i] and direction_free[p]:
-                matched[p] = i
-                neuron_free[i] = direction_free[p] = False
+            if not (neuron_free[i] and direction_free[p]) or (first[p] >= 0 and not learns[i, p]):
+                continue
+            first[p] = i if first[p] < 0 else first[p]
+            neuron_free[i] = False
+            if learns[i, p]:
+                learning[p], direction_free[p] = i, False
         if not (neuron_free.any() and direction_free.any()):
             break
         order = order[head:]
         order = order[neuron_free[order // a.size] & direction_free[order % a.size]]
-    return matched
+    return first, learning
 
 
 def draw_matched_overlaps(
@@ -87,6 +103,36 @@ def draw_matched_overlaps(
     size = _overlap_from_normal(normal[found], dimension)
     matched_overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
     return matched_neuron, matched_overlap
+
+
+def draw_on_both_sides(
+    coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
+) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
+    """Return what `draw_matched_overlaps` returns for a link with two unlike sides: who comes first, and who learns.
+
+    Of the N neurons still free the largest overlap of each sign is drawn, the two as if independent; `equivalent` says
+    which overlap with θ one of either sign is worth. Where the first one does not learn, the largest positive one does,
+    and two neurons are taken; N counts them as they come out with N = m − r.
+    """
+    from scipy.special import ndtri
+
+    order = np.argsort(-coefficients, kind="stable")
+    waits = np.random.default_rng(seed).standard_exponential((2, coefficients.size))
+    taken = np.arange(coefficients.size)
+    for _ in range(2):
+        free = np.maximum(width - taken, 0.0)
+        with np.errstate(divide="ignore"):
+            normal = np.maximum(-ndtri(-np.expm1(-waits / free)), 0.0)
+        near, far = _overlap_from_normal(normal.ravel(), dimension).reshape(2, -1) * (normal > 0.0)
+        worth = equivalent(-far)
+        second = (worth > near) & (not learns) & (near > 0.0) & (free > 1)
+        taken = np.append(0, np.cumsum(1 + second)[:-1])
+    found, overlap = (np.full((2, coefficients.size), value) for value in (-1, np.nan))
+    ahead = np.where(worth > near, -far, near)
+    for row, which in enumerate((ahead, np.where(second, near, ahead))):
+        there = np.flatnonzero(np.maximum(worth, near) > 0.0)
+        found[row, order[there]], overlap[row, order[there]] = there, which[there]
+    return (found[0], overlap[0]), (found[1], overlap[1])
 
 
 def _overlap_from_normal(normal: Array, dimension: int) -> Array:

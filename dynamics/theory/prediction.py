@@ -8,7 +8,7 @@ directions one by one, and the times are those of the linearised flow of all of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_choice
 from dynamics.theory.linearised import leading_escape, linear_times
-from dynamics.theory.matching import draw_matched_overlaps, match_greedily
+from dynamics.theory.matching import draw_matched_overlaps, draw_on_both_sides, match_by_strength, match_greedily
+from dynamics.theory.sides import FarSide
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -48,6 +49,8 @@ NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, s
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
 
 _CHUNK = 1 << 17
+#: Directions that a note lists.
+_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,8 +71,15 @@ class EmergencePrediction:
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
-    #: First time with n g(C) / g(1) = a_p / 2 in the isolated pair; inf if never, NaN where no formula holds.
+    #: First time with n g(C) / g(1) = a_p / 2 in the pair that learns, alone; inf if never, NaN where no formula holds.
     predicted_learned_time: Array
+    #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
+    #: the side of −θ and cannot (`dynamics.theory.sides`) the next one on the side of θ, if there is one.
+    learning_neuron: Integers
+    learning_overlap: Array
+    learning_squared_norm: Array
+    #: r of `dynamics.theory.sides`: what a neuron at −θ has of a direction; None where it has all or nothing.
+    far_side_share: float | None = None
     #: What the numbers do not model.
     notes: tuple[str, ...] = ()
     #: "matched pairs" (k ≥ 3) or "linearised flow" (k ≤ 2).
@@ -97,28 +107,35 @@ def predict(problem: Problem) -> EmergencePrediction:
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
     notes: list[str] = []
-    neuron, overlap, squared_norm, drawn = _matched(problem)
+    side = FarSide.of(problem)
+    first, learning, drawn = _matched(problem, side)
     if drawn:
         notes.append(NOTE_DRAWN)
     a = problem.teacher.coefficients
     emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
     for begin in range(0, a.size, _CHUNK):
         part = slice(begin, begin + _CHUNK)
-        emergence[part], learned[part] = _times(
-            problem.activation.coefficients, a[part], overlap[part], squared_norm[part]
-        )
+        emergence[part], learned[part] = _times(problem, a[part], first, part)
+        if learning is not first:
+            learned[part] = _times(problem, a[part], learning, part)[1]
+    if side is not None:
+        notes += _side_notes(side, first, learning)
     if problem.activation.coefficients[0] != 0.0:
         learned = np.full(a.size, np.nan)
         notes.append(NOTE_CONSTANT)
     if not problem.teacher.is_orthonormal:
         notes.append(NOTE_DIRECTIONS)
     return EmergencePrediction(
-        matched_neuron=neuron,
-        matched_overlap=overlap,
-        matched_squared_norm=squared_norm,
-        leading_order_time=_leading_order(problem, overlap),
+        matched_neuron=first.neuron,
+        matched_overlap=first.overlap,
+        matched_squared_norm=first.squared_norm,
+        leading_order_time=_leading_order(problem, first.overlap),
         predicted_emergence_time=emergence,
         predicted_learned_time=learned,
+        learning_neuron=learning.neuron,
+        learning_overlap=learning.overlap,
+        learning_squared_norm=learning.squared_norm,
+        far_side_share=None if side is None else side.share,
         notes=tuple(notes),
     )
 
@@ -131,10 +148,14 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
     times = linear_times(problem, float(default_schedule(problem, None).times[-1]))
     start = problem.start()
     nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
+    none, squared_norm = np.full(overlap.size, -1, dtype=np.int64), start.squared_norm[nearest]
     return EmergencePrediction(
-        matched_neuron=np.full(overlap.size, -1, dtype=np.int64),
+        matched_neuron=none,
         matched_overlap=overlap,
-        matched_squared_norm=start.squared_norm[nearest],
+        matched_squared_norm=squared_norm,
+        learning_neuron=none,
+        learning_overlap=overlap,
+        learning_squared_norm=squared_norm,
         leading_order_time=leading,
         predicted_emergence_time=times.emergence,
         predicted_learned_time=times.learned,
@@ -192,18 +213,57 @@ def check_decouples(problem: Problem) -> None:
         raise ValueError(msg)
 
 
-def _matched(problem: Problem) -> tuple[Integers, Array, Array, bool]:
-    """Return neuron, overlap and squared norm per direction, and whether they were drawn from their distribution."""
+class _Pairs(NamedTuple):
+    """A neuron per direction (−1 for none), its overlap and its squared norm (NaN for none)."""
+
+    neuron: Integers
+    overlap: Array
+    squared_norm: Array
+
+
+def _matched(problem: Problem, side: FarSide | None) -> tuple[_Pairs, _Pairs, bool]:
+    """Return the pairs that come first, those that learn, and whether they were drawn from their distribution."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
-        neuron, overlap = draw_matched_overlaps(a, problem.width, problem.dimension, k, problem.seed)
-        return neuron, overlap, np.where(neuron >= 0, problem.initial_norm**2, np.nan), True
-    start = problem.start()
-    neuron = match_greedily(a, start.teacher_overlap, k)
-    found = neuron >= 0
-    overlap = np.where(found, start.teacher_overlap[neuron, np.arange(a.size)], np.nan)
-    return neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan), False
+        m, d, seed = problem.width, problem.dimension, problem.seed
+        if side is None:
+            found = (draw_matched_overlaps(a, m, d, k, seed),)
+        else:
+            found = draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)
+        drawn = [_Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
+        return drawn[0], drawn[-1], True
+    C, squared_norm = problem.start().teacher_overlap, problem.start().squared_norm
+
+    def pairs(neuron: Integers) -> _Pairs:
+        found = neuron >= 0
+        overlap = np.where(found, C[neuron, np.arange(a.size)], np.nan)
+        return _Pairs(neuron, overlap, np.where(found, squared_norm[neuron], np.nan))
+
+    if side is None:
+        matched = pairs(match_greedily(a, C, k))
+        return matched, matched, False
+    first, learning = match_by_strength(a, side.equivalent(C), (C > 0.0) | side.learns, k)
+    return pairs(first), pairs(np.where(learning >= 0, learning, first)), False
+
+
+def _side_notes(side: FarSide, first: _Pairs, learning: _Pairs) -> list[str]:
+    """Say which directions are matched with a neuron on the side of −θ, and what that means."""
+    there = np.flatnonzero(first.overlap < 0.0)
+    if there.size == 0:
+        return []
+    left = int(np.count_nonzero(learning.overlap[there] < 0.0))
+    listed = ", ".join(str(p + 1) for p in there[:_LISTED]) + (", ..." if there.size > _LISTED else "")
+    where, does = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
+    note = (
+        f"the link has no parity: a neuron {where} has {side.share:.2g} of a direction and leaves "
+        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {does} for {there.size} of "
+        f"{first.overlap.size} directions (p = {listed})"
+    )
+    if not side.learns:
+        note += f", of which {there.size - left} are learned by another neuron, at times predicted as if it were alone"
+        note += f", and {left} never" if left else ""
+    return [note]
 
 
 def _leading_order(problem: Problem, overlap: Array) -> Array:
@@ -215,15 +275,16 @@ def _leading_order(problem: Problem, overlap: Array) -> Array:
     return np.where(np.isnan(time), np.inf, time)
 
 
-def _times(coefficients: Array, a: Array, overlap: Array, squared_norm: Array) -> tuple[Array, Array]:
-    """Return emergence and learned times of pairs; inf where there is no pair."""
+def _times(problem: Problem, a: Array, pairs: _Pairs, part: slice) -> tuple[Array, Array]:
+    """Return emergence and learned times of a part of the pairs; inf where there is no pair."""
+    overlap, squared_norm = pairs.overlap[part], pairs.squared_norm[part]
     emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
     for sign in (1, -1):
         here = np.flatnonzero(np.sign(overlap) == sign)
         if here.size == 0:
             continue
         xi = logit_of_square(overlap[here])
-        table = transit_table(coefficients, sign, float(xi.min()))
+        table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
         wait = np.where(xi >= 0.0, 0.0, table.passage(xi, np.zeros_like(xi)))
         emergence[here] = wait / a[here]
         learned[here] = table.learned_after(xi, a[here] / squared_norm[here]) / a[here]

@@ -51,15 +51,15 @@ class Matching(Protocol):
     """The part of a prediction that pairs need, arrays of shape (P,)."""
 
     @property
-    def matched_neuron(self) -> Integers:
-        """Neuron of each direction, −1 for none."""
+    def learning_neuron(self) -> Integers:
+        """Neuron that learns each direction, −1 for none."""
 
     @property
-    def matched_overlap(self) -> Array:
+    def learning_overlap(self) -> Array:
         """Its overlap at the start."""
 
     @property
-    def matched_squared_norm(self) -> Array:
+    def learning_squared_norm(self) -> Array:
         """Its squared norm at the start."""
 
     @property
@@ -100,12 +100,12 @@ def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> Dec
         msg = f"Argument `problem` must have information exponent at least 3 to decouple, but it is {k}."
         raise ValueError(msg)
     c, a = problem.activation.coefficients, problem.teacher.coefficients
-    notes = [NOTE_LEFTOVER] if problem.width > np.count_nonzero(prediction.matched_neuron >= 0) else []
+    notes = [NOTE_LEFTOVER] if problem.width > np.count_nonzero(prediction.learning_neuron >= 0) else []
     histories = np.full((2, t.size, a.size), np.nan) if a.size <= LARGEST_HISTORY else None
-    unmatched = ~(np.abs(prediction.matched_overlap) > 0.0)
+    unmatched = ~(np.abs(prediction.learning_overlap) > 0.0)
     loss = np.full(t.size, float(np.sum(c[1:] ** 2)) * float(np.sum(a[unmatched] ** 2)))
     for sign in (1, -1):
-        pairs = np.flatnonzero(np.sign(prediction.matched_overlap) == sign)
+        pairs = np.flatnonzero(np.sign(prediction.learning_overlap) == sign)
         if pairs.size > 0:
             part, beyond = _branch_loss(problem, prediction, t, pairs, sign, histories)
             loss += part
@@ -133,11 +133,11 @@ def _branch_loss(
     problem: Problem, prediction: Matching, times: Array, pairs: Integers, sign: int, histories: Array | None
 ) -> tuple[Array, bool]:
     """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
-    a, C = problem.teacher.coefficients, prediction.matched_overlap[pairs]
+    a, C = problem.teacher.coefficients, prediction.learning_overlap[pairs]
     # |C| = 1 is at infinity; the largest C below it moves as little.
     xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
     table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-    ratio = a[pairs] / prediction.matched_squared_norm[pairs]
+    ratio = a[pairs] / prediction.learning_squared_norm[pairs]
     beyond = xi >= table.barrier
     pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
     if histories is None:
