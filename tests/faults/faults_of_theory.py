@@ -134,8 +134,8 @@ ANALYSIS = (
     ),
     Fault(
         "dynamics/runs/companion.py",
-        "return FACTOR * np.abs(loss - other), events",
-        "return np.abs(loss - other), events",
+        "np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[late]))",
+        "np.maximum(nearby, LEAST * rtol * np.abs(loss[late]))",
         "factor of the estimated error",
         tests_of("dynamics/test_error_estimates"),
     ),
