@@ -274,9 +274,7 @@ def test_a_worker_ends_with_its_parent(monkeypatch):
     sweep_pool.start_worker(reader)
     assert environment["NUMBA_NUM_THREADS"] == "1"
     writer.close()
-    deadline = time.monotonic() + 5.0
-    while not ended and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: ended)
     assert ended == [1]
 
 
