@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
+#: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
+#: memory, also where the point was beside others that died before it was ever begun.
+MOST_LONELY_DEATHS = 2
 #: The module that is loaded once, in the process from which workers are forked.
 COMMON = "dynamics.study.preload"
 
@@ -48,11 +51,11 @@ def run_points(
     """Answer points, each until it has an answer or a reason why not; `keep` is called once for each, in any order.
 
     A worker that dies takes its points with it. These are asked again, together with others at first; a point that was
-    there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if a worker dies then too.
+    there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
     """
     waiting, suspects = deque(indices), deque[int]()
     flying: dict[Future[Any], int] = {}
-    deaths: Counter[int] = Counter()
+    deaths, lonely = Counter[int](), Counter[int]()
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
@@ -67,11 +70,11 @@ def run_points(
             else:
                 keep(index, _answer_of(future))
         for index in lost:
-            deaths[index] += 1
-            if alone:
+            (lonely if alone else deaths)[index] += 1
+            if lonely[index] == MOST_LONELY_DEATHS:
                 keep(index, PointAnswer(None, "The worker process died, also when it ran this point alone."))
             else:
-                (waiting if deaths[index] < MOST_SHARED_DEATHS else suspects).append(index)
+                (suspects if alone or deaths[index] == MOST_SHARED_DEATHS else waiting).append(index)
         if broken:
             pool.restart()
 

@@ -1,19 +1,25 @@
 """Source pieces become one cached module."""
 
+import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
-from dynamics.compiler import compilation, compiling_processes, kernel_cache
+import dynamics
+from dynamics.compiler import compilation, compiling_processes, inner_functions, kernel_cache, machine_code
 from dynamics.compiler.compilation import Piece, load, read_piece
 from dynamics.compiler.kernel_cache import cache_directory
 
+ROOT = Path(dynamics.__file__).parent.parent
 DOUBLE = """
 from dynamics.compiler.compilation import entry, kernel
 
@@ -46,6 +52,64 @@ def pieces(factor):
 
 def test_later_pieces_see_the_names_of_earlier_ones(cache):
     assert load(pieces(2.0)).namespace.multiply(21.0) == 42.0
+
+
+NESTED = """
+import numpy as np
+from dynamics.compiler.compilation import entry, exact_kernel, inlined_kernel, kernel
+
+@kernel
+def square(x):
+    return x * x
+
+@inlined_kernel
+def shifted(x):
+    return square(x) + SHIFT
+
+@exact_kernel
+def shift_all(x):
+    out = np.empty(x.size)
+    for i in range(x.size):
+        out[i] = shifted(x[i])
+    return out
+
+@entry("f8(f8[::1])")
+def norm(x):
+    return np.dot(shift_all(x), x) + square(2.0)
+
+def last(x):
+    return square(shifted(x))
+"""
+
+
+@pytest.mark.skipif(compilation.compiler_is_off(), reason="nothing is compiled")
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
+@pytest.mark.parametrize("plain", [True, False], ids=["as Numba does", "entry points alone"])
+def test_functions_that_call_others_are_compiled_by_known_and_by_other_versions(cache, monkeypatch, stored, plain):
+    if not stored:
+        monkeypatch.setattr(compilation, "cache_directory", lambda: None)
+    if plain:
+        monkeypatch.setattr(inner_functions, "INNER", {})
+        monkeypatch.setattr(inner_functions, "ENTRY", {})
+        monkeypatch.setattr(machine_code, "ENTRY", {})
+    pieces = Piece("constants", f"SHIFT = {1.0 + stored + 2.0 * plain}\n"), Piece("nested", NESTED)
+    compiled = load(pieces, {"last": "f8(f8)"})
+    x = np.array([1.0, 2.0, -3.0])
+    shift = compiled.namespace.SHIFT
+    assert compiled.namespace.norm(x) == (x**2 + shift) @ x + 4.0
+    last = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(compiled.functions["last"].address)
+    assert last(3.0) == (9.0 + shift) ** 2
+    inner = compiled.namespace.square.overloads.values()
+    if not stored:
+        kind = inner_functions._InnerLibrary
+        assert {isinstance(each.library, kind) for each in inner} == {bool(inner_functions.INNER)}
+
+
+def test_the_pinned_version_of_the_compiler_is_known():
+    """When the pin moves, what `inner_functions` replaces is looked through and the new version is added."""
+    (pinned,) = re.findall(r"^numba==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert pinned.startswith(inner_functions.KNOWN_VERSIONS)
+    assert bool(inner_functions.INNER) == numba.__version__.startswith(inner_functions.KNOWN_VERSIONS)
 
 
 def test_same_pieces_are_loaded_once_per_process(cache):
@@ -225,8 +289,6 @@ def test_read_piece_keeps_origin_and_text(tmp_path):
 
 
 def test_compiled_callback_runs_by_address(cache):
-    import ctypes
-
     compiled = load([Piece("callback", "def halve(x):\n    return 0.5 * x\n")], {"halve": "f8(f8)"})
     function = compiled.functions["halve"]
     if compiled.path is not None:

@@ -224,7 +224,7 @@ def test_signals_while_a_file_is_written_leave_no_lock_taken(tmp_path, monkeypat
     path, lock, fill, sent = tmp_path / "run.nc", threading.Lock(), whole_files._fill, []
 
     def fill_under_lock(temporary, write):
-        assert lock.acquire(timeout=1.0)
+        assert lock.acquire(blocking=False)
         if not sent:
             sent.append(temporary)
             signal.raise_signal(signal.SIGINT)

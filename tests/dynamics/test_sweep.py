@@ -198,6 +198,45 @@ def test_a_killed_worker_loses_no_point_and_a_point_that_kills_is_a_failure(tmp_
     assert_same(found.sel(others), whole.sel(others))
 
 
+class Deaths:
+    """A pool that takes up seed 3 last, and whose worker dies of seed 1 always and of seed 3 when it is first begun."""
+
+    window = 3
+
+    def __init__(self):
+        self.restarts, self.begun, self.behind = 0, 0, []
+
+    def submit(self, function, study, problem, options):
+        future = Future()
+        if problem.seed == 3 and self.begun == 0 and self.restarts < 2:
+            self.behind.append(future)
+            return future
+        self.begun += problem.seed == 3
+        if problem.seed == 1 or (problem.seed == 3 and self.begun == 1):
+            for each in (*self.behind, future):
+                each.set_exception(BrokenExecutor())
+            self.behind = []
+        else:
+            future.set_result(function(study, problem, options))
+        return future
+
+    def restart(self):
+        self.restarts += 1
+
+
+@pytest.mark.timeout(60)
+def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
+    """It then dies once alone, by chance: that is its first own death."""
+    kept = {}
+    grid = make_grid(BASE, {"seed": [0, 1, 3]}, "prediction", {})
+    pool = Deaths()
+    sweep_pool.run_points([2, 1, 0], grid.point, grid.study, pool, kept.__setitem__)
+    died = "The worker process died, also when it ran this point alone."
+    assert [kept[index].failure for index in range(3)] == ["", died, ""]
+    assert pool.begun == 2
+    assert pool.restarts == 5
+
+
 def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
     output, options = tmp_path / "sweep.nc", {"folder": str(tmp_path), "always": 1}
     with (
@@ -235,9 +274,7 @@ def test_a_worker_ends_with_its_parent(monkeypatch):
     sweep_pool.start_worker(reader)
     assert environment["NUMBA_NUM_THREADS"] == "1"
     writer.close()
-    deadline = time.monotonic() + 5.0
-    while not ended and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: ended)
     assert ended == [1]
 
 

@@ -110,9 +110,9 @@ def test_cancellation_in_high_polynomials_does_not_reach_the_floats():
 def test_sixty_coefficients_take_a_moment():
     expression = parse("gelu(z)")
     closed_form(expression).floats(60)
-    start = time.perf_counter()
+    start = time.process_time()  # which a busy machine does not lengthen
     closed_form(expression).floats(60)
-    assert time.perf_counter() - start < 0.3
+    assert time.process_time() - start < 0.3
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_sixty_coefficients_take_a_moment():
     ],
 )
 def test_other_formulas_have_no_closed_form(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert closed_form(parse(text)) is None
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 def test_gaussian_of_infinite_second_moment_is_refused():

@@ -87,10 +87,10 @@ FORMULA = "Argument `x` must be a formula, but "
     ],
 )
 def test_everything_else_is_refused_at_once_in_one_sentence(text, sentence):
-    start = time.perf_counter()
+    start = time.process_time()  # which a busy machine does not lengthen
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         parse(text)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 def test_deep_nesting_of_sums_is_refused_not_crashed_on():
