@@ -281,3 +281,11 @@ def test_links_without_a_norm_are_refused():
 def test_callables_in_single_precision_are_refused():
     with pytest.raises(TypeError, match="returns dtype float32"):
         hermite.expand(lambda z: np.tanh(z.astype(np.float32)))
+
+
+@pytest.mark.parametrize("formula", ["exp(-40*z)", "(1e-50)**z"])
+def test_coefficients_beyond_floats_are_refused(formula):
+    with pytest.raises(
+        ValueError, match=r"^Argument `x` must have Hermite coefficients within float64, but c_0 of .* is inf"
+    ):
+        hermite.expand(formula)
