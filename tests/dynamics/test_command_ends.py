@@ -15,6 +15,7 @@ import dynamics
 from dynamics.commands import parsing
 from dynamics.commands.end import end_with
 from dynamics.report import __main__ as report
+from dynamics.report.findings import find_findings
 from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
 from sgd_check import study as sgd_study
@@ -164,3 +165,11 @@ def test_a_problem_that_a_study_cannot_run_is_refused_before_any_work(answer, he
     told = capsys.readouterr().err
     assert told.startswith("error: Argument `engine` must be 'torch' for a dimension below width + teacher axes")
     assert told.count("\n") == 1
+
+
+def test_a_loss_that_rounding_takes_below_zero_is_told_as_none(answer):
+    found = dynamics.load(answer)
+    found.loss.values[-1] = -3.3e-16
+    told = find_findings(found)
+    assert told is not None
+    assert told.values["final_loss"] == 0.0
