@@ -67,8 +67,16 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise the parser's message."""
-        raise UsageError(message)
+        """Raise the parser's message, with the flag that was meant where one was misspelt."""
+        _, misspelt, words = message.partition("unrecognized arguments: ")
+        hint = _suggestion(words.split()[0].partition("=")[0], self._option_string_actions) if misspelt else ""
+        raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+def _suggestion(word: str, choices: Iterable[str]) -> str:
+    from hermite.activations import suggestion
+
+    return suggestion(word, list(choices))
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
@@ -137,7 +145,7 @@ def read_option(option: Option, text: Any) -> Any:
         raise UsageError(msg) from None
     if option.choices and value not in option.choices:
         msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {shown(value)}."
-        raise UsageError(msg)
+        raise UsageError(msg + _suggestion(str(value), option.choices))
     return value
 
 

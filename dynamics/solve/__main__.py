@@ -110,13 +110,15 @@ def _run(given: Mapping[str, Any]) -> int:
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options by name, read and checked: flags win over the TOML file, and that over defaults."""
+    from hermite.activations import suggestion
+
     stored = read_toml(given["config"], "Option --config") if given["config"] else {}
     from_file = {name.replace("-", "_"): _as_text(value) for name, value in stored.items()}
     known = {option.key for option in OPTIONS}
     for name in stored:
         if name.replace("-", "_") not in known:
             msg = f"File {given['config']!r} must hold options of this command only, but has {name!r}."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(name.replace("_", "-"), [option.name for option in OPTIONS]))
     values: dict[str, Any] = {}
     given = {**given, "model": _implied_model(given, from_file) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):

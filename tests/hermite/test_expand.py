@@ -74,7 +74,7 @@ def test_orthonormal_h4_has_many_spellings(spelling):
     assert str(link) == "h4"
 
 
-@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh "])
+@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh ", "Swish"])
 def test_names_ignore_case_and_blanks(spelling):
     assert hermite.expand(spelling).name == canonical_name(spelling) is not None
 
