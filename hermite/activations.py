@@ -27,9 +27,12 @@ FORMULAS: dict[str, str] = {
 }
 """Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred."""
 
+#: Another name -> the table's.
+ALIASES = {"swish": "silu"}
+
 
 def canonical_name(text: str) -> str | None:
-    """Return the table's spelling of a name, whatever its case and blanks; None where the text is no name.
+    """Return the table's name of a link, whatever the case, blanks or alias; None where the text is no name.
 
     Examples
     --------
@@ -37,7 +40,7 @@ def canonical_name(text: str) -> str | None:
     ('relu', 'x^2 exp(-x^2)', None)
     """
     bare = "".join(text.lower().split())
-    return next((name for name in FORMULAS if name.replace(" ", "") == bare), None)
+    return next((name for name in FORMULAS if name.replace(" ", "") == bare), ALIASES.get(bare))
 
 
 def hermite_degree(text: str) -> int | None:

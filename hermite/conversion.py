@@ -224,6 +224,10 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
     if degree is not None:
         return _series(name, tuple(form.floats(degree).tolist()), form, text, order)
     coefficients = form.floats(DEFAULT_ORDER if order is None else order)
+    if not np.isfinite(coefficients).all():
+        j = int(np.argmin(np.isfinite(coefficients)))
+        msg = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
+        raise ValueError(msg)
     rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))
     return HermiteExpansion(
         name=name,

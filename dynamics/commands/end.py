@@ -5,9 +5,11 @@ Imports nothing heavy before a result is there.
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from dynamics.commands.parsing import OutputError, say, tell
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,12 +78,16 @@ def end_with(
             save = partial(found.overview().savefig, format=figure.suffix[1:].lower(), dpi=dpi)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
-    for sentence in filter(None, (trouble, refused)):
-        sys.stderr.write(f"error: {sentence}\n")
+    unheard = ""
     if output is not None and found is not None and not quiet:
         files = {"output": str(output), figure_key: None if drawn is None else str(drawn)}
-        sys.stdout.write((found.as_json(files) if json else found.as_text(files)) + "\n")
-    return Written(output, bool(trouble or refused))
+        try:
+            tell(found.as_json(files) if json else found.as_text(files))
+        except OutputError as error:
+            unheard = f"{error}; it is in {shown(str(output))}."
+    for sentence in filter(None, (trouble, refused, unheard)):
+        say(f"error: {sentence}")
+    return Written(output, bool(trouble or refused or unheard))
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -6,8 +6,11 @@ Imports nothing heavy, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,6 +33,10 @@ FIGURE_SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 class UsageError(Exception):
     """What the user must change, in one sentence."""
+
+
+class OutputError(Exception):
+    """Why stdout takes nothing, in the rest of a sentence."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,8 +67,16 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise the parser's message."""
-        raise UsageError(message)
+        """Raise the parser's message, with the flag that was meant where one was misspelt."""
+        _, misspelt, words = message.partition("unrecognized arguments: ")
+        hint = _suggestion(words.split()[0].partition("=")[0], self._option_string_actions) if misspelt else ""
+        raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+def _suggestion(word: str, choices: Iterable[str]) -> str:
+    from hermite.activations import suggestion
+
+    return suggestion(word, list(choices))
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
@@ -78,18 +93,47 @@ def command_parser(module: str, description: str, epilog: str) -> Parser:
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
     try:
+        _check_directory()
         return command()
     except UsageError as error:
         say(f"error: {error}")
         return EXIT_USAGE
+    except OutputError as error:
+        say(f"error: {error}.")
+        return EXIT_FAILED
     except KeyboardInterrupt:
         say(interrupted)
         return EXIT_INTERRUPTED
 
 
+def _check_directory() -> None:
+    """Refuse a current directory that has been removed, beside which libraries cannot even be imported."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        msg = f"The current directory must exist, but does not ({error.strerror})."
+        raise UsageError(msg) from None
+
+
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(text + "\n")
+    """Write a line to stderr, if anybody listens."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(text + "\n")
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout, with escapes for what its encoding lacks; raise OutputError if it takes nothing."""
+    try:
+        if sys.stdout is None:  # closed before the program began
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stdout = None  # or the interpreter would try again at its end
+        msg = f"stdout must take the result, but does not ({error.strerror})"
+        raise OutputError(msg) from None
 
 
 def read_option(option: Option, text: Any) -> Any:
@@ -101,7 +145,7 @@ def read_option(option: Option, text: Any) -> Any:
         raise UsageError(msg) from None
     if option.choices and value not in option.choices:
         msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {shown(value)}."
-        raise UsageError(msg)
+        raise UsageError(msg + _suggestion(str(value), option.choices))
     return value
 
 

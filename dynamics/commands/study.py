@@ -96,10 +96,11 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
         study = command.prepare(settings, progress=False if values["quiet"] else None)
+        work = study.work()
     except (TypeError, ValueError, StorageError) as error:
         raise UsageError(str(error)) from None
     if not values["quiet"]:
-        say(study.work())
+        say(work)
     return EXIT_DONE if values["dry_run"] else _finish(catalogue, study.run(), values, output, figure)
 
 

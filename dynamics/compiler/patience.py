@@ -83,7 +83,7 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
 def leave(code: int) -> NoReturn:
     """End the process; at once if work was left behind, for which the interpreter would wait."""
     if any(thread.is_alive() for thread in _left_behind):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         os._exit(code)
     sys.exit(code)

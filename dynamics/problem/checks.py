@@ -34,13 +34,16 @@ def checked_real(value: object, name: str) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def checked_number(value: object, name: str, *, positive: bool) -> float:
-    """Return `value` as a finite float, positive or at least 0."""
+def checked_number(value: object, name: str, *, positive: bool, maximum: float = math.inf) -> float:
+    """Return `value` as a finite float, positive or at least 0, and at most `maximum`."""
     need = "positive" if positive else "at least 0"
     number = checked_real(value, name)
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
         given = shown(value) if isinstance(value, int) else number
         msg = f"Argument `{name}` must be finite and {need}, but is {given}."
+        raise ValueError(msg)
+    if number > maximum:
+        msg = f"Argument `{name}` must be at most {maximum:g}, but is {number}."
         raise ValueError(msg)
     return number
 
@@ -93,7 +96,10 @@ def checked_increasing(values: object, name: str, *, minimum: int, fewest: int =
 def float_array(values: ArrayLike, name: str) -> Array:
     """Return `values` as a float64 array, or raise one sentence that names the argument."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        found = np.asarray(values)
+        if found.dtype.kind in "bSU":  # a mask, or texts that happen to spell numbers
+            raise TypeError
+        return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
         raise TypeError(msg) from None

@@ -18,6 +18,7 @@ from dynamics.problem.problem_checks import (
     check_named_student,
     check_one_start,
     check_same_as,
+    check_sizes,
     checked_given_overlaps,
     checked_given_weights,
     checked_norm,
@@ -149,7 +150,7 @@ class Problem:
         else:
             check_choice("student", student, tuple(STUDENTS))
             check_named_student(student, teacher, activation=self.activation, width=self.width)
-        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
         assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
         assign("initial_norm", checked_norm(self.initial_norm, self.kind))
@@ -165,6 +166,7 @@ class Problem:
         if self.teacher_activation is not None:
             asked = (self.kind, teacher, link, self.order)
             assign("teacher_activation", checked_teacher_link(self.teacher_activation, *asked))
+        check_sizes(activation=link, teacher_activation=self.teacher_link)
         assign("order", link.order)
         check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
         sizes = (teacher, self.width, self.dimension)

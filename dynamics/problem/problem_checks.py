@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The kind of a problem whose student is a `Student`.
 NETWORK = "network"
+#: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
+LARGEST_COEFFICIENT = 1e30
 #: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
 SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
@@ -84,6 +86,18 @@ def checked_teacher_link(
         )
         raise ValueError(msg)
     return link
+
+
+def check_sizes(**links: HermiteExpansion) -> None:
+    """Refuse links whose coefficients are so large that rates, which hold powers of them, leave float64."""
+    for name, link in links.items():
+        j = int(np.argmax(np.abs(link.coefficients)))
+        if abs(link.coefficients[j]) > LARGEST_COEFFICIENT:
+            msg = (
+                f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, "
+                f"but c_{j} is {link.coefficients[j]:g}."
+            )
+            raise ValueError(msg)
 
 
 def checked_norm(given: object, kind: str) -> float:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_number, checked_real, float_array, read_only
+from dynamics.problem.checks import (
+    check_choice,
+    checked_integer,
+    checked_number,
+    checked_real,
+    float_array,
+    read_only,
+    whole_number,
+)
 from dynamics.problem.stored_link import read_link, stored_link
 from hermite.text.messages import shown
 
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Largest scale, rate, decay or size of a bias, so that their products stay within float64.
+LARGEST_SETTING = 1e30
 SECOND_LAYERS = ("trained", "fixed")
 BIASES = ("none", "fixed", "trained")
 FIRST_LAYERS = ("free", "sphere")
@@ -114,7 +124,7 @@ class Student:
         link = hermite.expand(self.activation, order=self.order)
         assign("activation", link)
         assign("order", link.order)
-        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
         check_choice("second_layer", self.second_layer, SECOND_LAYERS)
         check_choice("biases", self.biases, BIASES)
         check_choice("first_layer", self.first_layer, FIRST_LAYERS)
@@ -140,7 +150,7 @@ class Student:
     def _checked_biases(self) -> float | Array:
         given: Any = self.initial_biases
         if np.ndim(given) == 0:
-            found: float | Array = checked_number(given, "initial_biases", positive=False)
+            found: float | Array = checked_number(given, "initial_biases", positive=False, maximum=LARGEST_SETTING)
         else:
             found = _checked_vector("initial_biases", given, self.width)
         if self.biases == "none" and not (isinstance(found, float) and found == 1.0):
@@ -248,7 +258,7 @@ def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
 
 def _checked_scale(scale: object) -> float | str:
     if not isinstance(scale, str):
-        return checked_number(scale, "scale", positive=True)
+        return checked_number(scale, "scale", positive=True, maximum=LARGEST_SETTING)
     check_choice("scale", scale, tuple(SCALES))
     return scale
 
@@ -266,4 +276,5 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
     if not isinstance(values, (tuple, list, np.ndarray)) or len(values) != count:
         msg = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}."
         raise TypeError(msg)
-    return tuple(checked_number(checked_real(value, name), name, positive=False) for value in values)
+    numbers = (checked_real(value, name) for value in values)
+    return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array, read_only
 from dynamics.problem.memory import check_memory
 from dynamics.problem.polynomial import Component, Polynomial
-from dynamics.problem.teacher_checks import checked_biases, checked_links, checked_rows
+from dynamics.problem.teacher_checks import check_coefficients, checked_biases, checked_links, checked_rows
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Teacher:
             p = int(np.argmax(bad))
             msg = f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}."
             raise ValueError(msg)
+        check_coefficients(a)
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),

@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Sizes of coefficients for which rates and times, which hold powers of them, stay within float64.
+SMALLEST_COEFFICIENT, LARGEST_COEFFICIENT = 1e-200, 1e30
 UNIT_LENGTH_TOLERANCE = 1e-9
 ROUNDED_LENGTH = 1e-13
+
+
+def check_coefficients(a: Array) -> None:
+    """Refuse coefficients with which rates or times would leave float64."""
+    bad = ~((np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT))
+    if bad.any():
+        p, ends = int(np.argmax(bad)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
+        msg = f"Argument `coefficients` must have sizes from {ends}, but entry {p} is {a[p]:g}."
+        raise ValueError(msg)
 
 
 def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion, ...]:

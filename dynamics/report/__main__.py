@@ -7,7 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Parser, UsageError, check_names_a_file
+from dynamics.commands.parsing import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    Parser,
+    UsageError,
+    check_names_a_file,
+    exit_code_of,
+    say,
+    tell,
+)
 
 EXAMPLES = """\
 examples:
@@ -24,11 +33,7 @@ stdout holds the name of the page, stderr everything else. exit codes: 0 done, 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    try:
-        return _report(build_parser().parse_args(arguments))
-    except UsageError as error:
-        _say(f"error: {error}")
-        return EXIT_USAGE
+    return exit_code_of(lambda: _report(build_parser().parse_args(arguments)), interrupted="interrupted")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -63,18 +68,14 @@ def _report(parsed: argparse.Namespace) -> int:
     try:
         write_page(subject, target, overwrite=parsed.overwrite)
     except StorageError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return EXIT_FAILED
-    sys.stdout.write(f"{target}\n")
+    tell(str(target))
     if parsed.open:
         import webbrowser
 
         webbrowser.open(target.resolve().as_uri())
     return EXIT_DONE
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":

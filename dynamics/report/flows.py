@@ -107,7 +107,8 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         "stop_reason": attrs.get("stop_reason", "reached_end"),
         "stop_message": attrs.get("stop_message", ""),
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
-        "final_loss": float(finite[-1]) if finite.size else None,
+        # A difference of two sums, which rounding can take below 0.
+        "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
         "directions": [{"direction": p, **{name: columns[name][at] for name in TIMES}} for at, p in enumerate(numbers)],
         "exponents": _exponents(dataset),
         "loss_levels": _loss_levels(dataset),

@@ -64,7 +64,7 @@ def _values(dataset: xr.Dataset) -> dict[str, Any]:
         "stop_reason": attrs.get("stop_reason", "reached_end"),
         "stop_message": attrs.get("stop_message", ""),
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
-        "final_loss": None if end is None else float(loss[end]),
+        "final_loss": None if end is None else max(float(loss[end]), 0.0),
         "teacher_loss": float(attrs["teacher_loss"]),
         "leap": attrs.get("leap"),
         "components": _components(dataset, end),

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     Parts = Mapping[str, xr.Dataset]
 
 
+#: Seconds after which nobody is writing any more a temporary file that has not changed since.
+IDLE_SECONDS = 600.0
+
+
 @dataclass(frozen=True)
 class Begun:
     """A run that has not ended: the call that began it, what it has computed, and how to go on."""
@@ -96,6 +100,8 @@ class RunFile:
         for name in ("overwrite", "keeps_result"):
             check_switch(name, getattr(self, name))
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
+        if self._target is not None:
+            remove_torn(self._target, idle=IDLE_SECONDS)
         #: Fingerprint of the file that this run has written or goes on from; no other file of its name is replaced.
         self._own = None if self.begun is None else fingerprint(self.target)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch
 from dynamics.runs.dataset import SCHEMA_VERSION
+from dynamics.runs.structure import check_structure
 from dynamics.runs.whole_files import StorageError, as_path, check_target, free_name, names_directory, write_file
 from hermite.text.messages import shown
 
@@ -30,8 +31,6 @@ __all__ = ["StorageError", "check_target", "free_name", "load", "names_directory
 CHECKPOINT = "checkpoint"
 #: The first of the groups.
 ROOT = "/"
-#: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
-LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 #: Bytes above which a variable is stored in pieces, without those that hold nothing at its end; bytes of a piece.
 LARGE_BYTES, CHUNK_BYTES = 2**20, 2**20
@@ -143,13 +142,12 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
         msg = f"Argument `path` must name an existing file, but is {shown(str(source))}."
         raise StorageError(msg)
     try:
+        with ONE_THREAD:
+            check_structure(source)
         with ONE_THREAD, xr.open_datatree(source, engine="netcdf4") as opened:
-            tree = opened if checkpoint else opened.drop_nodes(CHECKPOINT, errors="ignore")
-            claimed = sum(node.to_dataset(inherit=False).nbytes for node in tree.subtree)
-            if claimed > SMALL_BYTES + LARGEST_EXPANSION * source.stat().st_size:
-                msg = f"{claimed} bytes of data"
-                raise ValueError(msg)
-            loaded = tree.load()
+            loaded = (opened if checkpoint else opened.drop_nodes(CHECKPOINT, errors="ignore")).load()
+    except StorageError:
+        raise
     except Exception as error:  # a damaged file makes the libraries raise almost anything
         msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({type(error).__name__})."
         raise StorageError(msg) from error

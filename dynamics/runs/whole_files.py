@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
+import time as clock
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,10 +137,12 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def remove_torn(target: Path) -> None:
-    """Remove temporary files that killed processes have left beside a file which nobody else writes."""
+def remove_torn(target: Path, idle: float = 0.0) -> None:
+    """Remove temporary files of a target that killed processes have left, if they are unchanged for `idle` seconds."""
     for torn in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
-        torn.unlink(missing_ok=True)
+        with suppress(OSError):
+            if not idle or clock.time() - torn.stat().st_mtime > idle:
+                torn.unlink()
 
 
 def names_directory(path: object) -> bool:

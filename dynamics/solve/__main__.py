@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import sys
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from dynamics.commands.parsing import (
     read_option,
     read_toml,
     say,
+    tell,
 )
 from dynamics.commands.readers import plain, switch
 from dynamics.solve.described_problem import build_problem
@@ -99,7 +99,7 @@ def _run(given: Mapping[str, Any]) -> int:
     if given["version"]:
         from dynamics.runs.provenance import DISTRIBUTION, version
 
-        sys.stdout.write(f"{DISTRIBUTION} {version()}\n")
+        tell(f"{DISTRIBUTION} {version()}")
         return EXIT_DONE
     try:
         return resume_from_file(given, _find) if given["resume"] else _solve(given, _options(given))
@@ -110,13 +110,15 @@ def _run(given: Mapping[str, Any]) -> int:
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options by name, read and checked: flags win over the TOML file, and that over defaults."""
+    from hermite.activations import suggestion
+
     stored = read_toml(given["config"], "Option --config") if given["config"] else {}
     from_file = {name.replace("-", "_"): _as_text(value) for name, value in stored.items()}
     known = {option.key for option in OPTIONS}
     for name in stored:
         if name.replace("-", "_") not in known:
             msg = f"File {given['config']!r} must hold options of this command only, but has {name!r}."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(name.replace("_", "-"), [option.name for option in OPTIONS]))
     values: dict[str, Any] = {}
     given = {**given, "model": _implied_model(given, from_file) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
@@ -168,7 +170,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     if given["dry_run"]:
         from dynamics.solve.estimate import estimate
 
-        sys.stdout.write(estimate(problem, options["model"], options["keep"], save_at, options["particles"]) + "\n")
+        tell(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))
         return EXIT_DONE
     from dynamics.runs.run_file import RunFile
 

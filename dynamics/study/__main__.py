@@ -23,6 +23,7 @@ from dynamics.commands.parsing import (
     read_option,
     refuse_both,
     say,
+    tell,
 )
 from dynamics.commands.readers import plain, positive_integer, switch
 
@@ -136,7 +137,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     except (TypeError, ValueError, ImportError, StorageError) as error:
         raise UsageError(str(error)) from None
     if given["dry_run"]:
-        sys.stdout.write(_estimate(grid, asked) + "\n")
+        tell(_estimate(grid, asked))
         return EXIT_DONE
     return _run({**given, "workers": workers}, asked, grid, output, command)
 
@@ -168,7 +169,7 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             say(f"warning: {text}")
         files = {"output": str(output)}
-        sys.stdout.write((found.as_json(files) if settings["json"] else found.as_text(files)) + "\n")
+        tell(found.as_json(files) if settings["json"] else found.as_text(files))
     return EXIT_FAILED if found.values["failures"] else EXIT_DONE
 
 

@@ -68,8 +68,9 @@ def find_study(path: Study) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({error})."
+    except (Exception, SystemExit) as error:  # a module can end in any way while it is imported
+        why = " ".join(str(error).split()) or type(error).__name__
+        msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({why})."
         raise ValueError(msg) from None
     if not callable(found):
         msg = f"Argument `study` must name a function, but {path!r} is {type(found).__name__}."

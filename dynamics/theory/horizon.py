@@ -41,8 +41,10 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
         )
         finite = np.isfinite(learned)
         if finite.any():
-            last = LAST_LEARNED_FACTOR * float(learned[finite].max())
-            first = 0.1 * float(prediction.predicted_emergence_time[finite].min())
+            emerged = float(prediction.predicted_emergence_time[finite].min())
+            # What the start carries already counts as learned before it has emerged.
+            last = LAST_LEARNED_FACTOR * max(float(learned[finite].max()), emerged)
+            first = 0.1 * emerged
             return SaveAt.geometric(max(first, 1e-3 * last / DEFAULT_COUNT, 1e-12), max(last, 1e-9), DEFAULT_COUNT)
     a_min = float(problem.teacher.coefficients.min())
     slope = float(problem.activation.kernel_derivative(1.0))

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import h5netcdf
+import h5py
 import netCDF4
 import numpy as np
 import pytest
@@ -125,7 +126,73 @@ def test_a_file_that_claims_more_than_it_can_hold_is_refused(tmp_path):
         file.createDimension("x", 10**9)
         file.createDimension("y", 10**4)
         file.createVariable("loss", "u1", ("y", "x"), chunksizes=(1, 10**6), zlib=True)
-    assert refusal(path) == f"File {str(path)!r} must be a readable netCDF file, but is not (ValueError)."
+    claimed = 10**13 + 4 * (10**9 + 10**4)  # the dims are stored as single floats
+    assert refusal(path) == (
+        f"File {str(path)!r} must hold what it claims, as those of this program do, but {claimed} bytes are more than "
+        f"{path.stat().st_size} can be."
+    )
+
+
+def nested(file):
+    for _ in range(1500):
+        file = file.create_group("a")
+
+
+def outside(file):
+    place = Path(file.filename).with_name("secret.bin")
+    np.arange(10.0).tofile(place)
+    file.create_dataset("zz", shape=(10,), dtype="f8", external=[(str(place), 0, 80)])
+
+
+def virtual(file):
+    layout = h5py.VirtualLayout(shape=(6,), dtype="f8")
+    layout[:] = h5py.VirtualSource("/proc/self/exe", "loss", shape=(6,))
+    file.create_virtual_dataset("zz", layout)
+
+
+def longer(file):
+    """A variable longer than its dim, of which nothing has been written."""
+    file.create_dataset("zz", shape=(2**40,), dtype="f8").dims[0].attach_scale(file["time"])
+
+
+def many(file):
+    for number in range(6000):
+        file.create_group(f"a{number}")
+
+
+#: What makes netCDF take all memory, read other files, or end the process; the sentence by which it is refused.
+HOSTILE_STRUCTURES = {
+    "a link to the root": (lambda file: file.update(zz=h5py.SoftLink("/")), "'zz' is a link elsewhere"),
+    "the root by another name": (lambda file: file.update(zz=file["/"]), "'zz' is one that has another name"),
+    "a broken link": (lambda file: file.update(zz=h5py.SoftLink("/none")), "'zz' is a link elsewhere"),
+    "another file": (lambda file: file.update(zz=h5py.ExternalLink("other.nc", "/")), "'zz' is a link elsewhere"),
+    "numbers elsewhere": (outside, "those of 'zz' are in another file"),
+    "numbers of other files": (virtual, "those of 'zz' are in another file"),
+    "nested groups": (nested, "exceeds that"),
+    "many groups": (many, "'/' exceeds that"),
+    "half precision": (lambda file: file.create_dataset("zz", data=np.ones(5, "f2")), "'zz' is something else"),
+    "long doubles": (lambda file: file.create_dataset("zz", data=np.ones(5, np.longdouble)), "'zz' is something else"),
+    "records": (lambda file: file.create_dataset("zz", data=np.zeros(3, [("a", "f8")])), "'zz' is something else"),
+    "a type": (lambda file: file.update(zz=np.dtype("f8")), "'zz' is something else"),
+    "a long variable": (longer, "'zz' is not"),
+    "nothing written": (lambda file: file.create_dataset("zz", shape=(10**9, 10**3), dtype="f8"), "can be"),
+    "a large piece": (
+        lambda file: file.create_dataset("zz", shape=(1,), maxshape=(None,), chunks=(4 * 10**8,), dtype="f8"),
+        "can be",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_STRUCTURES)
+def test_structures_that_netcdf_cannot_bear_are_refused_before_it_reads_them(kind, unfinished, tmp_path):
+    path = Path(shutil.copy(unfinished, tmp_path / "run.nc"))
+    spoil, sentence = HOSTILE_STRUCTURES[kind]
+    with h5py.File(path, "a") as file:
+        spoil(file)
+    for read in (dynamics.load, dynamics.resume):
+        told = refusal(path, read)
+        assert told.startswith(f"File {str(path)!r} must ")
+        assert told.endswith(f"{sentence}.")
 
 
 def mutations(content, rng):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time as clock
@@ -342,3 +343,15 @@ def test_records_know_how_many_they_are_and_share_their_arrays():
     np.testing.assert_array_equal(longer.columns["x"], [1.0, 7.0, np.nan, np.nan, np.nan])
     with pytest.raises(IndexError):
         before[1]
+
+
+def test_what_a_killed_first_write_left_goes_with_the_next_run_of_that_name(tmp_path):
+    """Not so what may be written still, nor what belongs to another name."""
+    left, fresh, other = (tmp_path / name for name in (".run.nc.a.partial", ".run.nc.b.partial", ".runs.nc.a.partial"))
+    for path in (left, fresh, other):
+        path.write_bytes(b"torn")
+    long_ago = clock.time() - 2.0 * run_file.IDLE_SECONDS
+    for path in (left, other):
+        os.utime(path, (long_ago, long_ago))
+    dynamics.RunFile(tmp_path / "run.nc")
+    assert {path for path in (left, fresh, other) if path.exists()} == {fresh, other}

@@ -40,6 +40,41 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             "Argument `coefficients` must be finite and not zero, but entry 1 is 0.0.",
         ),
         (
+            lambda: dynamics.Teacher([1.0, 1e160]),
+            ValueError,
+            "Argument `coefficients` must have sizes from 1e-200 to 1e+30, but entry 1 is 1e+160.",
+        ),
+        (
+            lambda: dynamics.Teacher([1.0, 1e-300]),
+            ValueError,
+            "Argument `coefficients` must have sizes from 1e-200 to 1e+30, but entry 1 is 1e-300.",
+        ),
+        (
+            lambda: problem(activation={2: 1.0, 4: -1e90}),
+            ValueError,
+            "Argument `activation` must have Hermite coefficients of at most 1e+30, but c_4 is -1e+90.",
+        ),
+        (
+            lambda: dynamics.Student(activation="erf", width=2, scale=1e200),
+            ValueError,
+            "Argument `scale` must be at most 1e+30, but is 1e+200.",
+        ),
+        (
+            lambda: dynamics.Teacher(["1", "2"]),
+            TypeError,
+            "Argument `coefficients` must be an array of real numbers, but is ['1', '2'].",
+        ),
+        (
+            lambda: dynamics.SaveAt.at([False, True]),
+            TypeError,
+            "Argument `times` must be an array of real numbers, but is [False, True].",
+        ),
+        (
+            lambda: dynamics.SaveAt.at(False),
+            TypeError,
+            "Argument `times` must be an array of real numbers, but is False.",
+        ),
+        (
             lambda: dynamics.Teacher(["a"]),
             TypeError,
             "Argument `coefficients` must be an array of real numbers, but is ['a'].",

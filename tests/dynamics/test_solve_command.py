@@ -281,6 +281,13 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--output", "missing/run.nc"], "Argument `path` must lie in an existing directory, but is 'missing/run.nc'."),
         (["--model", "decoupled", "--k", "2"], "must have a link of information exponent at least 3"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--bta", "1"], "unrecognized arguments: --bta 1. Did you mean '--beta'?"),
+        (["--K=3"], "unrecognized arguments: --K=3. Did you mean '--k'?"),
+        (
+            ["--model", "meanfield"],
+            "Option --model must be one of overlaps, decoupled, mean-field, network, but is 'meanfield'. "
+            "Did you mean 'mean-field'?",
+        ),
         (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
         (["--model", "x"], "Option --model must be one of overlaps, decoupled, mean-field, network, but is 'x'."),
         (

@@ -74,7 +74,7 @@ def test_orthonormal_h4_has_many_spellings(spelling):
     assert str(link) == "h4"
 
 
-@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh "])
+@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh ", "Swish"])
 def test_names_ignore_case_and_blanks(spelling):
     assert hermite.expand(spelling).name == canonical_name(spelling) is not None
 
@@ -281,3 +281,11 @@ def test_links_without_a_norm_are_refused():
 def test_callables_in_single_precision_are_refused():
     with pytest.raises(TypeError, match="returns dtype float32"):
         hermite.expand(lambda z: np.tanh(z.astype(np.float32)))
+
+
+@pytest.mark.parametrize("formula", ["exp(-40*z)", "(1e-50)**z"])
+def test_coefficients_beyond_floats_are_refused(formula):
+    with pytest.raises(
+        ValueError, match=r"^Argument `x` must have Hermite coefficients within float64, but c_0 of .* is inf"
+    ):
+        hermite.expand(formula)

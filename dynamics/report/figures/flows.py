@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem.checks import check_switch
 from dynamics.report.figures.panels import check_drawable, check_panels, finish_panel, new_panels, shades
 from dynamics.report.findings import spread_rows
 from dynamics.runs.stored_exponents import stored_exponents
@@ -48,6 +49,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True) 
     -------
     Axes
     """
+    check_switch("fit", fit)
     check_drawable(dataset, loss=("time",))
     ax = make_axes(ax)
     time, loss = dataset["time"].values, dataset["loss"].values

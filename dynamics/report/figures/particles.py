@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline
 from dynamics.report.figures.panels import check_drawable, check_panels, new_panels, plain_log_ticks
+from hermite.text.messages import shown as as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +52,8 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
     check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
     check_panels("axes", axes, 2)
     numbers = dataset["direction"].values.tolist()
-    if direction not in numbers:
-        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {direction!r}."
+    if not (np.isscalar(direction) and direction in numbers):
+        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
         raise ValueError(msg)
     if axes is None:
         from matplotlib import pyplot

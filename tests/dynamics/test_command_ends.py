@@ -1,0 +1,175 @@
+"""Commands whose words nobody takes: a full or closed stdout, one without accents, a directory that is gone."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynamics
+from dynamics.commands import parsing
+from dynamics.commands.end import end_with
+from dynamics.report import __main__ as report
+from dynamics.report.findings import find_findings
+from dynamics.solve import __main__ as solve
+from dynamics.study import __main__ as study
+from sgd_check import study as sgd_study
+
+ROOT = Path(dynamics.__file__).parent.parent
+DRY = ["--directions", "2", "--width", "3", "--dimension", "16", "--dry-run"]
+SWEEP = """
+[problem]
+k = 4
+num_directions = 2
+dimension = 16
+width = 3
+[grid]
+seed = [0, 1]
+[study]
+name = "prediction"
+"""
+#: What may stand where stdout was: a full disk, and nothing; why it takes no result.
+DEAF = {"full": "No space left on device", "closed": "Bad file descriptor"}
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=16)
+    found = dynamics.predict_emergence(problem, save_at=dynamics.SaveAt.at([1.0, 2.0]))
+    return dynamics.save(found, tmp_path_factory.mktemp("ends") / "answer.nc")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text(SWEEP)
+    return tmp_path
+
+
+class Full(io.StringIO):
+    """A stream to a full disk."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def deafen(kind, monkeypatch):
+    """Return the kind's reason after stdout has been put into that state."""
+    monkeypatch.setattr(sys, "stdout", Full() if kind == "full" else None)
+    return DEAF[kind]
+
+
+@pytest.mark.parametrize("kind", DEAF)
+@pytest.mark.parametrize(
+    ("main", "arguments"),
+    [(solve.main, ["--version"]), (solve.main, DRY), (study.main, ["study.toml", "--dry-run"])],
+    ids=["version", "solve", "study"],
+)
+def test_a_result_that_stdout_does_not_take_is_an_error_in_one_sentence(
+    main, arguments, kind, here, monkeypatch, capsys
+):
+    reason = deafen(kind, monkeypatch)
+    assert main(arguments) == parsing.EXIT_FAILED
+    assert capsys.readouterr().err == f"error: stdout must take the result, but does not ({reason}).\n"
+
+
+class Tale:
+    """What a result shows, without a figure."""
+
+    overview = None
+
+    def as_text(self, files):
+        return f"± {files['output']}"
+
+    as_json = as_text
+
+
+@pytest.mark.parametrize("kind", DEAF)
+def test_an_answer_that_stdout_does_not_take_is_written_and_named(kind, here, monkeypatch, capsys):
+    reason = deafen(kind, monkeypatch)
+    told = {"json": False, "quiet": False, "overwrite": False, "dpi": 100}
+    written = end_with(lambda: (Path("run.nc"), ""), Tale, None, **told)
+    assert written == (Path("run.nc"), True)
+    sentence = f"error: stdout must take the result, but does not ({reason}); it is in 'run.nc'.\n"
+    assert capsys.readouterr().err == sentence
+
+
+def test_what_an_encoding_lacks_is_told_by_its_code(answer, here, monkeypatch):
+    heard = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", heard)
+    assert report.main([str(answer), "--output", "é.html"]) == 0
+    parsing.tell("± 1")
+    assert heard.buffer.getvalue() == b"\\xe9.html\n\\xb1 1\n"
+    assert (here / "é.html").exists()
+
+
+def test_nobody_need_hear_an_error(monkeypatch):
+    for stream in (None, Full()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert solve.main(["--k", "none"]) == parsing.EXIT_USAGE
+
+
+@pytest.mark.parametrize("module", ["dynamics.solve", "dynamics.report", "dynamics.study", "sgd_check.run"])
+def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
+    """A process of its own, which never has the directory: libraries cannot be imported there."""
+    (tmp_path / "gone").mkdir()
+    code = (
+        "import os, runpy, sys; os.rmdir(os.getcwd()); sys.argv = ['x']; "
+        f"runpy.run_module({module!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "gone",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
+
+
+RAISING = {
+    "raises": ("1 / 0", "division by zero"),
+    "exits": ("import sys; sys.exit()", "SystemExit"),
+    "asserts": ("assert False", "AssertionError"),
+}
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_module_of_studies_that_ends_while_it_is_imported_is_refused(kind, here, monkeypatch, capsys):
+    text, why = RAISING[kind]
+    monkeypatch.syspath_prepend(here)
+    (here / f"module_that_{kind}.py").write_text(text)
+    (here / "study.toml").write_text(SWEEP.partition("[study]")[0])
+    asked = f"module_that_{kind}:study"
+    assert study.main(["study.toml", "--study", asked]) == 2
+    told = capsys.readouterr().err
+    assert told == (
+        f"error: Argument `study` must name a function 'module:function' that exists, but is '{asked}' ({why}).\n"
+    )
+
+
+def test_a_problem_that_a_study_cannot_run_is_refused_before_any_work(answer, here, capsys):
+    """A width beyond the dimension, which the engine of the study has no room for."""
+    found = dynamics.load(answer)
+    parameters = found.attrs["parameters"].replace('"width": 1}', '"width": 1000000000}')
+    assert parameters != found.attrs["parameters"]
+    dynamics.save(found.assign_attrs(parameters=parameters), "wide.nc")
+    assert sgd_study.main(["step-size", "--problem", "wide.nc", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: Argument `engine` must be 'torch' for a dimension below width + teacher axes")
+    assert told.count("\n") == 1
+
+
+def test_a_loss_that_rounding_takes_below_zero_is_told_as_none(answer):
+    found = dynamics.load(answer)
+    found.loss.values[-1] = -3.3e-16
+    told = find_findings(found)
+    assert told is not None
+    assert told.values["final_loss"] == 0.0
