@@ -97,7 +97,7 @@ def float_array(values: ArrayLike, name: str) -> Array:
     """Return `values` as a float64 array, or raise one sentence that names the argument."""
     try:
         found = np.asarray(values)
-        if found.dtype.kind in "bSU":  # a mask, or texts that happen to spell numbers
+        if found.dtype.kind in "bcSU":  # a mask, complex numbers, or texts that happen to spell real ones
             raise TypeError
         return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
