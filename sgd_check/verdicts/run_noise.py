@@ -10,9 +10,9 @@ each step over the speed at which the overlap grows there,
 b = a_p g'(C)(1 − C²), summed along the *flow* of the pair from its start to C² = ½, not along the run. The samples are
 those of the run: the projected engine draws from generators of the seed alone. The sum in ξ is the mean of the product
 for Gaussian samples and orthonormal directions, so that E Z = 0 whatever the runs did with their samples: ln T − β Z
-has the mean of ln T for every β, and theory's is about 1. Where delays follow their linear law the regression of ln T
-on Z leaves a small part of the scatter: 0.06 of 0.20 for k = 3, d = 16 at a twentieth of the limit of stability, 0.16
-of 0.37 at three tenths.
+has the mean of ln T for every β, and the best one tends to 1 with the learning rate. Where delays follow their linear
+law the regression of ln T on Z leaves a small part of the scatter: 0.06 of 0.20 for k = 3, d = 16 at a twentieth of the
+limit of stability, 0.16 of 0.37 at three tenths.
 
 The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has
 learned it. Both choices change how much is explained, not the mean.

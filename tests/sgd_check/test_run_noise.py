@@ -34,13 +34,15 @@ def equation(runs):
     )
 
 
-def test_the_samples_explain_the_delays_with_a_slope_of_about_one(runs):
+@pytest.mark.statistical
+def test_the_samples_explain_the_delays(runs):
+    """At first order the slope is 1; at this learning rate it is 0.89 in 600 runs, and 32 have it within 4 errors."""
     noise = noise_of_runs(lone_neuron(3, 16), runs)[:, 0]
     logs = np.log(runs["emergence_time"].values[:, 0])
     found = stats.linregress(noise, logs)
     assert found.rvalue > 0.9
-    assert found.slope == pytest.approx(1.0, abs=0.2)
-    # 32 runs: 3 standard errors of the mean are half of the scatter.
+    assert abs(found.slope - 0.89) < 4 * found.stderr
+    # Half of the scatter is 2.8 standard errors of the mean of 32 runs.
     assert abs(noise.mean()) < 0.5 * noise.std()
 
 
