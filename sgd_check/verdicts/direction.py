@@ -51,8 +51,8 @@ class DirectionTest:
     sample. `early` and `late` have the p-value of each side, and its power: the probability that a time predicted 30 %
     too late, or too early, is seen; None where no outcome could show such an error. z is the normal score of the
     smaller p-value, negative if that is the early one and 0 inside the band, and p the two-sided p-value; against a
-    sample, the log-rank statistic and its p-value by permutations. `visible` is the least relative error of the
-    predicted time, to either side, that is seen with probability 0.8; NaN where that is not known.
+    sample, the log-rank statistic and its p-value by permutations. `sides` gives the two for another error of the time
+    than 30 %; None where that is not known.
     """
 
     runs: int
@@ -65,12 +65,23 @@ class DirectionTest:
     late: Side | None
     z: float
     p: float
-    visible: float = np.nan
+    sides: Callable[[float], tuple[Side | None, Side | None]] | None = None
 
     @property
     def resolved(self) -> bool:
         """Whether an error of 30 % to either side would have been seen."""
-        return all(side is not None and side.power >= POWER for side in (self.early, self.late))
+        return _seen(self.early, self.late)
+
+    @property
+    def visible(self) -> float:
+        """Least relative error of the predicted time that both sides see with probability 0.8, to 1 %; NaN if none."""
+        low, high = LEAST_ERROR, LARGEST_ERROR
+        if self.sides is None or not _seen(*self.sides(high)):
+            return np.nan
+        while high > 1.01 * low:
+            middle = float(np.sqrt(low * high))
+            low, high = (low, middle) if _seen(*self.sides(middle)) else (middle, high)
+        return high
 
 
 def assess_direction(
@@ -119,22 +130,12 @@ def assess_direction(
     z, p = _two_sided(early, late)
     error = float(counted.std(ddof=1) / np.sqrt(counted.size))
     censored, mean = int(missing.sum()), float(counted.mean())
-    return DirectionTest(n, censored, mean, error, low, high, early, late, z, p, _least_visible(sides))
+    return DirectionTest(n, censored, mean, error, low, high, early, late, z, p, sides)
 
 
-def _least_visible(sides: Callable[[float], tuple[Side | None, Side | None]]) -> float:
-    """Return the least error that both sides see with probability 0.8, to 1 % of itself; NaN if none up to 9."""
-
-    def seen(error: float) -> bool:
-        return all(side is not None and side.power >= POWER for side in sides(error))
-
-    low, high = LEAST_ERROR, LARGEST_ERROR
-    if not seen(high):
-        return np.nan
-    while high > 1.01 * low:
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return high
+def _seen(*sides: Side | None) -> bool:
+    """Return whether the error that the sides were asked for is seen with probability 0.8 by all of them."""
+    return all(side is not None and side.power >= POWER for side in sides)
 
 
 def _two_sided(early: Side | None, late: Side | None) -> tuple[float, float]:
