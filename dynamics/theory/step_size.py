@@ -155,7 +155,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     if notes:
         unknown = np.full(a.size, np.nan)
         never = np.zeros(a.size, dtype=bool)
-        return EscapeBias(*[unknown] * 6, never, tuple(notes))
+        return EscapeBias(unknown, unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
     noise = SearchNoise.of(problem)
     parts = np.full((5, a.size), np.nan)
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))

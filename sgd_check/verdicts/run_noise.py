@@ -123,7 +123,7 @@ def _delays(problem: Problem, pairs: list[_Pair], rate: float, seed: int) -> lis
         teacher = problem.activation.value(samples[:, : problem.num_directions])
         for at, pair in enumerate(pairs):
             part = slice(0, max(counts[at] - begin, 0))
-            times = rate * np.arange(begin, begin + size)[part]
+            times = rate * np.arange(begin, begin + size, dtype=np.float64)[part]
             totals[at] += _lost(problem, pair, times, samples[part], teacher[part], noise[part])
     return [-rate * total / float(pair.time[-1]) for total, pair in zip(totals, pairs, strict=True)]
 
