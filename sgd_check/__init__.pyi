@@ -9,6 +9,7 @@ from .report.figures.runs import plot_survival as plot_survival
 from .report.figures.studies import plot_study as plot_study
 from .runs.resumption import resume as resume
 from .runs.simulation import simulate as simulate
+from .studies.calibration import calibration as calibration
 from .studies.complexity import sample_complexity as sample_complexity
 from .studies.discretisation import unstable_discretisation as unstable_discretisation
 from .studies.step_sizes import step_size_phases as step_size_phases

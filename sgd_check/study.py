@@ -85,6 +85,19 @@ STUDIES = {
             SEED,
         ),
     ),
+    "calibration": StudyCommand(
+        "sgd_check.studies.calibration:calibration.prepare",
+        "how often the verdict refutes right theories and wrong ones",
+        (
+            EXPONENT._replace(default="3"),
+            DIMENSION._replace(help="", default="16"),
+            Option("rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3"),
+            Option("repetitions", positive_integer, "comparisons of each case", "N", "20"),
+            SEEDS._replace(help="runs of each comparison, at least 4", default="32"),
+            Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01"),
+            SEED,
+        ),
+    ),
     "transfer": StudyCommand(
         "sgd_check.studies.transfer:sgd_transfer.prepare",
         "loss over step sizes and widths: does the best step transfer?",

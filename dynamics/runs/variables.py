@@ -80,16 +80,22 @@ initial_squared_norm | neuron | given starting squared norm | n_i(0)
 blown_up | seed | whether the run left the region where the loss is bounded | b
 censored | seed direction | whether the direction had not emerged by the end of the run | c
 emergence_ratio | seed direction | measured over predicted emergence time | T/T_p
-expected_delay | direction | relative delay that the step size should cause | \delta_p
+expected_delay | direction | relative delay against the flow that the step size should cause | \delta_p
+expected_lateness | direction | relative lateness against the predicted time that the step size should cause | \varphi_p
 mean_log_ratio | direction | mean logarithm of measured over predicted time | \langle\ln T/T_p\rangle
 standard_error | direction | standard error of the mean logarithmic ratio | s_p
 z_score | direction | distance from the allowed band in standard errors | z_p
 direction_p_value | direction | probability of such a distance if theory holds | p_p
 early_power | direction | probability that SGD 30 % early is seen | \pi_p^-
 late_power | direction | probability that SGD 30 % late is seen | \pi_p^+
+verdict_count |  | comparisons that end with the verdict | N
+case | case | what is held against what |
+verdict | verdict | what the comparison says |
+visible_error | direction | least relative error of the predicted time that is seen with probability 0.8 | \epsilon_p
 censored_count | direction | runs in which the direction did not emerge | c_p
 p_value |  | global probability of such distances if theory holds | p
 loss_p_value |  | probability of such a difference of the losses under one law | p_L
+path_p_value |  | probability of such a start, way and scatter if theory holds | p_w
 expected_scatter | direction | relative scatter that the step size should cause | s_p
 log_scatter | direction | standard deviation of the logarithm of the time over runs | \hat{s}_p
 band_low | direction | lower edge of the allowed mean logarithmic ratio | b_p^-

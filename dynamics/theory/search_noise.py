@@ -39,13 +39,17 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchNoise:
-    """V, B and D of `dynamics.theory.step_size.escape_bias` as functions of C, from Hermite series."""
+    """V, B and D of `dynamics.theory.step_size.escape_bias` as functions of C, from Hermite series.
+
+    `unseen` is the part of B that the finite-step equation leaves out.
+    """
 
     dimension: int
     rate: Array
     stretch: Array
     cross: Array
     pull: Array
+    output: Array
     variance: float
     surplus: float
     slope: float
@@ -77,6 +81,7 @@ class SearchNoise:
             stretch=_in_powers(teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2]),
             cross=teacher[1] * mixed[0],
             pull=teacher[0] * mixed[1],
+            output=teacher[0] ** 2,
             variance=float(teacher[0][0]),
             surplus=float(teacher[2][0] - teacher[0][0]),
             slope=float(student[0][0]),
@@ -90,10 +95,23 @@ class SearchNoise:
         rest = self.slope * (self.label_noise**2 + self.variance * others)
         own = a**2 * polyval(C, self.rate)
         moved = a**2 * polyval(C, self.stretch)
-        tilt = 2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull))
+        tilt = self._tilt(C, a)
         length = (self.dimension - 2) * own + moved / (1.0 - C**2)
         length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
         return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
+
+    def unseen(self, C: Array, a: Array) -> Array:
+        r"""Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+
+        That equation moves C by −½ C H of the relative mean square H of a step, E[f*² (4σ² + |x_⊥|² σ'²)] here, since
+        the overlap it has is the ratio of the mean products; B is the mean change of the overlap itself.
+        """
+        others = self.label_noise**2 + self.variance * (self.total - a**2)
+        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self.output) + self.variance * others)
+
+    def _tilt(self, C: Array, a: Array) -> Array:
+        """Return E[f*² 2σσ'(x_p − C z)]; directions other than p have none."""
+        return np.asarray(2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull)))
 
 
 def _in_powers(*shifted: Array) -> Array:

@@ -39,6 +39,8 @@ class EscapeBias:
     bias: Array
     #: Part of `bias` that slows the mean trajectory.
     drift_bias: Array
+    #: Part of `drift_bias` that the finite-step equation "finite-d" has too.
+    step_bias: Array
     #: Standard deviation of the time of emergence over runs, divided by T_0.
     scatter: Array
     #: T_η, mean flow time t = η · step; inf if trapped or unmatched.
@@ -153,26 +155,29 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     if notes:
         unknown = np.full(a.size, np.nan)
         never = np.zeros(a.size, dtype=bool)
-        return EscapeBias(unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
+        return EscapeBias(unknown, unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
     noise = SearchNoise.of(problem)
-    parts = np.full((4, a.size), np.nan)
+    parts = np.full((5, a.size), np.nan)
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
     for begin in range(0, emerging.size, _CHUNK):
         part = emerging[begin : begin + _CHUNK]
         parts[:, part] = _delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
-    drift, fluctuation, scatter, growth = parts
+    drift, stepped, fluctuation, scatter, growth = parts
     bias = drift + fluctuation
     start = prediction.predicted_emergence_time
     waits = np.isfinite(start) & (start > 0.0)
     time = start.copy()
     time[waits] = start[waits] * (1.0 + bias[waits])
-    return EscapeBias(bias, drift, scatter, time, growth, np.isinf(drift))
+    return EscapeBias(bias, drift, stepped, scatter, time, growth, np.isinf(drift))
 
 
 def _delays(
     problem: Problem, noise: SearchNoise, learning_rate: float, a: Array, overlap: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Return the two parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²)."""
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²).
+
+    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations.
+    """
     xi = np.minimum(logit_of_square(overlap), 0.0)
     edges = np.linspace(0.0, 1.0, _PANELS + 1)
     points = (edges[:-1, None] + (edges[1] * 0.5) * (_NODES + 1.0)).ravel()
@@ -187,12 +192,15 @@ def _delays(
     V, B, D = noise(C, a[:, None])
     # dt = dC / b, and dC = C (1 − C²) dξ / 2.
     dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
-    h = learning_rate * B / flow
     time = np.sum(dt, axis=1)
     time = np.where(time > 0.0, time, 1.0)
-    drift = np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=1) / time
-    drift = np.where((h >= 1.0).any(axis=1), np.inf, drift)
+
+    def slowed(push: Array) -> Array:
+        h = learning_rate * push / flow
+        delay = np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=1) / time
+        return np.where((h >= 1.0).any(axis=1), np.inf, delay)
+
     fluctuation = 0.5 * learning_rate * np.sum(dt * D * turn / flow**2, axis=1) / time
     scatter = np.sqrt(learning_rate * np.sum(dt * D / flow**2, axis=1)) / time
     growth = learning_rate * problem.dimension * np.sum(dt * V, axis=1)
-    return drift, fluctuation, scatter, growth
+    return slowed(B), slowed(B - noise.unseen(C, a[:, None])), fluctuation, scatter, growth

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _MEANING = {
-    "flow": "The mean of ln(ratio) may lie between the flow and twice the expected delay; "
-    "z is its distance from there.",
-    "finite step": "ratio: SGD over finite step. Scatter shifts the mean of ln(ratio) by a known amount; z is "
-    "the distance from that range in standard errors.",
+    "flow": "delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) from its band; "
+    "seen from: the least error of a predicted time that this check sees with probability 0.8.",
+    "finite step": "ratio: SGD over finite step; delay: expected of the mean time against the flow; z: distance of the "
+    "mean of ln(ratio) from its band in standard errors; seen from: the least error of a predicted time that this "
+    "check sees with probability 0.8.",
     "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
 }
 
@@ -65,6 +66,7 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
             "ratio": mean[p],
             "standard_error": mean[p] * error[p],
             "expected_delay": comparison["expected_delay"].values[p],
+            "visible_error": comparison["visible_error"].values[p] if "visible_error" in comparison else None,
             "z": comparison["z_score"].values[p],
             "censored": int(comparison["censored_count"].values[p]),
         }
@@ -86,11 +88,15 @@ def times_table(tree: xr.DataTree) -> Table:
         "ratio": "ratio",
         "± s.e.": "standard_error",
         "delay, %": "delay",
+        "seen from, %": "seen",
         "z": "z",
         "runs without": "censored",
     }
-    records = [{**record, "delay": _delay(record, both=both)} for record in rows(tree)]
-    names = {"SGD, median": "SGD median", "runs without": "censored"}
+    records = [
+        {**record, "delay": _percent(record["expected_delay"]), "seen": _percent(record["visible_error"])}
+        for record in rows(tree)
+    ]
+    names = {"SGD, median": "SGD median", "seen from, %": "seen %", "runs without": "censored"}
     if both:
         names |= {
             "in the file": _GIVEN.get(str(tree["given"].attrs.get("answer")), "given"),
@@ -114,13 +120,8 @@ def _meaning(tree: xr.DataTree) -> str:
     return _MEANING[tree["comparison"].attrs["theory"]]
 
 
-def _delay(record: dict[str, Any], *, both: bool) -> float | None:
-    """Return the delay by the step size in percent: computed where both times are there, expected otherwise."""
-    delay = record["expected_delay"]
-    if both:
-        known = record["given"] is not None and record["predicted"] is not None
-        delay = record["predicted"] / record["given"] - 1.0 if known else None
-    return None if delay is None else round(100.0 * delay, 1)
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100.0 * share, 1)
 
 
 def panel_drawings(tree: xr.DataTree) -> list[Drawing]:

@@ -163,7 +163,32 @@ def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
     ]
 
 
+def _calibration(dataset: xr.Dataset) -> Told:
+    points, limit = [], float(dataset.attrs["learning_rate_limit"])
+    for rate in dataset["learning_rate"].values.tolist():
+        for case in dataset["case"].values.tolist():
+            one = dataset.sel(learning_rate=rate, case=case)
+            counts = dict(zip(one["verdict"].values.tolist(), one["verdict_count"].values.tolist(), strict=True))
+            repetitions = sum(counts.values())
+            shares = {verdict: count / max(repetitions, 1) for verdict, count in counts.items()}
+            # With no event, or nothing else, one more of either kind gives the error its scale.
+            share = (counts["disagree"] + 1) / (repetitions + 2)
+            error = math.sqrt(share * (1 - share) / max(repetitions, 1))
+            seen = float(one["visible_error"].values[0])
+            points.append(
+                {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
+                | {"repetitions": int(repetitions)}
+            )
+    sentences = [
+        f"At {point['eta/limit']:.3g} of the limit, {point['case']}: disagree {point['disagree']:.1%} +- "
+        f"{point['s.e.']:.1%}, agree {point['agree']:.1%}, undecided {point['undecided']:.1%}."
+        for point in points
+    ]
+    return {"points": points}, sentences
+
+
 _TOLD = {
+    "calibration": _calibration,
     "sample-complexity": _complexity,
     "unstable-discretisation": _discretisation,
     "step-size": _step_size,

@@ -33,6 +33,8 @@ from sgd_check.verdicts.expectation import Expectation, expectation, has_step
 from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
+from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
+from sgd_check.verdicts.run_noise import noise_of_runs
 from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
 
 if TYPE_CHECKING:
@@ -56,15 +58,19 @@ def compare(
     hypothesis is
 
     .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in
-        \begin{cases} [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{flow} \\
-        [-s_p^2,\; 2 \varphi_p] & \text{finite-step equation} \end{cases}
+        \begin{cases}
+        \ln(1 + \varphi_p) - s_p^2/2 \pm (0.02 + s_p^4/2) & \text{before another direction is learned} \\
+        [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{else, flow} \\
+        [-s_p^2,\; 2 \varphi_p] & \text{else, finite-step equation} \end{cases}
 
     with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
-    delay that fluctuations cause, which the equation of the mean step lacks. `sgd_check.verdicts.expectation` derives
-    the band, `sgd_check.verdicts.direction` describes the test. "Agree" is said only if every direction whose predicted
-    time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen; else the
-    verdict is "undecided" and its reasons say on how many directions there is agreement. The loss is compared on
-    plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+    delay that the predicted time lacks: all of it against the flow. `sgd_check.verdicts.expectation` derives the band,
+    `sgd_check.verdicts.direction` describes the test. What the samples of a run say about its delay is taken away first
+    (`sgd_check.verdicts.run_noise`). A fifth of the rate is for what does not depend on times: the start, loss and norm
+    at emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
+    predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
+    else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
+    compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -112,16 +118,19 @@ def compare(
     DataTree
         /prediction and /simulation as given; of two simulations the one of smaller steps is /finer. /comparison per
         direction: `emergence_ratio` (by seed), `emergence_time` (predicted; of a sample the median), `expected_delay`
-        and `expected_scatter`, `band_low` and `band_high`,
-        `mean_log_ratio` (runs without emergence at the horizon), `standard_error`, `log_scatter`, `z_score`,
-        `direction_p_value` (NaN: not tested), `early_power` and `late_power` (to see a time predicted 30 % too late or
-        too early; NaN: that side is not tested) and `censored_count`. Over the times of the simulation: `survival`
-        (Kaplan–Meier) with pointwise 95 % intervals `survival_low` and `survival_high`, `predicted_survival`,
-        `mean_loss`, `loss_standard_error`, `expected_loss` with the allowed range `expected_loss_low` and
-        `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is the global one, `loss_p_value` that of the loss
-        (NaN where none can be given). Its attrs hold `verdict` ("agree", "disagree" or "undecided"),
-        `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of
-        runs. Runs that blew up are excluded and counted.
+        and `expected_scatter`, `band_low` and `band_high`, `mean_log_ratio` (runs without emergence at the horizon),
+        `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested), `early_power` and
+        `late_power` (to see a time predicted 30 % too late or too early; NaN: that side is not tested), `visible_error`
+        (the least relative error of the predicted time that is seen to either side with probability 0.8; NaN: not
+        tested on both) and `censored_count`. `expected_delay` is that of the mean time against the flow,
+        `expected_lateness` that against the predicted time; `mean_log_ratio` is without the noise of the samples where
+        that is known. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
+        `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`
+        with the allowed range `expected_loss_low` and `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is
+        the global one, `loss_p_value` that of the loss (NaN where none can be given), `path_p_value` that of what does
+        not depend on times. Its attrs hold `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`,
+        `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of runs. Runs that
+        blew up are excluded and counted.
 
         Where curves decide, by `quantity` and `look` also `look_time`, `look_mean`, `look_prediction` and `look_z`, and
         by `quantity` `quantity_error`, `quantity_allowance`, `quantity_p_value` and `quantity_power`; `decided_by` is
@@ -180,14 +189,18 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
     ratio = measured / expected.time
     shares = shares_of_rate(expected.time, end)
     tests: list[DirectionTest | None] = [None] * expected.time.size
+    noise = noise_of_runs(problem, simulation)
     for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
         # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
         logs = np.log(np.maximum(ratio[:, p], 1e-12))
         log_horizon = float(np.log(end / expected.time[p]))
         band = float(expected.low[p]), float(expected.high[p])
-        test = assess_direction(logs, log_horizon, *band, rate * float(shares[p]))
+        level = (1.0 - PATH_SHARE) * rate * float(shares[p])
+        test = assess_direction(logs, log_horizon, *band, level, noise[:, p])
         tests[p] = None if test is None or test.early is None is test.late else test
     p_values = np.array([np.nan if test is None else test.p for test in tests])
+    path = path_tests(prediction, simulation, expected)
+    by_time, by_path = combined_p_value(p_values, shares) / (1.0 - PATH_SHARE), path_p_value(path) / PATH_SHARE
     with np.errstate(invalid="ignore"):
         awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
     return Evidence(
@@ -196,8 +209,10 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
         ratio=emergence_ratio(simulation, expected.time),
         tests=tests,
         awaited=awaited,
-        p_value=combined_p_value(p_values, shares),
+        p_value=min(1.0, by_time, by_path),
         loss=loss_against_theory(prediction, simulation, expected.time, ratio),
+        path=tuple(path),
+        by_path=by_path < by_time,
         unfinished=unfinished("The prediction", prediction),
     )
 
@@ -225,7 +240,9 @@ def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     nothing = np.zeros(medians.size)
     return Evidence(
         theory="sample",
-        expected=Expectation(medians, nothing, log_scatter(theirs), nothing, nothing, ()),
+        expected=Expectation(
+            medians, nothing, log_scatter(theirs), nothing, nothing, (), nothing, np.zeros(medians.size, dtype=bool)
+        ),
         ratio=emergence_ratio(simulation, medians),
         tests=tests,
         awaited=np.array([test is not None for test in tests]),

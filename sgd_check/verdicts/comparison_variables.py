@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
+from sgd_check.verdicts.path_tests import path_p_value
 from sgd_check.verdicts.survival import expected_survival, kaplan_meier
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def variables_by_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[s
         "emergence_ratio": evidence.ratio,
         "emergence_time": expected.time,
         "expected_delay": expected.delay,
+        "expected_lateness": expected.lateness,
         "expected_scatter": expected.scatter,
         "band_low": column("low"),
         "band_high": column("high"),
@@ -54,9 +56,11 @@ def variables_by_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[s
         "direction_p_value": column("p"),
         "early_power": power("early"),
         "late_power": power("late"),
+        "visible_error": column("visible"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": evidence.p_value,
         "loss_p_value": np.nan if evidence.loss is None else evidence.loss.p,
+        "path_p_value": path_p_value(list(evidence.path)) if evidence.path else np.nan,
     }
 
 
@@ -71,7 +75,7 @@ def variables_over_time(prediction: xr.Dataset, simulation: xr.Dataset, evidence
             kaplan_meier(sample, its_end, times).value for sample in of_sound_runs(prediction, "emergence_time").T
         ]
     else:
-        laws = zip(expected.time, expected.delay, expected.scatter, strict=True)
+        laws = zip(expected.time, expected.lateness, expected.scatter, strict=True)
         predicted = [expected_survival(*law, times) for law in laws]
     values: dict[str, Any] = {
         "survival": np.array([curve.value for curve in curves]),

@@ -56,7 +56,7 @@ def _as_evidence(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], foun
     """Return the evidence in the form in which directions and loss are reported for any theory."""
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
-    unknown = np.full(time.size, np.nan)
+    unknown, unlimited = np.full(time.size, np.nan), np.full(time.size, np.inf)
     by_label = {one.curve.label: one for one in found.times if one.curve.kind.startswith("emergence")}
     censored = np.sum(simulations[0]["censored"].values[paired_runs(simulations)] != 0, axis=0)
     tests = [
@@ -65,7 +65,9 @@ def _as_evidence(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], foun
     ]
     return Evidence(
         theory=found.theory,
-        expected=Expectation(time, np.full(time.size, np.inf), unknown, unknown, unknown, ()),
+        expected=Expectation(
+            time, unlimited, unknown, unknown, unknown, (), unlimited, np.zeros(time.size, dtype=bool)
+        ),
         ratio=emergence_ratio(simulations[0], time),
         tests=tests,
         awaited=np.array([test is not None for test in tests]),

@@ -5,7 +5,9 @@ symmetrically about a place in a band (`sgd_check.verdicts.expectation` says whi
 edges are two one-sided tests (`sgd_check.verdicts.sides`): Student's t where every run emerged, the randomisation test
 of the values cut about the edge where some did not. Each has half of the level of its direction, so that the
 false-alarm rate per direction is at most the stated one. Directions share their samples and are combined by Bonferroni,
-which needs no independence, at shares of the rate that are known before the runs (`shares_of_rate`).
+which needs no independence, at shares of the rate that are known before the runs (`shares_of_rate`). Where the noise
+of the runs is known (`sgd_check.verdicts.run_noise`) its part is projected out of ln T first: Student's t is then that
+of the intercept of a regression, with one degree of freedom less, and runs without emergence count as of the horizon.
 
 Against a sample of predicted times, the null hypothesis is one law for both samples; `sgd_check.verdicts.survival` has
 the test.
@@ -14,19 +16,30 @@ the test.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from hermite.arrays import Array
 from sgd_check.verdicts.expectation import band_by_scatter
+from sgd_check.verdicts.run_noise import without_noise
 from sgd_check.verdicts.sides import Side, early_side, late_side, scatter
 from sgd_check.verdicts.survival import cut_at, log_rank, log_rank_scores, permutation_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FEWEST_RUNS = 4
 # "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
 VISIBLE_ERROR = 0.3
 POWER = 0.8
+#: Errors among which the least visible one is looked for.
+LEAST_ERROR, LARGEST_ERROR = 1e-3, 9.0
+#: Runs from which on a regression on their noise costs less than it gives.
+FEWEST_EXPLAINED = 8
+#: The horizon has to lie beyond the band by so many standard deviations of ln T, so that cutting there costs little.
+LEAST_REACH = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,8 @@ class DirectionTest:
     sample. `early` and `late` have the p-value of each side, and its power: the probability that a time predicted 30 %
     too late, or too early, is seen; None where no outcome could show such an error. z is the normal score of the
     smaller p-value, negative if that is the early one and 0 inside the band, and p the two-sided p-value; against a
-    sample, the log-rank statistic and its p-value by permutations.
+    sample, the log-rank statistic and its p-value by permutations. `sides` gives the two for another error of the time
+    than 30 %; None where that is not known.
     """
 
     runs: int
@@ -51,22 +65,36 @@ class DirectionTest:
     late: Side | None
     z: float
     p: float
+    sides: Callable[[float], tuple[Side | None, Side | None]] | None = None
 
     @property
     def resolved(self) -> bool:
         """Whether an error of 30 % to either side would have been seen."""
-        return all(side is not None and side.power >= POWER for side in (self.early, self.late))
+        return _seen(self.early, self.late)
+
+    @property
+    def visible(self) -> float:
+        """Least relative error of the predicted time that both sides see with probability 0.8, to 1 %; NaN if none."""
+        low, high = LEAST_ERROR, LARGEST_ERROR
+        if self.sides is None or not _seen(*self.sides(high)):
+            return np.nan
+        while high > 1.01 * low:
+            middle = float(np.sqrt(low * high))
+            low, high = (low, middle) if _seen(*self.sides(middle)) else (middle, high)
+        return high
 
 
 def assess_direction(
-    log_ratio: Array, log_horizon: float, low: float, high: float, level: float
+    log_ratio: Array, log_horizon: float, low: float, high: float, level: float, noise: Array | None = None
 ) -> DirectionTest | None:
     """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
 
     `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
     ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; `high` is inf where lateness is no
-    evidence, and NaN lets the scatter of the runs decide. The power is that of runs which scatter and are censored as
-    these, from the edge of the band at which the error is harder to see.
+    evidence, and NaN lets the scatter of the runs decide. `noise` (runs,) is what the samples of the runs say about
+    their delays (`run_noise`): with eight runs or more, and a horizon beyond the band by their scatter, its part of
+    ln T is taken away. The power is that of runs which scatter and are censored as these, from the edge of the band at
+    which the error is harder to see.
 
     Examples
     --------
@@ -84,12 +112,30 @@ def assess_direction(
     counted = np.where(missing, log_horizon, log_ratio)
     if np.isnan(low):
         low, high = band_by_scatter(scatter(log_ratio, log_horizon), complete=not missing.any())
-    visible = float(np.log1p(VISIBLE_ERROR))
-    early = early_side(log_ratio, log_horizon, low, high - visible, level)
-    late = late_side(log_ratio, log_horizon, high, low + visible, level)
+    reach = (log_horizon - high) / max(float(counted.std(ddof=1)), 1e-12)
+    if noise is not None and n >= FEWEST_EXPLAINED and np.isfinite(noise).all() and reach >= LEAST_REACH:
+        # Values cut at the horizon have a smaller mean: by this for a normal law.
+        low -= float(
+            counted.std(ddof=1) * (np.exp(-0.5 * reach**2) / np.sqrt(2 * np.pi) - reach * special.ndtr(-reach))
+        )
+        counted = log_ratio = without_noise(counted, noise)
+        log_horizon = np.inf
+
+    def sides(error: float) -> tuple[Side | None, Side | None]:
+        shift = float(np.log1p(error))
+        early = early_side(log_ratio, log_horizon, low, high - shift, level)
+        return early, late_side(log_ratio, log_horizon, high, low + shift, level)
+
+    early, late = sides(VISIBLE_ERROR)
     z, p = _two_sided(early, late)
-    error = float(counted.std(ddof=1) / np.sqrt(n))
-    return DirectionTest(n, int(missing.sum()), float(counted.mean()), error, low, high, early, late, z, p)
+    error = float(counted.std(ddof=1) / np.sqrt(counted.size))
+    censored, mean = int(missing.sum()), float(counted.mean())
+    return DirectionTest(n, censored, mean, error, low, high, early, late, z, p, sides)
+
+
+def _seen(*sides: Side | None) -> bool:
+    """Return whether the error that the sides were asked for is seen with probability 0.8 by all of them."""
+    return all(side is not None and side.power >= POWER for side in sides)
 
 
 def _two_sided(early: Side | None, late: Side | None) -> tuple[float, float]:

@@ -1,16 +1,26 @@
 r"""What theory says of every direction's emergence: a time, what the step size does to it, and the band to be tested.
 
-The band is that of E ln(T_SGD/T), T the predicted time. Three cases, δ = δ_drift + φ the relative delay of the mean of
-T_SGD, φ its part by fluctuations, and s the relative scatter, all at leading order in the learning rate:
+The band is that of E ln(T_SGD/T), T the predicted time. Three cases, δ the relative delay of the mean of T_SGD
+against the flow, and s the relative scatter, all at leading order in the learning rate; φ is the lateness of the
+mean of T_SGD against T:
 
-- *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed; the mean of a
-  logarithm lies s²/2 below the logarithm of the mean.
-- *finite step*: the predicted time carries the drift part of the delay already. The finite-step equation moves by the
-  mean of a step, and the mean of a time is not the time of the mean: to second order E ln(T_SGD/T) = φ − s²/2. Each of
-  the two terms may lie between nothing and twice its leading order: [−s² + min(2φ, 0), 2 max(φ, 0)].
-- *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > ½), k ≥ 3:
-  constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is [−s², 5 s²/2] with s
-  the scatter of the runs.
+- *flow*: φ = δ.
+- *finite step*: φ is the part of δ that this equation lacks: the fluctuations, since the mean of a time is not the time
+  of the mean, and what the ratio of mean products leaves out of the mean overlap (`SearchNoise.unseen`).
+
+To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. *Before any other direction is learned* nothing else is unknown at
+this order, and the band is
+
+.. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
+
+2 % of a time are no error of the theory, and what is left of the next order is s⁴/2 (measured for k = 3 and 4, d = 16
+to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since learned directions make no noise:
+
+- *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed.
+- *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)]. Each term may lie between nothing and twice its leading order.
+- *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
+  for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
+  [−s², 5 s²/2] with s the scatter of the runs.
 """
 
 from __future__ import annotations
@@ -21,6 +31,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
@@ -28,14 +39,17 @@ if TYPE_CHECKING:
 #: Twice the largest φ/s² of an escape with k ≥ 3 and constant noise, which k = 3 has.
 LARGEST_FLUCTUATION = 2.5
 #: Expected scatter beyond which its leading order means nothing.
-LARGEST_SCATTER = 0.5
+LARGEST_SCATTER = 0.6
+#: Half of the band's width: a part of the time that is no error of the theory, and the next order in squares of s².
+TOLERANCE, NEXT_ORDER = 0.02, 0.5
 
 
 class Expectation(NamedTuple):
     """What theory says of every direction: shape (P,) each, dimensionless.
 
-    `delay` and `scatter` are relative to `time`: what the step size should add to it (inf: unknown) and cause around
-    it (NaN: unknown). `low` and `high` bound the mean of ln(T_SGD/time); NaN where the scatter of the runs decides.
+    `delay` is what the step size should add to the time of the flow, relative to it (inf: unknown), `lateness` what it
+    should add to `time`, and `scatter` what it should cause around it (NaN: unknown). `low` and `high` bound the mean
+    of ln(T_SGD/time), NaN where the scatter of the runs decides. `sharp` says where the delay is known beyond doubt.
     """
 
     time: Array
@@ -44,6 +58,8 @@ class Expectation(NamedTuple):
     low: Array
     high: Array
     notes: tuple[str, ...]
+    lateness: Array
+    sharp: NDArray[np.bool_]
 
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
@@ -60,19 +76,32 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     if problem.kind != "homogeneous" or problem.information_exponent <= 2:
         why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
         return _unknown(problem, time, why, stepped=stepped)
-    bias = theory.escape_bias(problem, noise_rate, theory.predict(problem))
+    pairs = theory.predict(problem)
+    bias = theory.escape_bias(problem, noise_rate, pairs)
     if np.isnan(bias.bias).all() and bias.notes:
         return _unknown(problem, time, "; ".join(bias.notes), stepped=stepped)
     scatter = np.where(np.isfinite(bias.scatter), bias.scatter, np.nan)
-    square = np.nan_to_num(scatter) ** 2
-    if stepped:
-        known = np.isfinite(bias.bias) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
-        part = np.where(known, bias.bias - np.where(known, bias.drift_bias, 0.0), np.inf)
-        low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
-        return Expectation(time, part, scatter, low, np.where(known, 2 * np.maximum(part, 0.0), np.nan), ())
     # The leading order may come out negative by rounding of an expected delay near 0; theory never expects an advance.
     delay = np.where(np.isnan(bias.bias), np.inf, np.maximum(bias.bias, 0.0))
-    return Expectation(time, delay, scatter, -0.5 * square, 2.0 * np.log1p(delay), ())
+    known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    lateness = np.where(known, bias.bias - np.where(known, bias.step_bias, 0.0), np.inf) if stepped else delay
+    low, high = _wide_band(lateness, scatter, known, stepped=stepped)
+    first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
+    sharp = known & first
+    centre = np.log1p(np.where(sharp, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
+    width = TOLERANCE + NEXT_ORDER * np.nan_to_num(scatter) ** 4
+    low, high = np.where(sharp, centre - width, low), np.where(sharp, centre + width, high)
+    return Expectation(time, delay, scatter, low, high, (), lateness, sharp)
+
+
+def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, stepped: bool) -> tuple[Array, Array]:
+    """Return the band of directions that may emerge after others are learned."""
+    square = np.nan_to_num(scatter) ** 2
+    if not stepped:
+        return -0.5 * square, 2.0 * np.log1p(lateness)
+    part = np.where(known, lateness, 0.0)
+    low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
+    return low, np.where(known, 2 * np.maximum(part, 0.0), np.nan)
 
 
 def has_step(prediction: xr.Dataset) -> bool:
@@ -83,12 +112,12 @@ def has_step(prediction: xr.Dataset) -> bool:
 def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:
     """Return the expectation where theory gives neither delay nor scatter."""
     nothing = np.full(time.size, np.nan)
-    unlimited = np.full(time.size, np.inf)
+    unlimited, never = np.full(time.size, np.inf), np.zeros(time.size, dtype=bool)
     note = f"The delay by the step size is unknown: {why.removesuffix('.')}."
     if stepped and problem.information_exponent > 2:
         note = f"Theory gives no scatter, so that of the runs was taken: {why.removesuffix('.')}."
-        return Expectation(time, unlimited, nothing, nothing, nothing, (note,))
-    return Expectation(time, unlimited, nothing, np.zeros(time.size), unlimited, (note,))
+        return Expectation(time, unlimited, nothing, nothing, nothing, (note,), unlimited, never)
+    return Expectation(time, unlimited, nothing, np.zeros(time.size), unlimited, (note,), unlimited, never)
 
 
 def band_by_scatter(scatter: float, *, complete: bool) -> tuple[float, float]:

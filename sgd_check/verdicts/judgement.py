@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sgd_check.verdicts.direction import DirectionTest
     from sgd_check.verdicts.expectation import Expectation
     from sgd_check.verdicts.loss_band import LossBand
+    from sgd_check.verdicts.path_tests import PathTest
 
 
 class Evidence(NamedTuple):
@@ -27,7 +28,7 @@ class Evidence(NamedTuple):
     the full test of the `awaited` directions (P,), predicted so early that 30 % later is still within the runs, nothing
     agrees. `p_value` is that of all that enters the verdict. `loss` is None where the prediction has no loss, or no run
     is usable; it enters the verdict if its p is a number. `unfinished` says that the prediction stopped early,
-    if it did.
+    if it did. `path` has the tests of what does not depend on times, `by_path` whether they speak louder than these.
     """
 
     theory: str
@@ -38,6 +39,8 @@ class Evidence(NamedTuple):
     p_value: float
     loss: LossBand | None
     unfinished: str = ""
+    path: tuple[PathTest, ...] = ()
+    by_path: bool = False
 
 
 def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[str, Any]:
@@ -61,6 +64,7 @@ def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[s
         "blown_up_count": blown_up,
         "tested_directions": len(tested),
         **_of_loss(evidence.loss, rate),
+        "path_statement": _of_path(evidence.path),
     }
 
 
@@ -68,7 +72,7 @@ def _verdict(simulation: xr.Dataset, evidence: Evidence, rate: float, usable: in
     """Return the one word and its reason."""
     time, stop_reason = evidence.expected.time, simulation.attrs["stop_reason"]
     tested = [p for p, test in enumerate(evidence.tests) if test is not None]
-    if tested and evidence.p_value < rate:
+    if (tested or evidence.by_path) and evidence.p_value < rate:
         return "disagree", _disagreement(simulation, evidence, rate)
     if usable < FEWEST_RUNS:
         return "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
@@ -130,6 +134,14 @@ def _partial_agreement(evidence: Evidence, gaps: dict[str, list[int]]) -> str:
     return " ".join([first] * (agreed > 0) + [words.format(_named(which)) for words, which in gaps.items()])
 
 
+def _of_path(path: tuple[PathTest, ...]) -> str:
+    """Return what is said about what does not depend on times."""
+    if not path:
+        return "Path: not compared."
+    worst = min(path, key=lambda test: test.p)
+    return f"Path, part of the verdict: of {len(path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
+
+
 def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:
     """Return what is said about the loss."""
     if loss is None:
@@ -155,6 +167,10 @@ def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:
 
 def _disagreement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> str:
     end = f"(global p = {evidence.p_value:.2g} < {rate:g})."
+    if evidence.by_path:
+        test = min(evidence.path, key=lambda test: test.p)
+        side = "larger" if test.score > 0 else "smaller"
+        return f"The {test.what} is {side} than predicted, z = {test.score:.1f} {end}"
     p_values = np.array([np.nan if test is None else test.p for test in evidence.tests])
     worst = int(np.nanargmin(p_values))
     z = evidence.tests[worst].z  # type: ignore[union-attr]

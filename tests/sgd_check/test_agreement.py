@@ -233,11 +233,15 @@ def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escap
     assert comparison.attrs["verdict"] == "agree", comparison.attrs["reasons"]
     assert comparison.attrs["theory"] == "finite step"
     bias = escape_bias(escape, escape_runs.attrs["learning_rate"], dynamics.theory.prediction.predict(escape))
-    part = bias.bias - bias.drift_bias
-    np.testing.assert_allclose(comparison["expected_delay"], part, rtol=1e-12)
-    np.testing.assert_allclose(comparison["band_low"], -(bias.scatter**2), rtol=1e-12)
-    np.testing.assert_allclose(comparison["band_high"], 2 * part, rtol=1e-12)
-    assert (comparison["band_high"] < 0.25 * 2 * np.log1p(bias.bias)).all(), "much sharper than the flow's band"
+    part = bias.bias - bias.step_bias
+    np.testing.assert_allclose(comparison["expected_delay"], bias.bias, rtol=1e-12)
+    np.testing.assert_allclose(comparison["expected_lateness"], part, rtol=1e-12)
+    centre, width = np.log1p(part) - bias.scatter**2 / 2, 0.02 + bias.scatter**4 / 2
+    # What is cut at the horizon, a tenth of a percent of the runs, lowers the mean by little.
+    np.testing.assert_allclose(comparison["band_low"], centre - width, atol=1e-4)
+    np.testing.assert_allclose(comparison["band_high"], centre + width, rtol=1e-12)
+    assert (comparison["standard_error"] < 0.5 * comparison["log_scatter"] / np.sqrt(32)).all(), "noise taken away"
+    assert (comparison["visible_error"] < 0.08).all()
 
 
 def test_beyond_leading_order_the_scatter_of_the_runs_sets_the_band(escape, step_equation):
@@ -246,19 +250,19 @@ def test_beyond_leading_order_the_scatter_of_the_runs_sets_the_band(escape, step
     far = expectation(escape, step_equation, 30 * 0.03 / 64**2)
     assert (near.scatter < 0.5).all()
     assert np.isfinite(near.low).all()
-    assert (far.scatter > 0.5).all()
+    assert (far.scatter > 0.6).all()
     assert np.isnan(far.low).all()
     assert np.isnan(far.high).all()
-    assert np.isinf(far.delay).all()
+    assert np.isinf(far.lateness).all()
 
 
 @pytest.mark.statistical
-def test_the_finite_step_equation_is_the_sharper_test(tools, escape, step_equation, escape_runs):
-    """Late by 10 %: within the delay that the flow allows, but no scatter explains it; 30 % are refuted anyway."""
-    flow = tools.flow(escape, np.geomspace(0.02, 1.06, 20), stretch=1 / 1.1)
-    assert sgd_check.compare(flow, escape_runs)["comparison"].attrs["verdict"] == "agree"
-    for stretch, side in [(1 / 1.1, "late"), (1 / 1.3, "late"), (1.3, "early")]:
-        wrong = step_equation.assign(emergence_time=step_equation["emergence_time"] * stretch)
+@pytest.mark.parametrize(("stretch", "side"), [(1.1, "early"), (1 / 1.1, "late")])
+def test_ten_percent_are_refuted_of_flow_and_finite_step_equation(
+    tools, escape, step_equation, escape_runs, stretch, side
+):
+    flow = tools.flow(escape, np.geomspace(0.02, 1.06, 20), stretch=stretch)
+    for wrong in (flow, step_equation.assign(emergence_time=step_equation["emergence_time"] * stretch)):
         attrs = sgd_check.compare(wrong, escape_runs)["comparison"].attrs
         assert attrs["verdict"] == "disagree"
         assert side in attrs["reasons"]

@@ -53,7 +53,7 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     nothing = np.zeros(count)
     evidence = Evidence(
         theory="flow",
-        expected=Expectation(time, nothing, nothing, nothing, nothing, ()),
+        expected=Expectation(time, nothing, nothing, nothing, nothing, (), nothing, np.zeros(count, dtype=bool)),
         ratio=np.exp(logs),
         tests=tests,
         awaited=time * 1.3 <= end,

@@ -121,10 +121,12 @@ def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
     if comparison.attrs["theory"] == "sample":
         sample = of_sound_runs(prediction, "emergence_time")[:, p]
         return kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
-    time, delay, scatter = (
-        float(comparison[name].values[p]) for name in ("emergence_time", "expected_delay", "expected_scatter")
+    # Comparisons of earlier versions have what is beyond the predicted time as their delay.
+    late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
+    time, lateness, scatter = (
+        float(comparison[name].values[p]) for name in ("emergence_time", late, "expected_scatter")
     )
-    return expected_survival(time, delay, scatter, times)
+    return expected_survival(time, lateness, scatter, times)
 
 
 def _predicted_square(prediction: xr.Dataset) -> Array | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Of "agree", "disagree" and "undecided".
+VERDICT_COLOURS = ("#1e8449", PREDICTED, REFERENCE)
 COLOURS = (MEASURED, "#b9770e", "#1e8449", "#6c3483")
 
 
@@ -25,7 +27,7 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     Parameters
     ----------
     dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases` or `sgd_transfer`.
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `calibration` or `sgd_transfer`.
 
     Returns
     -------
@@ -192,6 +194,20 @@ def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
     finish_panel(share_ax, "step size η", "share of runs", loc="upper left")
 
 
+def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
+    """Shares of the verdicts, one bar for each case, one panel for each of up to two learning rates."""
+    limit, cases = float(dataset.attrs["learning_rate_limit"]), dataset["case"].values.tolist()
+    for ax, rate in zip(axes, dataset["learning_rate"].values.tolist(), strict=False):
+        counts = dataset["verdict_count"].sel(learning_rate=rate).values
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+        left = np.zeros(len(cases))
+        for at, (verdict, colour) in enumerate(zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, strict=True)):
+            ax.barh(cases, shares[:, at], left=left, color=colour, label=verdict)
+            left += shares[:, at]
+        ax.invert_yaxis()
+        finish_panel(ax, "share of comparisons", "", f"η = {rate / limit:.3g} of the limit of stability")
+
+
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:
     draw_transfer(dataset, axes, float(dataset.attrs["learning_rate_limit"]), "limit of stability")
 
@@ -200,5 +216,6 @@ _DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
     "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
     "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
     "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "calibration": (_draw_calibration, (12.0, 4.4), 1, 2, {"sharey": True}),
     "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
 }

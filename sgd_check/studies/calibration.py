@@ -1,0 +1,213 @@
+r"""Study of the verdict itself: how often it refutes a right theory, and how often wrong ones, by simulation of both.
+
+One neuron of link h_k with label noise, at given parts of the limit of stability. In every repetition the finite-step
+equation and several wrong versions of it are held against fresh runs, and the right one against runs of wrong SGD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from dynamics.commands import study_function
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, float_array
+from dynamics.solve import solve_overlaps
+from dynamics.theory import learning_rate_limit, predict
+from sgd_check.runs.plan import make_plan
+from sgd_check.studies.work import PreparedStudy, simulated, under_way
+from sgd_check.verdicts.alignment import checked_rate
+from sgd_check.verdicts.comparison import compare
+from sgd_check.verdicts.defaults import HORIZON_FACTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+    from hermite.arrays import Array
+    from sgd_check.studies.work import Meter
+
+#: The problem that the documentation speaks of.
+START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
+VERDICTS = ("agree", "disagree", "undecided")
+#: Wrong SGD: factor of the learning rate that nobody is told, and factor of the overlap that it starts at.
+WRONG_RATE, WRONG_START = 5.0, 0.9
+
+
+def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
+    later = theory.assign_coords(time=theory["time"] * factor)
+    return later.assign(emergence_time=theory["emergence_time"] * factor)
+
+
+#: What is held against runs of right SGD.
+THEORIES: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
+    "right": lambda theory: theory,
+    "times x 1.1": lambda theory: _later(theory, 1.1),
+    "times / 1.1": lambda theory: _later(theory, 1 / 1.1),
+    "times x 1.3": lambda theory: _later(theory, 1.3),
+    "loss x 1.5": lambda theory: theory.assign(loss=1.5 * theory["loss"]),
+    "norm x 10": lambda theory: theory.assign(squared_norm=10.0 * theory["squared_norm"]),
+}
+WRONG_RUNS = ("SGD at 5 times the rate", "SGD from 0.9 of the overlap")
+CASES = (*THEORIES, *WRONG_RUNS)
+
+
+@dataclass(frozen=True)
+class Calibration(PreparedStudy):
+    """The study, prepared: no step is taken yet."""
+
+    rates: Array
+    flow_time: float
+
+    @property
+    def steps(self) -> float:
+        """Number of steps of all runs together, those at five times the learning rate being a fifth."""
+        runs = self.settings["seeds"] * self.settings["repetitions"]
+        return float(runs * (2.0 + 1.0 / WRONG_RATE) * sum(self._steps(rate) for rate in self.rates.tolist()))
+
+    def _steps(self, rate: float) -> int:
+        return int(np.ceil(HORIZON_FACTOR * self.flow_time / rate))
+
+    def run(self) -> xr.Dataset:
+        """Make the repetitions one by one at every learning rate; what an interruption leaves undone is not counted."""
+        shape = (self.rates.size, len(CASES))
+        counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
+        with under_way(self.steps, self.progress) as meter:
+            for at, rate in enumerate(self.rates.tolist()):
+                self._calibrate(at, rate, counts[at], visible[at], meter)
+        return self.dataset(
+            "calibration",
+            {
+                "verdict_count": (("learning_rate", "case", "verdict"), counts),
+                "visible_error": (("learning_rate", "case"), visible),
+            },
+            meter,
+            title="How often the verdict is right",
+            coords={"learning_rate": self.rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
+            learning_rate_limit=learning_rate_limit(self.problem),
+        )
+
+    def _calibrate(self, at: int, rate: float, counts: Array, visible: Array, meter: Meter) -> None:
+        """Count the verdicts (cases, verdicts) at one learning rate, and put down the visible errors (cases, 1)."""
+        steps, seen = self._steps(rate), []
+        plan = make_plan(rate, steps, None)
+        theory = solve_overlaps(
+            self.problem,
+            learning_rate=rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at(plan.times(plan.recorded)),
+            progress=False,
+            error_estimate=False,
+        )
+        for repetition in range(self.settings["repetitions"]):
+            seeds = self.seeds_of(at * self.settings["repetitions"] + repetition)
+            right, *wrong = self._runs(rate, steps, plan.recorded, seeds, meter)
+            pairs = [*((change(theory), right) for change in THEORIES.values()), *((theory, runs) for runs in wrong)]
+            found = [
+                compare(one, runs, false_alarm_rate=self.settings["false_alarm_rate"])["comparison"].to_dataset()
+                for one, runs in pairs
+            ]
+            seen.append([one["visible_error"].values for one in found])
+            visible[:] = np.nanmedian(np.nan_to_num(seen, nan=np.inf), axis=0)
+            counts[np.arange(len(CASES)), [VERDICTS.index(one.attrs["verdict"]) for one in found]] += 1
+
+    def _runs(self, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
+        """Return runs as they should be, at five times the learning rate in place of the stated one, and from less."""
+        fast = np.unique(np.rint(records / WRONG_RATE).astype(int))
+        cases = (
+            (self.problem, rate, steps, records),
+            (self.problem, WRONG_RATE * rate, int(np.ceil(steps / WRONG_RATE)), fast),
+            (lone_neuron(self.problem.information_exponent, self.problem.dimension, WRONG_START), rate, steps, records),
+        )
+        found = []
+        for problem, eta, count, recorded in cases:
+            kept = recorded[recorded <= count]
+            runs = simulated(problem, learning_rate=eta, steps=count, seeds=seeds, records=kept)
+            meter.add(count * len(seeds))
+            found.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
+        # The last runs say that they are of the problem as it should be.
+        found[-1] = found[0].assign(
+            {name: found[-1][name] for name in found[-1].data_vars if "seed" in found[-1][name].dims}
+        )
+        return found
+
+
+def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) -> Problem:
+    """Return one neuron of link h_k at an overlap of 0.35 times a factor from the one direction, label noise 0.2."""
+    return Problem(
+        activation=f"he{information_exponent}",
+        teacher=Teacher([1.0]),
+        width=1,
+        dimension=dimension,
+        initial_overlaps=([[factor * START]], [[1.0]], [NORM**2]),
+        label_noise=LABEL_NOISE,
+    )
+
+
+@study_function
+def calibration(
+    *,
+    information_exponent: int = 3,
+    dimension: int = 16,
+    rates: ArrayLike = (0.05, 0.3),
+    repetitions: int = 20,
+    seeds: int = 32,
+    false_alarm_rate: float = 0.01,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Calibration:
+    """Measure how often `compare` refutes a right theory and wrong ones, at given learning rates.
+
+    Parameters
+    ----------
+    information_exponent, dimension : int
+        k ≥ 3 and d of one neuron that starts at an overlap of 0.35 with the one direction, with label noise 0.2.
+    rates : array_like, shape (E,)
+        Learning rates in units of the limit of stability, positive.
+    repetitions : int
+        Comparisons of each case, each with samples of its own.
+    seeds : int
+        Runs of each comparison, at least 4.
+    false_alarm_rate : float
+        As of `compare`.
+    seed : int
+        First seed of the samples.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `verdict_count` (learning_rate, case, verdict) of comparisons with the finite-step equation, right or wrong, and
+        `visible_error` (learning_rate, case, direction), the median of what each comparison says that it would have
+        seen, infinite if nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Notes
+    -----
+    All cases of a repetition have the same seeds: among each other they are known more sharply than their errors say.
+    """
+    settings = {
+        "seeds": checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+        "repetitions": checked_integer(repetitions, "repetitions", minimum=1),
+        "false_alarm_rate": checked_rate(false_alarm_rate),
+    }
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
+    parts = float_array(rates, "rates")
+    if parts.ndim != 1 or parts.size == 0:
+        msg = f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}."
+        raise ValueError(msg)
+    for part in parts.tolist():
+        checked_number(part, "rates", positive=True)
+    settings["rates"] = parts.tolist()
+    time = float(predict(problem).predicted_emergence_time[0])
+    return Calibration(settings, progress, problem, parts * learning_rate_limit(problem), time)
