@@ -192,10 +192,13 @@ def rates_of_state(problem, link, unit_links=()):
 
 
 class Kernels:
-    """The compiled functions of one network, callable from Python; scratch holds nothing at first."""
+    """The compiled functions of one network, callable from Python; scratch holds nothing at first.
 
-    def __init__(self, problem, step=None):
-        self.system = NetworkSystem(problem, step)
+    They are compiled as for "bdf", so that tests of kernels and of answers share what is compiled.
+    """
+
+    def __init__(self, problem, system=NetworkSystem):
+        self.system = system(problem)
         compiled = load_method("bdf", self.system.pieces)
         self._bound = (compiled.functions(), self.system.parameters, self.system.sizes)
         here = "dynamics.integrators"

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from network_reference import Kernels
 from scipy.integrate import solve_ivp
 from test_network_step import broken, exact_to, smooth, target
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.network.step_system import NetworkStepSystem
-from dynamics.equations.network.system import NetworkSystem
 
 # Order parameters of erf committees, see `test_committee`.
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_rhs(y, out, parameters, sizes, work):
-    rhs(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_product(y, v, out, parameters, sizes, work):
-    jacobian_product(0.0, y, v, out, parameters, sizes, work)
-"""
 STAIRS = dynamics.Teacher.polynomial("x1 + x1*x2 + x1*x2*x3")
 UNITS = dynamics.Teacher([0.9, -0.7], directions=[[1.0, 0.0], [0.0, 1.0]], links=["relu", "sign"], biases=[0.3, -0.4])
 
@@ -48,14 +37,6 @@ def question(teacher=STAIRS, dimension=3, columns=3, width=2, link="erf", label_
     return dynamics.Problem(
         student=student, teacher=teacher, dimension=dimension, initial_weights=weights, label_noise=label_noise
     )
-
-
-def call(system, name, *vectors):
-    """Evaluate a kernel of the system, with scratch that holds no numbers."""
-    names = load((*system.pieces, Piece("calls", CALLS))).namespace
-    out, work = np.full(system.initial_state.size, np.nan), np.full(system.work_size, np.nan)
-    getattr(names, f"call_{name}")(*vectors, out, system.parameters, system.sizes, work)
-    return out
 
 
 # --- the equation -------------------------------------------------------------------------------------------------
@@ -110,13 +91,11 @@ CASES = {
 def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     decay = (0.0, 0.2) if "first_layer" in changes else (0.1, 0.2)
     problem = question(scale=0.8, rates=(1.3, 0.5, 0.25), decay=decay, **changes)
-    system = NetworkStepSystem(problem, 0.2, theory, batch)
     wanted = mean_step(problem, 0.2, batch, grids, theory)
-    found = call(system, "rhs", system.initial_state)
+    found = Kernels(problem, partial(NetworkStepSystem, learning_rate=0.2, step_theory=theory, batch_size=batch)).rhs()
     # Measured: 3e-15.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-14 * np.abs(wanted).max())
-    flow = NetworkSystem(problem)
-    assert np.abs(call(flow, "rhs", flow.initial_state) - wanted).max() > 0.01
+    assert np.abs(Kernels(problem).rhs() - wanted).max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -124,16 +103,18 @@ def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
 )
 def test_jacobian_product_is_the_derivative_of_the_velocity(changes, theory):
     """Fourth-order difference of the velocity as referee."""
-    system = NetworkStepSystem(question(**changes), 0.3, theory, 2)
-    y = system.initial_state
+    kernels = Kernels(
+        question(**changes), partial(NetworkStepSystem, learning_rate=0.3, step_theory=theory, batch_size=2)
+    )
+    y = kernels.state
     v = np.random.default_rng(2).standard_normal(y.size)
-    dQ = system.unpack(v)[3]
+    dQ = kernels.system.unpack(v)[3]
     dQ[...] = dQ + dQ.T
     h = 1e-3
-    near, far = (call(system, "rhs", y + s * v) - call(system, "rhs", y - s * v) for s in (h, 2 * h))
+    near, far = (kernels.rhs(y + s * v) - kernels.rhs(y - s * v) for s in (h, 2 * h))
     wanted = (8.0 * near - far) / (12.0 * h)
-    np.testing.assert_allclose(call(system, "product", y, v), wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
-    np.testing.assert_array_equal(call(system, "product", y, np.zeros(y.size)), 0.0)
+    np.testing.assert_allclose(kernels.jacobian(v), wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+    np.testing.assert_array_equal(kernels.jacobian(np.zeros(y.size)), 0.0)
 
 
 # --- peers --------------------------------------------------------------------------------------------------------
