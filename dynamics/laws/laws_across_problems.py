@@ -6,11 +6,12 @@ Fits and windows are those of `laws_of_a_problem`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.laws.laws_of_a_problem import ScalingLaw, fitted_law, middle_ranks, sum_formula_of
+from dynamics.laws.laws_of_a_problem import ScalingLaw, fitted_law, middle_ranks, over_starts, sum_formula_of
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER
@@ -30,6 +31,10 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
     The datasets answer problems that differ in width and seed alone, one per width and start.
     """
+    return over_starts(_loss_against_width, _by_start(datasets))[0]
+
+
+def _loss_against_width(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     widths, seeds = _axes(datasets, "width")
     loss = _table(datasets, "width", widths, seeds, lambda one: float(one["loss"][-1]))
     predicted = _table(datasets, "width", widths, seeds, lambda one: float(sum_formula_of(one)[-1]))
@@ -37,7 +42,7 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
     limit = stored_exponents(datasets[0]).loss_width
-    return fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks)
+    return (fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks),)
 
 
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
@@ -46,6 +51,10 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
     directions up to P^0.75 that emerge in every dataset.
     """
+    return over_starts(_times_against_dimension, _by_start(datasets))[0]
+
+
+def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     dimensions, seeds = _axes(datasets, "dimension")
     names = ("emergence_time", "predicted_emergence_time")
     times = [np.stack([one[name].values for one in datasets]) for name in names]
@@ -57,7 +66,7 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
     measured, predicted = (_table(datasets, "dimension", dimensions, seeds, mean_time(name)) for name in names)
     limit = stored_exponents(datasets[0]).emergence_time_dimension
-    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit)
+    return (fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit),)
 
 
 def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
@@ -70,10 +79,16 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
-    widths, seeds = _axes(datasets, "width")
+    widths, _ = _axes(datasets, "width")
     if widths.size < 3:
         msg = f"Argument `datasets` must hold at least three widths, but holds {widths.tolist()}."
         raise ValueError(msg)
+    loss, width = over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
+    return loss, width
+
+
+def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ScalingLaw]:
+    widths, seeds = _axes(datasets, "width")
     ends = [(one["time"].values[one["time"].values > 0.0][[0, -1]], _stored(one, "width")) for one in datasets]
     low = min(m * time[0] for time, m in ends) / rate
     high = max(m * time[1] for time, m in ends) / rate
@@ -122,6 +137,12 @@ def _frontier(
     best = losses.argmin(axis=1)
     least = losses.min(axis=1)
     return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(least), widths[best], np.nan)
+
+
+def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
+    """Return the datasets in one group per seed."""
+    seeds = [_stored(one, "seed") for one in datasets]
+    return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
 def _axes(datasets: Sequence[xr.Dataset], name: str) -> tuple[Array, list[int]]:

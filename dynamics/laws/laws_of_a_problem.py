@@ -12,6 +12,7 @@ largest, nor above P^0.75.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number
 from dynamics.runs.stored_exponents import stored_exponents
-from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
 from dynamics.theory.tuned_steps import target_losses, tuned_rates
 
 if TYPE_CHECKING:
@@ -45,13 +46,48 @@ class ScalingLaw:
     #: (R, N), y of each run, and of the sum formula for the same start; NaN where unknown.
     measured: Array
     predicted: Array
-    #: Of both, over the same window; their errors are those of `dynamics.theory.fits.fit_runs`.
+    #: Of both, over the same window; with several starts their errors are those of `over_starts`, with one those of
+    #: `dynamics.theory.fits.fit_power_law`.
     fit: PowerLawFit
     finite_size: PowerLawFit
     #: Exponent for P, d → ∞; NaN where there is no law.
     asymptotic: float
     #: How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
     ranks: tuple[float, float]
+
+
+def over_starts(
+    read: Callable[[Sequence[xr.Dataset]], tuple[ScalingLaw, ...]], starts: Sequence[Sequence[xr.Dataset]]
+) -> tuple[ScalingLaw, ...]:
+    r"""Read laws off the datasets of all starts, with errors by a jackknife over starts.
+
+    .. math:: \delta s^2 = w^2\, \frac{R-1}{R} \sum_r (s_{(r)} - \overline{s_{(\cdot)}})^2
+
+    s_(r) is the exponent that the whole reading finds without start r, window included: windows depend on the starts,
+    and exponents on windows. w widens it as in `dynamics.theory.fits.widening`.
+    """
+    laws = read([one for datasets in starts for one in datasets])
+    if len(starts) < 2:
+        return laws
+    rest = [[one for s, datasets in enumerate(starts) if s != r for one in datasets] for r in range(len(starts))]
+    # One tuple per law: what is read without each start.
+    without = zip(*map(read, rest), strict=True)
+    return tuple(_jackknifed(law, others) for law, others in zip(laws, without, strict=True))
+
+
+def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
+    """Return a law with the errors told by the same law without each start; as it is where one of these fails."""
+
+    def wider(fit: PowerLawFit, others: Sequence[PowerLawFit]) -> PowerLawFit:
+        exponents = np.array([one.exponent for one in others])
+        error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
+        return replace(fit, standard_error=error) if np.isfinite(error) else fit
+
+    return replace(
+        law,
+        fit=wider(law.fit, [one.fit for one in without]),
+        finite_size=wider(law.finite_size, [one.finite_size for one in without]),
+    )
 
 
 def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
@@ -69,6 +105,10 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     >>> law.asymptotic, round(law.finite_size.exponent, 1)
     (-1.0, -1.1)
     """
+    return over_starts(_loss_against_time, [[one] for one in datasets])[0]
+
+
+def _loss_against_time(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     time = _common_time(datasets)
     windows = np.array([found for one in datasets if (found := default_window(one)) is not None])
     window = (np.nan, np.nan) if windows.size == 0 else tuple(np.exp(np.log(windows).mean(axis=0)).tolist())
@@ -77,7 +117,7 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
     limit = stored_exponents(datasets[0]).loss_time
-    return fitted_law("loss-time", time[positive], loss, predicted, window, limit, ranks=ranks)
+    return (fitted_law("loss-time", time[positive], loss, predicted, window, limit, ranks=ranks),)
 
 
 def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
@@ -104,6 +144,10 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     L, which is exact, and the slope inverted.
     """
     checked_number(rate, "rate", positive=True)
+    return over_starts(partial(_loss_against_tuned_samples, rate=rate), [[one] for one in datasets])[0]
+
+
+def _loss_against_tuned_samples(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw]:
     problem = Problem.from_dataset(datasets[0])
     first, last = middle_ranks(problem.num_directions)
     targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
@@ -115,7 +159,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
 
     found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
     x = _log_mean(found)
-    return ScalingLaw(
+    law = ScalingLaw(
         name="loss-samples-tuned",
         x=x,
         measured=levels[None, :],
@@ -125,6 +169,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
         asymptotic=stored_exponents(datasets[0]).loss_samples,
         ranks=(float(targets[0]), float(targets[-1])),
     )
+    return (law,)
 
 
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
@@ -132,10 +177,14 @@ def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
     Directions that do not emerge at every start enter no fit.
     """
+    return over_starts(_times_against_direction, [[one] for one in datasets])[0]
+
+
+def _times_against_direction(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     measured = np.stack([one["emergence_time"].values for one in datasets])
     predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
     p = datasets[0]["direction"].values.astype(np.float64)
-    return fitted_law(
+    law = fitted_law(
         "time-direction",
         p,
         measured,
@@ -143,6 +192,7 @@ def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
         middle_ranks(p.size),
         stored_exponents(datasets[0]).emergence_time_direction,
     )
+    return (law,)
 
 
 def fitted_law(

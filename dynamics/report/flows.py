@@ -189,20 +189,34 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
 
 
 def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:
-    """Say how large the errors of the loss and of some times are, where a looser run beside the run has told."""
+    """Say how large errors of the loss and of some times are, by integration and by a cut series, where known."""
+    rtol = dataset.attrs.get("rtol", np.nan)
+    ends = {
+        "error": ("Largest estimated numerical error", f" at rtol = {rtol:g}."),
+        "truncation_error": (
+            "Largest estimated error by cutting the series of the link",
+            ", beside that of integration.",
+        ),
+    }
+    return [
+        f"{lead} {' and '.join(found)}{end}"
+        for kind, (lead, end) in ends.items()
+        if (found := _errors(dataset, times, kind))
+    ]
+
+
+def _errors(dataset: xr.Dataset, times: str, kind: str) -> list[str]:
+    """Return the largest known error of one kind of the loss, and that of some times, in words."""
     found = []
     of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
-    for name, what in (("loss_error", "of the loss"), (f"{times}_error", of_time)):
+    for name, what in ((f"loss_{kind}", "of the loss"), (f"{times}_{kind}", of_time)):
         error = dataset[name].values if name in dataset else np.empty(0)
-        if name != "loss_error" and error.size:
+        if what != "of the loss" and error.size:
             late = dataset[times].values > 0  # what is there at the start has no relative error
             error = error[late] / dataset[times].values[late]
-        if not np.isfinite(error).any():
-            continue
-        found.append(f"{what} {np.nanmax(error):.2g}")
-    if not found:
-        return []
-    return [f"Largest estimated numerical error {' and '.join(found)} at rtol = {dataset.attrs.get('rtol', np.nan):g}."]
+        if np.isfinite(error).any():
+            found.append(f"{what} {np.nanmax(error):.2g}")
+    return found
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

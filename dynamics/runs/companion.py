@@ -62,28 +62,48 @@ class _Asked(Tracker):
 
 
 class Companion:
-    """The same run at `LOOSER` times the tolerance, in a second thread; `loss` is E(f − f*)² of a state."""
+    """The same run at `LOOSER` times the tolerance, in a second thread; `loss` is E(f − f*)² of a state.
+
+    `cut` is the stepper and the loss of a run that follows it at the same tolerance, of a link cut at a lower order.
+    """
 
     def __init__(
-        self, stepper: Stepper, loss: Callable[[Array], float], times: Array, begun: Snapshot | None = None
+        self,
+        stepper: Stepper,
+        loss: Callable[[Array], float],
+        times: Array,
+        begun: Snapshot | None = None,
+        cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
-        self._asked = _Asked()
+        self._asked, self._cut_asked = _Asked(), _Asked()
         self._pool = ThreadPoolExecutor(1)
         self._stepper = stepper
+        self._result = self._pool.submit(
+            run, stepper, times, lambda state: {"loss": loss(state)}, trackers=[self._asked], begun=begun
+        )
+        self._cut: Future[RunResult] | None = None
+        if cut is not None:
+            other, loss_of_cut = cut
+            self._cut = self._pool.submit(
+                run, other, times, lambda state: {"loss": loss_of_cut(state)}, trackers=[self._cut_asked]
+            )
 
-        def observe(state: Array) -> dict[str, float]:
-            return {"loss": loss(state)}
-
-        self._result = self._pool.submit(run, stepper, times, observe, trackers=[self._asked], begun=begun)
+    @property
+    def _runs(self) -> tuple[Future[RunResult], ...]:
+        return (self._result,) if self._cut is None else (self._result, self._cut)
 
     def ended(self, seconds: float) -> bool:
-        """Return whether the looser run has ended, waiting so long for it at most."""
-        return bool(wait((self._result,), seconds).done)
+        """Return whether the runs beside the run have ended, waiting so long for them at most."""
+        return not wait(self._runs, seconds).not_done
+
+    def cut(self) -> RunResult | None:
+        """Return the result with the link cut at a lower order, None if there is none yet."""
+        return self._cut.result() if self._cut is not None and self._cut.done() else None
 
     def finish(self, result: RunResult) -> RunResult:
         """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
-            self._asked.stop.set()
+            self._stop()
         looser = self._result.result()
         self._pool.shutdown()
         return looser
@@ -104,8 +124,12 @@ class Companion:
 
     def cancel(self) -> None:
         """Stop the looser run after the step that it is in."""
-        self._asked.stop.set()
+        self._stop()
         self._pool.shutdown()
+
+    def _stop(self) -> None:
+        self._asked.stop.set()
+        self._cut_asked.stop.set()
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:
@@ -149,3 +173,17 @@ def event_errors(times: Array, looser: Array, rtol: float) -> Array:
         least = max(float(np.median(relative)), LEAST * rtol / FACTOR)
         difference[known] = np.maximum(relative, least) * times[known]
     return FACTOR * difference
+
+
+def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, factor: float) -> tuple[Array, Array]:
+    """Return `factor` times what a cut link changes in the loss at `count` saved times and in times of events.
+
+    NaN is returned where that is not known, inf for an event that only one of the two ended runs saw.
+    """
+    if cut is None:
+        return np.full(count, np.nan), np.full(looser.event_times.size, np.nan)
+    loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (looser, cut))
+    events = np.abs(looser.event_times - cut.event_times)
+    if looser.stop_reason is cut.stop_reason is StopReason.REACHED_END:
+        events[np.isnan(looser.event_times) != np.isnan(cut.event_times)] = np.inf
+    return factor * np.abs(loss - other), factor * events

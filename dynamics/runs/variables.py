@@ -47,6 +47,11 @@ learned_time | direction | first time at which the neurons carry half the weight
 loss_error | time | estimated numerical error of the loss | \delta L
 emergence_time_error | direction | estimated numerical error of the emergence time | \delta T_p^{\mathrm{emerge}}
 learned_time_error | direction | estimated numerical error of the learned time | \delta T_p^{\mathrm{learn}}
+loss_truncation_error | time | estimated error of the loss by the cut series of the link | \delta_J L
+emergence_time_truncation_error | direction | estimated error of the emergence time by the cut series of the link |
+    \delta_J T_p^{\mathrm{emerge}}
+learned_time_truncation_error | direction | estimated error of the learned time by the cut series of the link |
+    \delta_J T_p^{\mathrm{learn}}
 loss_level_time_error | loss_level | estimated numerical error of the time at which the loss falls below a fraction |
     \delta T_L
 teacher_overlap | time neuron direction | overlap of neuron and direction | C_{ip}

@@ -7,6 +7,7 @@ the choice of method in `integrators.flow_methods`, the run in `skeleton`.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,10 +15,11 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.memory import check_memory, flow_numbers
+from dynamics.runs.companion import LEAST
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.skeleton import CutLink, Integration, answered
 from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import PAIRS, predict, sum_formula_loss
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.interface import FlowSystem
+    from dynamics.integrators.flow_methods import FlowMethod
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
@@ -44,6 +47,8 @@ __all__ = ["check_flow_memory", "first_method", "solve_overlaps"]
 GRAM_WARNING = 1e3
 #: Part of the norm of a link that its series may leave out without a warning.
 TRUNCATION_WARNING = 1e-2
+#: Largest share of a link's tail that is taken to be left when the order is doubled.
+SLOWEST = 0.9
 
 
 _TITLES = {
@@ -119,7 +124,8 @@ def solve_overlaps(
         What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
     error_estimate : bool, optional
         Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
-        loss and times: two thirds more work. By default for all methods but the referees.
+        loss and times: two thirds more work. Where the link's series is cut, once more with half of its order. By
+        default for all methods but the referees.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
         goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
@@ -132,7 +138,9 @@ def solve_overlaps(
         carries vectors, as "stiff", "bdf" and "gradient-descent" do, so that overlaps are those of vectors), and per
         direction the predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN
         if never), with their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if
-        the looser run does not agree that it happens). Times after an early stop hold NaN; `stop_reason` says why.
+        the looser run does not agree that it happens). These are errors of integration; what cutting the series of a
+        link changes is in `loss_truncation_error`, `emergence_time_truncation_error`, `learned_time_truncation_error`,
+        where it may be more than the tolerance. Times after an early stop hold NaN; `stop_reason` says why.
 
     Raises
     ------
@@ -201,9 +209,30 @@ def _build(
         notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.descends else asked.rtol, teacher_term(problem), falls=step.learning_rate is None),
         loss=(lambda state: system.loss(*system.unpack(state))) if estimates else None,
+        cut=_cut(asked, flow, step) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
     )
+
+
+def _cut(asked: Asked, flow: FlowMethod, step: StepSettings) -> CutLink | None:
+    """Return the flow of the link with half of its order, None where what its series leaves out cannot be seen.
+
+    Means that the flow needs leave out tails of Σ c_j² and of Σ j c_j². If they fall like powers of the order J, the
+    share of the latter that is left from J/2 to J is ρ = 2 tail(J)/tail(J/2), of which the error is ρ/(1 − ρ) times the
+    change. ρ near 1 would say that g'(1) has no limit; it counts as `SLOWEST` at most.
+    """
+    from dynamics.integrators.flow_methods import FlowMethod
+
+    link = asked.problem.activation
+    half = replace(link, coefficients=link.coefficients[: link.order // 2 + 1])
+    tail, seen = link.truncation_error**2, LEAST * asked.rtol * link.norm_squared
+    if link.order * tail <= seen or not np.any(np.abs(half.coefficients[1:]) > link.tolerance):
+        return None
+    share = min(2.0 * tail / half.truncation_error**2, SLOWEST)
+    system = make_system(replace(asked.problem, activation=half, order=half.order), step)
+    method = FlowMethod(system, flow.name, asked.atol, device=flow.device, last_time=flow.last_time, rtol=asked.rtol)
+    return CutLink(method, lambda state: system.loss(*system.unpack(state)), share / (1.0 - share))
 
 
 def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:

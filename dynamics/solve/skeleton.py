@@ -111,6 +111,17 @@ class PlainMethod:
         return {"method": self.name, "compile_seconds": self.compile_seconds}
 
 
+@dataclass(frozen=True, slots=True)
+class CutLink:
+    """A flow of a link cut at a lower order, which tells what cutting its series costs."""
+
+    method: Method
+    #: State -> E(f − f*)².
+    loss: Callable[[Array], float]
+    #: What the answer changes by is this many times what lowering the order does.
+    factor: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
     """What is integrated, recorded and said: all that one answer has apart from the others.
@@ -142,6 +153,8 @@ class Integration:
         State at which no step succeeds -> why, None if it is not known.
     loss : callable, optional
         State -> E(f − f*)²; given where errors are estimated by a looser run.
+    cut : CutLink, optional
+        The same flow of a link cut at a lower order, beside that run, where the link's series is cut at all.
     threads : callable
         Context of the run that holds BLAS to its number of threads.
     warn : callable
@@ -162,6 +175,7 @@ class Integration:
     sound: Soundness | None = None
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None
     loss: Callable[[Array], float] | None = None
+    cut: CutLink | None = None
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     warn: Callable[[xr.Dataset], None] = lambda _dataset: None
 
@@ -252,12 +266,14 @@ def _run(
     with integration.threads():
         stepper = integration.method.stepper(asked.rtol)
 
-        def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
-            return _labelled(answer, asked, integration, stepper, result, looser)
-
         with (
             nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
         ):
+
+            def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+                cut = None if companion is None else companion.cut()
+                return _labelled(answer, asked, integration, stepper, result, looser, cut)
+
             return kept_run(
                 stepper,
                 times,
@@ -278,7 +294,10 @@ def _companion(asked: Asked, integration: Integration, loss: Callable[[Array], f
 
     stepper = integration.method.stepper(LOOSER * asked.rtol)
     begun = begun_snapshot(asked.file, COMPANION)
-    return Companion(stepper, loss, integration.schedule.times, begun)
+    cut = (
+        None if integration.cut is None else (integration.cut.method.stepper(LOOSER * asked.rtol), integration.cut.loss)
+    )
+    return Companion(stepper, loss, integration.schedule.times, begun, cut)
 
 
 def _labelled(
@@ -288,6 +307,7 @@ def _labelled(
     stepper: Stepper,
     result: RunResult,
     looser: RunResult | None,
+    cut: RunResult | None,
 ) -> xr.Dataset:
     """Return the dataset of a run, wherever it stands."""
     count = len(integration.schedule)
@@ -297,11 +317,14 @@ def _labelled(
         **_by_name(result.event_times, integration.events),
     }
     if looser is not None:
-        from dynamics.runs.companion import estimated_errors
+        from dynamics.runs.companion import estimated_errors, truncation_errors
 
-        loss, events = estimated_errors(result, looser, integration.schedule.times, asked.rtol)
-        values["loss_error"] = loss
-        values |= {f"{name}_error": times for name, times in _by_name(events, integration.events).items()}
+        errors = {"error": estimated_errors(result, looser, integration.schedule.times, asked.rtol)}
+        if integration.cut is not None:
+            errors["truncation_error"] = truncation_errors(looser, cut, count, integration.cut.factor)
+        for kind, (loss, events) in errors.items():
+            values[f"loss_{kind}"] = loss
+            values |= {f"{name}_{kind}": times for name, times in _by_name(events, integration.events).items()}
     coords = {"time": integration.schedule.times, **integration.coords}
     shared = {"method": asked.method, "rtol": asked.rtol, "atol": asked.atol, "keep": asked.keep}
     if answer.can("estimate"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +32,28 @@ class PowerLawFit:
     """Fitted law y = prefactor · x^exponent."""
 
     exponent: float
-    #: From a delete-one-block jackknife, or from the scatter over runs (`fit_runs`).
+    #: From a delete-one-block jackknife, or from the scatter over runs (`fit_runs`), widened (`widening`): ± 2 of it
+    #: hold 95 %.
     standard_error: float
     prefactor: float
     #: Smallest and largest x that entered.
     window: tuple[float, float]
     #: Number of points that entered.
     count: int
+
+
+@lru_cache
+def widening(samples: int) -> float:
+    """Return by what the standard error from so many samples is widened, so that ± 2 of it are Student's 95.4 %.
+
+    Examples
+    --------
+    >>> round(widening(4), 3), round(widening(8), 3), round(widening(1000), 3)
+    (1.653, 1.214, 1.001)
+    """
+    from scipy.special import ndtr, stdtrit
+
+    return float(stdtrit(samples - 1, ndtr(2.0))) / 2.0
 
 
 def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
@@ -66,7 +82,8 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are. Residuals of
     a staircase are correlated over whole steps, so the usual error of least squares is far too small. The standard
     error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
-    16 points, at least 3): se² = (B − 1)/B Σ_b (s_b − s̄)². It is honest while a block is longer than the correlation.
+    16 points, at least 3): se² = w² (B − 1)/B Σ_b (s_b − s̄)², w = `widening(B)`. It is honest while a block is longer
+    than the correlation.
     It is too small for a curve whose deviations accumulate like a random walk, and it says nothing of one that bends.
 
     Examples
@@ -87,7 +104,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     spread = (len(blocks) - 1) / len(blocks) * float(np.sum((slopes - slopes.mean()) ** 2))
     return PowerLawFit(
         exponent=exponent,
-        standard_error=float(np.sqrt(spread)),
+        standard_error=float(np.sqrt(spread)) * widening(len(blocks)),
         prefactor=float(np.exp(intercept)),
         window=used,
         count=count,
@@ -97,21 +114,22 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
     r"""Fit the geometric mean over runs by a power law; the error is that of the scatter over runs.
 
-    .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{1}{R (R-1)} \sum_r (s_r - s)^2
+    .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2
 
-    `y` has one row per run, shape (R, N); points that are not positive and finite in every run are left out. Exponent,
-    error and prefactor are NaN if fewer than 6 points are left. With one run the error is the jackknife of
-    `fit_power_law`.
+    w = `widening(R)`. `y` has one row per run, shape (R, N); points that are not positive and finite in every run are
+    left out. Exponent, error and prefactor are NaN if fewer than 6 points are left. With one run the error is the
+    jackknife of `fit_power_law`.
 
     The slope of least squares is linear in ln y: that of the mean of ln y is the mean of the slopes s_r of the runs,
-    and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above.
+    and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above, but for w. The
+    window is taken as given; where it depends on the runs, `dynamics.laws.laws_of_a_problem.over_starts` says more.
 
     Examples
     --------
     >>> x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
     >>> fit = fit_runs(x, [[v**0.9 for v in x], [v**1.1 for v in x]])
     >>> round(fit.exponent, 12), round(fit.standard_error, 12)
-    (1.0, 0.1)
+    (1.0, 0.698386509962)
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if runs.ndim != 2 or runs.shape[1:] != px.shape:
@@ -126,7 +144,7 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     if len(runs) == 1:
         return fit
     slopes = np.array([fit_power_law(px[known], run[known]).exponent for run in runs])
-    return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))))
+    return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))) * widening(len(runs)))
 
 
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:

@@ -228,9 +228,9 @@ def _matched(problem: Problem, side: FarSide | None) -> tuple[_Pairs, _Pairs, bo
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
         m, d, seed = problem.width, problem.dimension, problem.seed
         if side is None:
-            found = (draw_matched_overlaps(a, m, d, k, seed),)
+            found = [draw_matched_overlaps(a, m, d, k, seed)]
         else:
-            found = draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)
+            found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
         drawn = [_Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
         return drawn[0], drawn[-1], True
     C, squared_norm = problem.start().teacher_overlap, problem.start().squared_norm
