@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import numba  # noqa: F401 (a run has loaded it before its directories are taken away)
 import numpy as np
 import pytest
 
@@ -264,4 +265,4 @@ def test_a_current_directory_that_is_gone_is_told_before_the_run(here, monkeypat
     monkeypatch.setattr(solve, "_question", lambda *_: pytest.fail("run"))
     Path.cwd().rmdir()
     assert solve.main([*SMALL, "--no-plot"]) == 2
-    assert capsys.readouterr().err.endswith("cannot (No such file or directory).\n")
+    assert capsys.readouterr().err.endswith("does not (No such file or directory).\n")
