@@ -45,7 +45,7 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
 
     runs = np.flatnonzero(sound_runs(simulation))
     found = np.full((runs.size, problem.num_directions), np.nan)
-    if not _can_be_drawn(problem, simulation):
+    if runs.size == 0 or not _can_be_drawn(problem, simulation):
         return found
     prediction = theory.predict(problem)
     if prediction.notes:

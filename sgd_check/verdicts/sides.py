@@ -121,7 +121,10 @@ def _power(distances: Array, reach: float, level: float, sign: float) -> float:
     else:
         distances = _cut(distances, reach, sign)
         critical = _critical_t(distances / reach, level)
-    return float(1.0 - special.nctdtr(freedom, _t_of(distances), critical)) if np.isfinite(critical) else 0.0
+    if not np.isfinite(critical):
+        return 0.0
+    # SciPy gives not-a-number for some scores of 40 and more, where less than 1e-90 is missed.
+    return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _t_of(distances), critical), nan=0.0))
 
 
 def _distances(values: Array, edge: float, sign: float) -> Array:

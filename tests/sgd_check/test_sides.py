@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sgd_check.verdicts import sides
 from sgd_check.verdicts.direction import assess_direction
 from sgd_check.verdicts.sides import LARGEST_DISTANCE, SUM_POINTS, early_side, late_side, middle, scatter
 
@@ -142,3 +143,11 @@ def test_the_power_is_that_of_the_test_which_is_made(runs, deviation, horizon):
         seen = np.mean([test.p < level and (test.z > 0) == (side is stated.late) for test in found])
         assert seen > side.power - tolerance
         assert seen < side.power + tolerance or (side is stated.early and stated.censored > 0)
+
+
+def test_the_power_is_one_where_scipy_gives_no_number():
+    """At this score of 31 runs the non-central law of SciPy 1.17 is NaN; the power grows with the score."""
+    scatter = np.linspace(-1.0, 1.0, 31)
+    for score in (42.0, 43.0423483868103, 44.0):
+        distances = scatter + score * scatter.std(ddof=1) / np.sqrt(31)
+        assert sides._power(distances, 1.0, 0.004, 1.0) == 1.0
