@@ -45,6 +45,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
         raise ValueError(msg)
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     _check_same(predicted, problem)
+    _check_own_starts(prediction, simulated)
     if has_step(prediction) or "seed" in prediction.dims:
         _check_steps(prediction, simulated)
         if predicted.label_noise != problem.label_noise:
@@ -195,6 +196,16 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
     for field, a, b in zip(fields, *starts, strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
             _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
+
+
+def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
+    """Refuse runs that have starts of their own, unless those of the prediction have the same."""
+    theirs, ours = (
+        sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
+        for dataset in (prediction, simulation)
+    )
+    if theirs != ours:
+        _refuse("starts", theirs, ours)
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
