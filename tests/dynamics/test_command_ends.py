@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,24 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
     )
     assert done.returncode == 2
     assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_scheduler_or_a_closed_terminal_ends_a_command_as_ctrl_c_does(number, capsys):
+    before = signal.getsignal(number)
+    assert parsing.exit_code_of(lambda: signal.raise_signal(number)) == 130
+    assert capsys.readouterr().err == "interrupted before anything was computed\n"
+    assert signal.getsignal(number) is before
+
+
+def test_who_ignores_a_signal_is_not_ended_by_it():
+    """As `nohup` has it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert parsing.exit_code_of(lambda: signal.raise_signal(signal.SIGHUP) or 0) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 RAISING = {
