@@ -41,6 +41,17 @@ class OutputError(Exception):
     """Why stdout takes nothing, in the rest of a sentence."""
 
 
+class VersionAsked(Exception):
+    """The command is to print the version of the program, and no more."""
+
+
+class _Version(argparse.Action):
+    """A flag that ends parsing, so that nothing else need be given."""
+
+    def __call__(self, *_arguments: Any) -> NoReturn:
+        raise VersionAsked
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that takes options of the table, and raises instead of printing its usage and exiting."""
 
@@ -82,14 +93,16 @@ def _suggestion(word: str, choices: Iterable[str]) -> str:
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments."""
-    return Parser(
+    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    parser = Parser(
         prog=f"python -m {module}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    return parser
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
@@ -97,7 +110,7 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     try:
         with _ended_by_signals():
             _check_directory()
-            return command()
+            return _done(command)
     except UsageError as error:
         say(f"error: {error}")
         return EXIT_USAGE
@@ -107,6 +120,17 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     except KeyboardInterrupt:
         say(interrupted)
         return EXIT_INTERRUPTED
+
+
+def _done(command: Callable[[], int]) -> int:
+    """Return the exit code of a command, which may be asked for the version instead."""
+    try:
+        return command()
+    except VersionAsked:
+        from hermite.version import PROGRAM
+
+        tell(PROGRAM)
+        return EXIT_DONE
 
 
 @contextmanager

@@ -13,10 +13,11 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs import provenance, storage
+from dynamics.runs import storage
 from dynamics.runs.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
 from dynamics.runs.result import StopReason
 from dynamics.runs.whole_files import fingerprint, remove_torn, write_somewhere
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
     import os
@@ -236,11 +237,10 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
         msg = f"File {str(path)!r} must hold a whole checkpoint of this program, but does not."
         raise storage.StorageError(msg) from error
-    written_by, here = dataset.attrs.get("source"), f"{provenance.DISTRIBUTION} {provenance.version()}"
-    if written_by != here:
-        msg = (
-            f"File {str(path)!r} was begun by {written_by}, so {here} may give results that differ in their last bits."
-        )
+    written_by = dataset.attrs.get("source")
+    if written_by != PROGRAM:
+        begun_by = f"File {str(path)!r} was begun by {written_by}"
+        msg = f"{begun_by}, so {PROGRAM} may give results that differ in their last bits."
         warnings.warn(msg, UserWarning, stacklevel=3)
     file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
     remove_torn(file.target)
