@@ -17,6 +17,7 @@ from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted
+from .runs.provenance import __version__ as __version__
 from .runs.result import StopReason as StopReason
 from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError

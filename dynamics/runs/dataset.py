@@ -14,6 +14,7 @@ from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.prediction import PAIRS
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,7 +136,7 @@ def stamped_attributes(
     stamped = {
         "Conventions": "CF-1.11",
         "title": title,
-        "source": f"{provenance.DISTRIBUTION} {provenance.version()}",
+        "source": PROGRAM,
         "history": f"{now} {_command()}",
         "references": REFERENCES,
         "date_created": now,

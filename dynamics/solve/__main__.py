@@ -71,7 +71,6 @@ COMMAND_OPTIONS = (
     JSON,
     QUIET,
     NO_PROGRESS,
-    Option("version", switch, "print the version and exit"),
 )
 #: Options that another makes meaningless.
 EXCLUDED = {
@@ -95,12 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Mapping[str, Any]) -> int:
-    """Show the version, go on with a run, or solve a problem; return the exit code."""
-    if given["version"]:
-        from dynamics.runs.provenance import DISTRIBUTION, version
-
-        tell(f"{DISTRIBUTION} {version()}")
-        return EXIT_DONE
+    """Go on with a run, or solve a problem; return the exit code."""
     try:
         return resume_from_file(given, _find) if given["resume"] else _solve(given, _options(given))
     except MemoryError as error:

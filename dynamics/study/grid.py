@@ -16,9 +16,9 @@ from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.runs import provenance
 from dynamics.study.studies import check_options, name_of_study, study_path
 from hermite.text.messages import shown
+from hermite.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -100,7 +100,7 @@ class Grid:
 
     def digest(self) -> str:
         """Return a hash of everything that the answers depend on; makes every point once, and so checks it."""
-        digest = hashlib.sha256(f"{provenance.version()} {name_of_study(self.study)}".encode())
+        digest = hashlib.sha256(f"{__version__} {name_of_study(self.study)}".encode())
         for point in self:
             parameters = [point.problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
             digest.update(json.dumps(parameters, sort_keys=True).encode())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import check_switch
-from dynamics.runs import Rhythm, as_run_file
+from dynamics.runs import Interrupts, Rhythm, as_run_file
 from sgd_check.engines import DEFAULT_ENGINE, SpanEngine, make_engine
 from sgd_check.engines.network import has_callable
 from sgd_check.runs.checks import check_records, check_student, checked_budget, checked_options
@@ -205,13 +205,16 @@ class Simulation:
             file.keep(self._labelled(recorder, reached, "unfinished"), self._parts(recorder, reached))
 
         written = keep if file.has_path else None
-        reason = StepLoop(
-            self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written
-        ).run()
-        dataset = self._labelled(recorder, reached, reason)
-        resumable = reason in ("interrupted", "max_runtime")
-        parts = self._parts(recorder, reached) if resumable and file.has_path else {}
-        file.close(dataset, parts, resumable=resumable)
+        loop = StepLoop(self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written)
+        # A second signal must not lose what is stored at the end.
+        with Interrupts() as late:
+            reason = loop.run()
+            dataset = self._labelled(recorder, reached, reason)
+            resumable = reason in ("interrupted", "max_runtime")
+            parts = self._parts(recorder, reached) if resumable and file.has_path else {}
+            file.close(dataset, parts, resumable=resumable)
+        if late.heard and reason != "interrupted":
+            raise KeyboardInterrupt
         return dataset
 
     def _parts(self, recorder: Recorder, reached: Reached) -> dict[str, xr.Dataset]:
@@ -229,6 +232,7 @@ class Simulation:
             "engine": self.engine_name,
             "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
             "effective_learning_rate": plan.effective_rate,
+            **({"schedule_digest": plan.digest} if plan.digest else {}),
             "steps": plan.steps,
             "seeds": list(options.seeds),
             "batch_size": options.batch_size,
