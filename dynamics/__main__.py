@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "hermite.exponents": "the information and generative exponents of a link, and the samples that they ask for",
     "dynamics.solve": "one answer to one problem: emergence times, overlaps and loss over time",
     "sgd_check.run": "a prediction held against online SGD on sampled data",
     "dynamics.study": "a grid of problems, answered in parallel, from a TOML file",

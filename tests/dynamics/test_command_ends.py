@@ -155,7 +155,7 @@ def test_the_package_lists_its_commands(capsys):
     told = capsys.readouterr().out
     found = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-        for package in (dynamics, sgd_check)
+        for package in (hermite, dynamics, sgd_check)
         for path in Path(package.__file__).parent.rglob("*.py")
         if "def main(" in path.read_text()
     }
