@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Teacher
     from hermite.arrays import Array
 
+#: The power law of the loss is looked for from the time of this direction to that of the m-th over it.
+FIRST_RANK = 3
 #: Iterations of Newton's method, and the relative change at which it ends.
 MOST_ITERATIONS, TOLERANCE = 100, 1e-14
 
@@ -128,9 +130,10 @@ def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, f
     t_j = ln(d/m)/(4 a_j). For a_j ∝ 1/j this is 4 a_1 t/ln(d/m) from 3 to m/3.
     """
     a = np.sort(teacher.coefficients)[::-1]
-    last = min(width, a.size) // 3
+    last = min(width, a.size) // FIRST_RANK
     wait = np.log(dimension / width) / 4.0 if dimension > width else np.nan
-    return (float(wait / a[2]), float(wait / a[last - 1])) if last > 3 else (np.nan, np.nan)
+    has_window = last > FIRST_RANK
+    return (float(wait / a[FIRST_RANK - 1]), float(wait / a[last - 1])) if has_window else (np.nan, np.nan)
 
 
 # --- SGD on frames ----------------------------------------------------------------------------------------------------

@@ -264,3 +264,31 @@ def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
     assert page.count("<img") == 2
     assert solve.main(["--model", "quadratic", *size, "--dry-run"]) == 0
     assert "no time stepping" in capsys.readouterr().out
+
+
+def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
+    from dynamics.laws.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    words = "quadratic --directions 40 --width 16 --dimensions 4000,1000000000 --seed 2 --output laws.nc --json"
+    assert main(words.split()) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = dynamics.load("laws.nc")
+    assert [point["law"] for point in told["points"]] == ["L ~ t^x, d = 4000", "L ~ t^x, d = 1e+09", "L ~ m^x"]
+    law = found.sel(law="loss-time, d = 1e+09")
+    asked = large(10**9, seed=3, width=16, directions=40)
+    unit = np.log(asked.dimension / 16) / (4 * asked.teacher.coefficients[0])
+    x = law.abscissa.dropna("point").values
+    again = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.at(unit * x))
+    np.testing.assert_allclose(law.ordinate.sel(curve="measured", run=1).dropna("point"), again.loss, rtol=1e-9)
+    slopes = [
+        fit_power_law(x, law.ordinate.sel(curve="measured", run=run).dropna("point"), window=(3.0, 5.0)).exponent
+        for run in (0, 1)
+    ]
+    assert told["points"][1]["measured"] == pytest.approx(np.mean(slopes), abs=1e-6)
+    width = told["points"][2]
+    assert width["measured"] == pytest.approx(width["sum_formula"], abs=0.1)
+    assert (width["from"], width["to"], width["asymptotic"]) == (1.0, 16.0, -1.0)
+    assert (tmp_path / "laws.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match=r"^Argument `directions` must be at least 32, but is 31\.$"):
+        dynamics.quadratic_laws(width=16, directions=31)
