@@ -1,6 +1,7 @@
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
 from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
+from .laws.quadratic import quadratic_laws as quadratic_laws
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.problem import Problem as Problem
@@ -35,6 +36,7 @@ from .solve.front_door import solve_problem as solve_problem
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
+from .solve.quadratic import solve_quadratic as solve_quadratic
 from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_spherical as solve_spherical

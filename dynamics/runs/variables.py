@@ -72,6 +72,14 @@ sensitivity | time direction | eigenvalue of the mean squared gradient of the ne
 series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
+alignment | time direction | squared projection of the direction on the span of the neurons | A_j
+aligned_time | direction | first time at which the direction is half in the span of the neurons | t_j
+predicted_aligned_time | direction | time at which the direction alone would be half in the span | \hat{t}_j
+fine_tuned_loss | time | least loss of a second layer on the span of the neurons | L^{\mathrm{tuned}}
+sigmoid_loss | time | loss with every direction aligned alone, a second layer aside | L^{\mathrm{sum}}
+staircase_loss | time | loss of the directions that are not yet aligned by prediction | L^{\mathrm{stairs}}
+rate_limit | direction | learning rate above which noise keeps the neurons from the direction | \eta^*_j
+fewest_steps | direction | steps of SGD to alignment at half of that rate | n_j
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)
 overlap | time direction | overlap of the matched neuron | C_p

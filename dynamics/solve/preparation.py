@@ -29,6 +29,13 @@ def check_decoupled(problem: Problem, _options: Mapping[str, Any]) -> None:
     check_decouples(problem)
 
 
+def check_quadratic_network(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a link other than h_2."""
+    from dynamics.theory.quadratic import check_quadratic
+
+    check_quadratic(problem)
+
+
 def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
     from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature

@@ -78,6 +78,7 @@ class Answer:
 
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
+_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, in seconds"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
@@ -110,6 +111,16 @@ ANSWERS = (
         equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,
+    ),
+    Answer(
+        name="quadratic",
+        function="dynamics.solve.quadratic:solve_quadratic",
+        students=("stiefel", "homogeneous"),
+        equations=("quadratic",),
+        check="dynamics.solve.preparation:check_quadratic_network",
+        schedule="dynamics.solve.quadratic:default_quadratic_schedule",
+        findings="dynamics.report.quadratic:quadratic_findings",
+        lacks=dict.fromkeys(("watch", "resume", "estimate", "sound"), _EXACT),
     ),
     Answer(
         name="committee",
