@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
     **dict.fromkeys(("scaling", "finite-size", "compute-frontier", "transfer"), "dynamics.report.laws:law_findings"),
+    "recovery": "dynamics.report.recovery:recovery_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"
