@@ -36,6 +36,7 @@ COMMANDS = {
     "dynamics.report": False,
     "dynamics.laws": True,
     "dynamics.mean_field_study": True,
+    "hermite.exponents": False,
     "sgd_check.run": False,
     "sgd_check.study": True,
 }
