@@ -73,8 +73,8 @@ def predict_recovery(
     degree : {"auto", 1, 2, 3, 4}
         "auto" takes the smallest k at which E[T h_k] is not zero.
     transform : {"labels", "optimal"} or callable
-        T: the labels as they are; ζ_k(y) = E[h_k(z) | y], with which ρ² is largest, λ_k², for labels without noise; or
-        a function of an array of labels. It is multiplied by the sign of E[T h_k], attribute `label_sign`, so that
+        T: the labels as they are; ζ_k(y) = E[h_k(z) | y], with which ρ² is largest, λ_k², for labels without noise (at
+        degree 2 the threshold is not quite the least); or a function of an array of labels. It is multiplied by the sign of E[T h_k], attribute `label_sign`, so that
         the direction shows at the upper end of the spectrum.
     label_noise : float, optional
         Standard deviation τ of Gaussian noise on the labels, by default 0; absent where a `Problem` is given.

@@ -133,6 +133,26 @@ def test_label_noise_lowers_the_signal(transform, signal):
     assert found.attrs["rho_squared"] == pytest.approx(signal(1.25), rel=1e-3)
 
 
+@pytest.mark.parametrize(("link", "degree", "correlation"), [("he3", 1, 0.66783), ("x^2 exp(-x^2)", 4, 0.22996)])
+def test_the_best_transformation_shows_the_generative_exponent(link, degree, correlation):
+    found = predicted(link, samples=500, transform="optimal")
+    assert (found.attrs["degree"], found.attrs["transform"]) == (degree, "optimal")
+    assert found.attrs["rho_squared"] == pytest.approx(correlation, abs=1e-5)
+    assert (
+        found.attrs["rho_squared"] > predicted(link, samples=500, transform=np.tanh, degree=degree).attrs["rho_squared"]
+    )
+
+
+def test_the_best_transformation_of_a_square_is_itself():
+    """ζ_2 = (y − 1)/√2 below the cut, and E[h_2 | z² > 4] at it."""
+    link = hermite.expand("min(z**2, 4)")
+    best = make_estimator(link, 0.0, 2, "optimal")
+    y = np.array([0.01, 0.5, 1.0, 3.0])
+    np.testing.assert_allclose(best.transform(y), (y - 1.0) / np.sqrt(2.0), atol=1e-2)
+    tail = np.sqrt(2.0) * np.exp(-2.0) / np.sqrt(2 * np.pi) / (0.5 * special.erfc(np.sqrt(2.0)))
+    assert best.transform(np.array([4.0]))[0] == pytest.approx(tail, rel=1e-5)
+
+
 def test_a_callable_link_is_its_formula():
     asked = {"samples": [50, 500], "degree": 2}
     by_name, by_call = (predicted(link, **asked) for link in ("min(z**2, 4)", lambda z: np.minimum(z * z, 4.0)))
@@ -201,6 +221,9 @@ TWO = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.5]), w
         ("he3", {"label_noise": -1.0}, ValueError, "Argument `label_noise` must be finite and at least 0, but is -1.0."),
         ("he3", {"transform": lambda y: y[:2]}, ValueError, "Argument `transform` must keep the shape (4001,) of labels, but returns (2,)."),
         ("he3", {"transform": lambda y: 0 * y}, ValueError, "Argument `transform` must leave labels that vary, but T(y) is constant."),
+        ("sign", {"degree": 2, "transform": "optimal"}, ValueError, "Argument `degree` must be one at which labels tell something of sign, but is 2."),
+        ("he3", {"label_noise": 0.1, "transform": "optimal"}, ValueError, "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."),
+        ("he3", {"transform": "best"}, ValueError, "Argument `transform` must be 'labels', 'optimal' or a function of labels, but is 'best'."),
         ("he2", {"samples": 10**18}, ValueError, "Argument `samples` must leave room in memory, but 1000000000000000000 takes 6.4e+10 GB, more than there is."),
         ("tanh", {"degree": 2, "transform": lambda y: y - 2}, ValueError, "Argument `transform` must leave labels with a positive maximum for degree 2, but it is -1."),
         (TWO, {"dimension": None}, ValueError, "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but has coefficients [1.0, 0.5]."),

@@ -93,7 +93,7 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
         raise ValueError(msg) from None
     weights = result.weights * np.exp(-0.5 * result.nodes**2) / np.sqrt(2.0 * np.pi)
     labels = label(result.nodes)
-    top = _largest(np.concatenate([labels[np.abs(result.nodes) <= NEAR], near]), far)
+    top = largest_label(np.concatenate([labels[np.abs(result.nodes) <= NEAR], near]), far)
     tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
     return LabelLaw(result.nodes, labels, weights / weights.sum(), top, tolerance)
 
@@ -108,7 +108,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     labels, weights = label(z, xi), np.outer(by_z, by_xi).ravel()
     points = np.repeat(z, xi.size)
     far = np.linspace(-FAR, FAR, 401)
-    top = _largest(labels[np.abs(points) <= NEAR], label(far, far))
+    top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
     size = float(weights @ labels**2)
     if not np.isfinite(size):
         msg = "Argument `transform` must leave labels of finite second moment, but does not."
@@ -123,7 +123,7 @@ def _gaussian_rule(reach: float, count: int) -> tuple[Array, Array]:
     return nodes, weights / weights.sum()
 
 
-def _largest(near: Array, far: Array) -> float:
+def largest_label(near: Array, far: Array) -> float:
     """Return the largest label of both, infinite if it grows from the near to the far ones."""
     inner, outer = float(near.max()), float(far.max())
     return max(inner, outer) if outer - inner <= GROWTH * float(np.abs(near).max()) else np.inf
@@ -134,7 +134,7 @@ def label_function(transform: object) -> Function:
     if isinstance(transform, str) and transform == LABELS:
         return lambda y: y
     if not callable(transform):
-        msg = f"Argument `transform` must be 'labels' or a function of labels, but is {shown(transform)}."
+        msg = f"Argument `transform` must be 'labels', 'optimal' or a function of labels, but is {shown(transform)}."
         raise ValueError(msg)
 
     def checked(y: Array) -> Array:

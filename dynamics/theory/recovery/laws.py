@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.theory.recovery.labels import DEGREES, LabelLaw, label_function, label_law
+from dynamics.theory.recovery.labels import DEGREES, OPTIMAL, LabelLaw, label_function, label_law
 from dynamics.theory.recovery.sample import first_coordinates
 from dynamics.theory.recovery.spectral_law import Outlier, outlier, threshold_ratio
 from hermite.text.messages import shown
@@ -107,6 +107,7 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
     for k in _degrees(degree):
         found = _estimator(link, noise, k, transform)
         if degree != AUTO or found.signal > 0.0:
+            _check_labels(found, transform)
             return found
     msg = (
         "Argument `degree` must be given where T(y) has no component of degree 1 to 4, "
@@ -127,12 +128,33 @@ def _degrees(degree: object) -> tuple[int, ...]:
 
 def _estimator(link: HermiteExpansion, noise: float, k: int, transform: object) -> Estimator:
     """Return the estimator of degree k, of whichever signal."""
-    given, sign = label_function(transform), 1.0
-    law, function = label_law(link, given, noise), given
-    if law.component(k) < 0.0:
-        sign, function = -1.0, lambda y: -given(y)
-        law = label_law(link, function, noise)
-    if k != 2:
-        return Estimator(link, noise, k, function, law.centred(), sign)
-    check_positive_top(law)
-    return Estimator(link, noise, k, function, law, sign)
+    sign = 1.0
+    if isinstance(transform, str) and transform == OPTIMAL:
+        function, law = _checked_optimum(link, noise, k)
+    else:
+        function = given = label_function(transform)
+        law = label_law(link, given, noise)
+        if law.component(k) < 0.0:
+            sign, function = -1.0, lambda y: -given(y)
+            law = label_law(link, function, noise)
+    return Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
+
+
+def _check_labels(estimator: Estimator, transform: object) -> None:
+    """Refuse labels without any law at this degree."""
+    k = estimator.degree
+    if isinstance(transform, str) and transform == OPTIMAL and estimator.signal == 0.0:
+        msg = f"Argument `degree` must be one at which labels tell something of {estimator.link.name}, but is {k}."
+        raise ValueError(msg)
+    if k == 2:
+        check_positive_top(estimator.law)
+
+
+def _checked_optimum(link: HermiteExpansion, noise: float, k: int) -> tuple[Function, LabelLaw]:
+    """Return ζ_k and its law; refuse noise, which it does not know."""
+    from dynamics.theory.recovery.optimal import optimal_labels
+
+    if noise > 0.0:
+        msg = "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."
+        raise ValueError(msg)
+    return optimal_labels(link, k)
