@@ -37,6 +37,7 @@ from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.quadratic import solve_quadratic as solve_quadratic
+from .solve.recovery import predict_recovery as predict_recovery
 from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_spherical as solve_spherical

@@ -1,5 +1,6 @@
 from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
+from .estimators.estimation import estimate_direction as estimate_direction
 from .report.figures.comparison import plot_comparison as plot_comparison
 from .report.figures.comparison import plot_times as plot_times
 from .report.figures.learning import plot_learning as plot_learning

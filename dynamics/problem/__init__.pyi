@@ -3,9 +3,12 @@ from .checks import check_choice as check_choice
 from .checks import check_switch as check_switch
 from .checks import checked_increasing as checked_increasing
 from .checks import checked_integer as checked_integer
+from .checks import checked_integers as checked_integers
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
+from .checks import checked_seeds as checked_seeds
 from .checks import float_array as float_array
+from .checks import whole_number as whole_number
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
 from .problem import check_fields as check_fields

@@ -20,4 +20,5 @@ from .findings import Tone as Tone
 from .findings import end_of_run as end_of_run
 from .findings import renamed as renamed
 from .laws import transfer_told as transfer_told
+from .recovery import recovery_sentence as recovery_sentence
 from .studies import study_findings as study_findings

@@ -32,6 +32,7 @@ LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "tran
 FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
     **dict.fromkeys(LAWS, "dynamics.report.laws:law_findings"),
+    "recovery": "dynamics.report.recovery:recovery_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"

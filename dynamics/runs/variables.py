@@ -230,6 +230,12 @@ best_rate_error |  | relative standard error of the best step size | \delta\eta^
 loss_gap_error |  | standard error of the relative distance of the least loss | \delta\delta L
 rate_drift_error |  | standard error of the distance of the best step size | \delta\delta\ln\eta^*
 loss_gap |  | relative distance of the least loss from that of the largest width | \delta L
+predicted_overlap_squared |  | squared overlap of the estimate and the direction by its law |
+    \langle\hat\theta,\theta\rangle^2_{\mathrm{law}}
+top_eigenvalue |  | extreme eigenvalue of the estimator's matrix | \lambda_1
+overlap_squared |  | squared overlap of the estimate and the direction | \langle\hat\theta,\theta\rangle^2
+mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
+allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
 rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*
 """
 

@@ -37,8 +37,8 @@ class Measurement(NamedTuple):
 class EngineOptions:
     """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine.
 
-    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, and
-    `training_samples` the number of samples that a run reuses; both are for the spherical student.
+    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, for the
+    spherical student; `training_samples` is the number of samples that a run reuses, for this and the committee.
     """
 
     seeds: tuple[int, ...]

@@ -107,17 +107,17 @@ def simulate(
         and networks of other widths start from the first rows of the same matrix. By default all runs start from the
         problem's own start.
     training_samples : int, optional
-        Spherical student only: draw so many samples once per seed and reuse them, each once per epoch in an order of
-        its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default every step has
-        fresh samples. The loss is that of the population in either case.
+        Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
+        an order of its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default
+        every step has fresh samples. The loss is that of the population in either case.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
     max_runtime : float, optional
         Wall-clock budget in seconds; what was recorded until then is kept.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
-        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel and
-        the spherical student, "torch".
+        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel, the
+        spherical student and samples that are reused, "torch".
 
     Returns
     -------

@@ -34,6 +34,8 @@ from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
+from sgd_check.verdicts.recovery import ANSWER as RECOVERY
+from sgd_check.verdicts.recovery import compare_with_law
 from sgd_check.verdicts.run_noise import noise_of_runs
 from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
 
@@ -100,6 +102,10 @@ def compare(
     exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`). Distances of neurons stand beside the
     verdict.
 
+    Against **the law of an estimator**, `dynamics.predict_recovery`, `simulation` is a result of
+    `sgd_check.estimate_direction`, and the mean of the squared overlap is tested, with what a finite d is allowed
+    (`sgd_check.verdicts.recovery`).
+
     Parameters
     ----------
     prediction : Dataset
@@ -159,6 +165,8 @@ def compare(
     checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    if getattr(prediction, "attrs", {}).get("answer") == RECOVERY:
+        return compare_with_law(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulations = checked_simulations(prediction, simulation)
     sampled = "seed" in prediction.dims
     if decided_by_curves(problem) and not sampled:
