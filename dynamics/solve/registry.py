@@ -36,7 +36,7 @@ class Answer:
     function : str
         "module:function" of (problem, *, …) that returns a Dataset.
     students : tuple of str
-        Students of the problems that it takes.
+        Kinds of the problems that it takes: of those with Gaussian inputs, their students.
     equations : tuple of str
         Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
