@@ -9,6 +9,8 @@ from .checks import float_array as float_array
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
 from .problem import check_problem as check_problem
+from .question import check_question as check_question
+from .question import stored_question as stored_question
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
 GAUSSIAN = "gaussian"
-KINDS = {GAUSSIAN: "dynamics.problem.problem:Problem"}
+KINDS = {GAUSSIAN: "dynamics.problem.problem:Problem", "composition": "dynamics.tokens.problems:Composition"}
 
 
 class Question(Protocol):

@@ -168,6 +168,17 @@ ANSWERS = (
             "sound": "its runs are answers of `spherical` and `mean-field`, which check themselves",
         },
     ),
+    Answer(
+        name="tokens",
+        function="dynamics.tokens.answers:solve",
+        students=("composition",),
+        methods=PARTICLE_METHODS,
+        findings="dynamics.report.tokens:token_findings",
+        lacks={
+            "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
+            "sound": "its state is free: scores have no bounds to break",
+        },
+    ),
 )
 
 

@@ -17,6 +17,7 @@ from sgd_check.report.figures.studies import plot_study
 from sgd_check.report.mean_field import distance_table, mean_field_values, width_drawing
 from sgd_check.report.simulation import simulation_findings
 from sgd_check.report.studies import study_told
+from sgd_check.report.tokens import TOKENS, token_comparison_findings
 from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _WORDS = {"agree": "Theory and SGD agree.", "disagree": "Theory and SGD disagree
 def comparison_findings(tree: xr.DataTree) -> Findings:
     """Return what `sgd_check.compare` says, with its numbers and figures."""
     attrs = tree["comparison"].attrs
+    if attrs["theory"] == TOKENS:
+        return token_comparison_findings(tree)
     verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     mean_field = attrs["theory"] == THEORY
