@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 #: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
 GAUSSIAN = "gaussian"
-KINDS = {GAUSSIAN: "dynamics.problem.problem:Problem", "composition": "dynamics.tokens.problems:Composition"}
+KINDS = {
+    GAUSSIAN: "dynamics.problem.problem:Problem",
+    "composition": "dynamics.tokens.problems:Composition",
+    "recall": "dynamics.tokens.problems:FactualRecall",
+    "causal-graph": "dynamics.tokens.problems:CausalGraph",
+}
 
 
 class Question(Protocol):

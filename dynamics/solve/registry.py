@@ -171,7 +171,7 @@ ANSWERS = (
     Answer(
         name="tokens",
         function="dynamics.tokens.answers:solve",
-        students=("composition",),
+        students=("composition", "recall", "causal-graph"),
         methods=PARTICLE_METHODS,
         findings="dynamics.report.tokens:token_findings",
         lacks={

@@ -64,7 +64,7 @@ def solve(
 
     Parameters
     ----------
-    problem : Composition
+    problem : Composition, FactualRecall or CausalGraph
     save_at : SaveAt, optional
         Saved times. Default: 400 up to 1.3 times the time at which the last component is learned, of those that ever
         are.
@@ -95,7 +95,7 @@ def solve(
 
     References
     ----------
-    arXiv:2505.23683 (composition).
+    arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs).
 
     Examples
     --------
@@ -112,7 +112,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 
     Parameters
     ----------
-    problem : Composition
+    problem : Composition, FactualRecall or CausalGraph
 
     Returns
     -------

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Numbers of symbols, tokens or items that float64 counts exactly in products of four of them.
 MOST_SYMBOLS = 2**40
+#: Tokens of a sequence; the reduction has half of their square as numbers.
+MOST_TOKENS = 256
 
 
 class TokenProblem:
@@ -152,3 +154,149 @@ class Composition(TokenProblem):
         if self.data == "hardest":
             return np.eye(self.layers)[-1:]
         return np.array([self.weights or [1.0 / self.layers] * self.layers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactualRecall(TokenProblem):
+    r"""Recall the answer to a subject and a relation by linear attention over tokens.
+
+    .. math:: \mathrm{logit}_a = \sum_{z \in \mathrm{tokens}} V_{az} K_z, \qquad L = E[-\ln p(a^*(s, r))]
+
+    Every relation r has D answers of its own, each of S/D subjects; (s, r) is uniform. At the start V = α and
+    K = α √(A + 1), with A = R D answers in all.
+
+    Parameters
+    ----------
+    relations, subjects, answers : int
+        Numbers R ≥ 2, S and D ≥ 2 of relations, of subjects, and of answers to one relation; S is a multiple of D.
+    initial_scale : float, default 1e-3
+        Scale α > 0 of the start.
+    noise_tokens : int, default 0
+        Number of other tokens, of which every sequence has some that say nothing; the theory does not depend on it.
+    sequence_length : int, default 2
+        Tokens of a sequence, subject and relation among them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> FactualRecall(relations=4, subjects=32, answers=4).relation_first
+    True
+    """
+
+    kind: ClassVar[str] = "recall"
+
+    relations: int
+    subjects: int
+    answers: int
+    initial_scale: float = 1e-3
+    noise_tokens: int = 0
+    sequence_length: int = 2
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("relations", 2), ("answers", 2), ("subjects", 2), ("sequence_length", 2)):
+            number = checked_integer(getattr(self, name), name, minimum=minimum, maximum=MOST_SYMBOLS)
+            self._assign(**{name: number})
+        self._assign(
+            initial_scale=checked_number(self.initial_scale, "initial_scale", positive=True),
+            noise_tokens=checked_integer(self.noise_tokens, "noise_tokens", minimum=0, maximum=MOST_SYMBOLS),
+        )
+        if self.subjects % self.answers:
+            msg = f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}."
+            raise ValueError(msg)
+        if (self.sequence_length > 2) != (self.noise_tokens > 0):
+            msg = (
+                "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
+                f"but is {self.sequence_length}."
+            )
+            raise ValueError(msg)
+
+    @property
+    def relation_first(self) -> bool:
+        """Whether the relation has the larger rate at the start, √((R − 1)/(R D))/R against √((D − 1)/(R D))/S."""
+        return (self.relations - 1) * self.subjects**2 >= (self.answers - 1) * self.relations**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalGraph(TokenProblem):
+    r"""Predict the successor of a query in a sequence whose tokens are drawn from their parents in a latent graph.
+
+    .. math:: x_t \sim P(x_{\mathrm{parent}(t)}, \cdot), \qquad P = q \Pi + (1-q)/S, \qquad
+       f = \sum_t \rho_t\, \mathrm{onehot}(x_t),
+
+    .. math:: \rho = \frac{s}{n} \text{ or } \mathrm{softmax}(\beta s), \qquad
+       s_t = \sum_{s < t} A_{ts} 1\{x_s = \mathrm{query}\}
+
+    A = softmax(W) of the first layer is causal and alone is trained, from W = 0; every sequence has a Π of its own. The
+    loss is −E f[y], or −E ln(f[y] + 0.05) with Dirichlet transitions.
+
+    Parameters
+    ----------
+    parents : sequence of int or None
+        Index, from 0, of the parent of each of the n ≥ 3 tokens, which comes before it; None at a root. A chain,
+        None, 0, 1, 2, …, is learned by an induction head.
+    vocabulary : int
+        Number S ≥ 2 of symbols.
+    persistence : float, default 1
+        q, above 0 and at most 1.
+    second_layer : {"linear", "softmax"}
+    beta : float, optional
+        β > 0 of a softmax.
+    transitions : {"permutation", "dirichlet"}
+        Whether Π is a uniform permutation, or has uniform rows on the simplex, as in the paper; then the second layer
+        is a softmax.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> CausalGraph(parents=[None, 0, 1, 2], vocabulary=5, persistence=0.9).length
+    4
+    """
+
+    kind: ClassVar[str] = "causal-graph"
+
+    parents: Sequence[int | None]
+    vocabulary: int
+    persistence: float = 1.0
+    second_layer: Literal["linear", "softmax"] = "linear"
+    beta: float | None = None
+    transitions: Literal["permutation", "dirichlet"] = "permutation"
+
+    def __post_init__(self) -> None:
+        parents = checked_list(self.parents, "parents")
+        if not 3 <= len(parents) <= MOST_TOKENS:
+            msg = f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}."
+            raise ValueError(msg)
+        if parents[0] is not None:
+            msg = f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}."
+            raise ValueError(msg)
+        self._assign(
+            parents=tuple(
+                None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
+                for t, parent in enumerate(parents)
+            ),
+            vocabulary=checked_integer(self.vocabulary, "vocabulary", minimum=2, maximum=MOST_SYMBOLS),
+            persistence=checked_number(self.persistence, "persistence", positive=True, maximum=1.0),
+        )
+        check_choice("second_layer", self.second_layer, ("linear", "softmax"))
+        check_choice("transitions", self.transitions, ("permutation", "dirichlet"))
+        if (self.beta is None) != (self.second_layer == "linear"):
+            msg = f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}."
+            raise ValueError(msg)
+        if self.beta is not None:
+            self._assign(beta=checked_number(self.beta, "beta", positive=True))
+        if self.transitions == "dirichlet" and self.second_layer == "linear":
+            msg = "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."
+            raise ValueError(msg)
+
+    @property
+    def length(self) -> int:
+        """Number n of tokens."""
+        return len(self.parents)

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 #: Kind of a problem -> its system; the kinds alone.
-SYSTEMS = {"composition": "dynamics.tokens.composition:CompositionSystem"}
+SYSTEMS = {
+    "composition": "dynamics.tokens.composition:CompositionSystem",
+    "recall": "dynamics.tokens.recall:RecallSystem",
+    "causal-graph": "dynamics.tokens.causal_graph:CausalGraphSystem",
+}
 KINDS = tuple(SYSTEMS)
 
 

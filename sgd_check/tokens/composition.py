@@ -62,12 +62,12 @@ class CompositionModel(Model):
         return torch.stack(found)
 
     def layer_losses(self, right: torch.Tensor) -> torch.Tensor:
-        """Return the loss of every layer, summed over positions, (seeds, layers)."""
+        """Return the loss of every layer, summed over positions, (seeds, count, layers)."""
         cross = self.problem.loss == "cross-entropy"
         losses = -torch.log(right) if cross else 1.0 / self.problem.vocabulary - right
-        return losses.sum(dim=3).mean(dim=2).T
+        return losses.sum(dim=3).movedim(0, -1)
 
-    def losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
         """Return the loss of the stage at a time."""
         stage = sum(time >= end * (1.0 - 1e-9) for end in self._ends)
         return self.layer_losses(self.right_weights(batch)) @ self._weights[stage]
@@ -78,7 +78,7 @@ class CompositionModel(Model):
         right = self.right_weights(self.test)
         N = self.problem.vocabulary
         progress = (right.mean(dim=(2, 3)).T - 1.0 / N) / (1.0 - 1.0 / N)
-        return self.layer_losses(right) @ self._weights.sum(dim=0), progress
+        return (self.layer_losses(right) @ self._weights.sum(dim=0)).mean(dim=1), progress
 
 
 def permutations(generator: torch.Generator, count: int, k: int, N: int) -> torch.Tensor:

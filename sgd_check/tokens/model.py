@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from dynamics.tokens import TokenProblem
 
 #: Kind of a problem -> its full model.
-MODELS = {"composition": "sgd_check.tokens.composition:CompositionModel"}
+MODELS = {
+    "composition": "sgd_check.tokens.composition:CompositionModel",
+    "recall": "sgd_check.tokens.recall:RecallModel",
+    "causal-graph": "sgd_check.tokens.causal_graph:CausalGraphModel",
+}
 #: Inputs on which loss and progress are measured.
 TEST_INPUTS = 64
 
@@ -48,8 +52,8 @@ class Model(ABC):
         """Return so many inputs with their answers, on the CPU."""
 
     @abstractmethod
-    def losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
-        """Return the loss at a time of every set, averaged over its own inputs, (seeds,)."""
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
+        """Return the loss at a time of every set on each of its own inputs, (seeds, count)."""
 
     @abstractmethod
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,7 +61,7 @@ class Model(ABC):
 
     def step(self, batch: Sequence[torch.Tensor], time: float, learning_rate: float) -> None:
         """Take one step of gradient descent on a batch (seeds, count, …)."""
-        total = self.losses(batch, time).sum()
+        total = self.sample_losses(batch, time).mean(dim=1).sum()
         found = torch.autograd.grad(total, self.parameters, allow_unused=True)
         with torch.no_grad():
             for parameter, gradient in zip(self.parameters, found, strict=True):

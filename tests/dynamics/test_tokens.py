@@ -240,3 +240,195 @@ def test_what_is_never_learned_in_many_steps_asks_for_times(monkeypatch):
     with pytest.raises(ValueError, match=r"^Argument `save_at` must be given, because not all components"):
         tokens.solve(slow, None, 1e-3, progress=False)
     assert _Steps(system_of(slow), "explicit", 1e-12, 1e-3).attributes(None) == {"method": "gradient-descent"}
+
+
+# --- factual recall -----------------------------------------------------------------------------------------------
+
+
+def recall(R, S, D, **fields):
+    return tokens.FactualRecall(relations=R, subjects=S, answers=D, **fields)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "flow", "closed"),
+    [
+        ((4, 32, 4), [61.8227, 494.7066], [61.8228, 494.5823]),
+        ((4, 64, 8), [85.3616, 880.8143], [85.3618, 880.7181]),
+        ((16, 4, 4), [204.085, 117.418], [203.676, 117.659]),
+    ],
+    ids=["relation first", "more answers", "subject first"],
+)
+def test_relation_and_subject_have_closed_times(sizes, flow, closed):
+    found = solved(recall(*sizes))
+    # The page gives the order in which they are learned where the subject comes first.
+    np.testing.assert_allclose(found.learned_time, flow, atol=6e-4)
+    np.testing.assert_allclose(found.predicted_learned_time, closed, atol=6e-4)
+    middle = np.exp(np.log(found.learned_time.values).mean())
+    left = np.log(sizes[2] if sizes[1] > sizes[0] else sizes[0])
+    assert float(np.interp(middle, found.time, found.loss)) == pytest.approx(left, rel=5e-3)
+    assert sorted(found.plateau.values) == pytest.approx([left, np.log(sizes[0] * sizes[2])])
+
+
+def test_stages_of_recall_that_overlap_say_so():
+    found = solved(recall(16, 4, 2))
+    assert "the two stages overlap" in found.attrs["notes"]
+    off = found.predicted_learned_time / found.learned_time
+    assert float(abs(off - 1).max()) > 0.12
+    assert "overlap" not in solved(recall(4, 32, 4)).attrs["notes"]
+
+
+def test_ratio_of_recall_nears_its_leading_order():
+    found = tokens.predict(recall(4, 64, 8, initial_scale=1e-3)).predicted_learned_time.values
+    leading = 16 * np.sqrt(3 / 7)
+    assert leading == pytest.approx(10.475, abs=1e-3)
+    assert found[1] / found[0] == pytest.approx(10.317, abs=1e-2)
+    square = tokens.predict(recall(4, 64, 4)).predicted_learned_time.values
+    assert square[1] / square[0] == pytest.approx(16.0, rel=1e-9)
+
+
+def test_keys_and_values_of_recall_are_conserved():
+    y = solved(recall(4, 32, 4)).state.values
+    for key, own, other, many in ((0, 1, 2, 4), (3, 4, 5, 4)):
+        hyperbola = y[:, key] ** 2 - many * y[:, own] ** 2 - (16 - many) * y[:, other] ** 2
+        np.testing.assert_allclose(hyperbola, hyperbola[0], atol=1e-8)
+        np.testing.assert_allclose(many * y[:, own] + (16 - many) * y[:, other], 16e-3, atol=1e-9)
+
+
+def test_steps_delay_recall_as_measured():
+    problem = recall(4, 32, 4)
+    np.testing.assert_allclose(times(problem, 0.5) / times(problem), [1.0245, 1.0031], atol=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"subjects": 6}, "Argument `subjects` must be a multiple of `answers`, 4, but is 6."),
+        ({"relations": 1}, "Argument `relations` must be at least 2, but is 1."),
+        (
+            {"noise_tokens": 3},
+            "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, but is 2.",
+        ),
+        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
+    ],
+)
+def test_bad_recalls_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.FactualRecall(**({"relations": 4, "subjects": 8, "answers": 4} | fields))
+    assert str(caught.value) == sentence
+
+
+# --- causal graphs ------------------------------------------------------------------------------------------------
+
+
+def chain(n):
+    return [None, *range(n - 1)]
+
+
+CHAIN = tokens.CausalGraph(parents=chain(8), vocabulary=5, persistence=0.9)
+
+
+def test_fitness_on_a_chain_depends_on_the_lag():
+    system = system_of(CHAIN)
+    by_lag = 8 * system._fitness[7, :7][::-1]
+    np.testing.assert_allclose(by_lag, [0.1296, 0, 0.02624, 0.02362, 0.04252, 0.01913, 0.03444], atol=6e-6)
+
+
+@pytest.mark.parametrize("parents", [chain(5), [None, 0, 0, 1, 2, 1], [None, None, 0, 1, 2]], ids=str)
+def test_fitness_is_that_of_all_permutations(parents):
+    # E 1{x_s = query} 1{x_t = y} − 1/S² by enumeration of Π, of roots, and of the chain along paths in matrices.
+    import itertools
+
+    S, q, n = 4, 0.7, len(parents)
+    found = np.zeros((n, n))
+    for permutation in itertools.permutations(range(S)):
+        P = q * np.eye(S)[list(permutation)] + (1 - q) / S
+        joint = np.full((n, n, S, S), 1 / S**2)  # of x_s and x_t
+        for t, parent in enumerate(parents):
+            joint[t, t] = np.eye(S) / S
+            for s in range(t):
+                if parent is not None:
+                    joint[s, t] = joint[s, parent] @ P
+                    joint[t, s] = joint[s, t].T
+        found += np.einsum("stab,ab->ts", joint, P) / S / 24
+    system = system_of(tokens.CausalGraph(parents=parents, vocabulary=S, persistence=q))
+    np.testing.assert_allclose(n * system._fitness, found - 1 / S**2, atol=1e-15)
+
+
+def test_the_head_forms_token_by_token():
+    found = solved(CHAIN)
+    np.testing.assert_allclose(found.learned_time, [150.12, 266.55, 371.85, 497.60, 589.31, 696.36], atol=6e-3)
+    early = 1 - found.predicted_learned_time / found.learned_time
+    assert float(early[0]) == pytest.approx(0.0, abs=1e-9)
+    assert 0.0 < float(early[1:].min()) < float(early.max()) < 0.014
+    assert (np.diff(found.plateau) < 0).all()
+    assert float(found.loss[0]) == pytest.approx(float(found.plateau[0]))
+
+
+def test_roots_have_nothing_to_learn_and_trees_do_not_mix():
+    problem = tokens.CausalGraph(parents=[None, None, 0, 1, 2, None], vocabulary=3, persistence=0.8)
+    found = solved(problem)
+    assert np.isinf(found.predicted_learned_time).values.tolist() == [False, False, False, True]
+    assert np.isnan(found.learned_time).values.tolist() == [False, False, False, True]
+    assert (found.progress[:, 3] == 0).all()
+    fitness = system_of(problem)._fitness
+    assert (fitness[[2, 3, 5], [1, 0, 0]] == 0).all()
+
+
+def test_a_softmax_is_linear_in_beta_and_compares_with_the_mean():
+    weak, strong = (
+        solved(tokens.CausalGraph(parents=chain(5), vocabulary=3, persistence=0.8, second_layer="softmax", beta=beta))
+        for beta in (0.1, 0.4)
+    )
+    np.testing.assert_allclose(weak.learned_time, 4 * strong.learned_time, rtol=1e-8)
+    assert "To first order in beta" in weak.attrs["notes"]
+
+
+def test_measured_fitness_is_that_of_other_draws():
+    problem = tokens.CausalGraph(
+        parents=chain(4), vocabulary=3, second_layer="softmax", beta=0.1, transitions="dirichlet"
+    )
+    from dynamics.tokens.causal_graph import _drawn
+
+    v = system_of(problem)._fitness / problem.beta
+    x, query, y = _drawn(problem, 200_000, np.random.default_rng(7))
+    # The gradient of −ln(f[y] + 0.05) in a softmax at β = 0, by differences of the loss in one weight.
+    asked, right = x == query[:, None], x == y[:, None]
+    for t, s in ((2, 1), (3, 0), (3, 2)):
+        rises = []
+        for step in (-1e-4, 1e-4):
+            scores = np.zeros((len(x), 4))
+            scores[:, t] = step * asked[:, s]
+            rho = np.exp(scores)
+            rho /= rho.sum(axis=1, keepdims=True)
+            rises.append(np.log((rho * right).sum(axis=1) + 0.05))
+        slope = (rises[1] - rises[0]) / 2e-4
+        # A false alarm at 4.5 standard errors, of both samples: 2e-5 for three keys.
+        error = slope.std() * np.sqrt(1 / len(x) + 1e-6)
+        assert v[t, s] == pytest.approx(slope.mean(), abs=4.5 * error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"parents": [None, 0]}, "Argument `parents` must hold 3 to 256 parents, but holds 2."),
+        ({"parents": [0, 0, 1]}, "Argument `parents` must begin with None, since nothing comes before, but with 0."),
+        ({"parents": [None, 1, 1]}, "Argument `parents` must be at most 0, but is 1."),
+        ({"persistence": 1.5}, "Argument `persistence` must be at most 1, but is 1.5."),
+        ({"beta": 0.2}, "Argument `beta` must be given for a softmax second layer alone, but is 0.2."),
+        ({"second_layer": "softmax"}, "Argument `beta` must be given for a softmax second layer alone, but is None."),
+        (
+            {"transitions": "dirichlet"},
+            "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'.",
+        ),
+    ],
+)
+def test_bad_graphs_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.CausalGraph(**({"parents": chain(4), "vocabulary": 3, "persistence": 0.8} | fields))
+    assert str(caught.value) == sentence
+
+
+def test_graphs_come_back_from_files(tmp_path):
+    problem = tokens.CausalGraph(parents=[None, None, 0, 1], vocabulary=3, persistence=0.8)
+    found = dynamics.load(dynamics.save(solved(problem), tmp_path / "found.nc"))
+    assert stored_question(found) == problem

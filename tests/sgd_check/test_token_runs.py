@@ -78,7 +78,7 @@ def test_later_hops_have_no_gradient_at_zero():
     problem = tokens.Composition(vocabulary=6, hops=4)
     model = model_of(problem, [0], CPU)
     batch = [part[None] for part in model.draw(torch.Generator().manual_seed(1), 64)]
-    losses = model.layer_losses(model.right_weights(batch))[0]
+    losses = model.layer_losses(model.right_weights(batch))[0].mean(dim=0)
     for layer, loss in enumerate(losses):
         grads = torch.autograd.grad(loss, model.parameters, retain_graph=True, allow_unused=True)
         largest = max(float(g.abs().max()) for g in grads if g is not None)
@@ -194,3 +194,140 @@ def test_the_command_checks_a_file(tmp_path, monkeypatch, capsys, composition):
     assert main(words) == 2
     assert "must not name an existing file" in capsys.readouterr().err
     assert main(["absent.nc"]) == 2
+
+
+# --- factual recall -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(4, 32, 4), (3, 12, 4), (5, 6, 3)])
+def test_gradient_descent_of_recall_is_the_map(sizes):
+    fields = dict(zip(("relations", "subjects", "answers"), sizes, strict=True))
+    problem = tokens.FactualRecall(**fields, initial_scale=0.05)
+    model, system = model_of(problem, [0], CPU), tokens.system_of(problem)
+    descended(model, [part[0] for part in model.test], 300, 0.5)
+    loss, progress = model.measured()
+    state = mapped(system, 300, 0.5)
+    assert progress.numpy().max() > 0.9
+    assert float(loss[0]) == pytest.approx(system.loss(state), abs=1e-13)
+
+
+@pytest.fixture(scope="module")
+def recall():
+    problem = tokens.FactualRecall(
+        relations=4, subjects=16, answers=2, initial_scale=0.03, noise_tokens=8, sequence_length=5
+    )
+    prediction = tokens.solve(problem, progress=False)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.5, steps=420, batch_size=16, seeds=8, progress=False)
+    return problem, prediction, runs
+
+
+def test_runs_of_recall_agree_with_the_prediction(recall):
+    _, prediction, runs = recall
+    tree = sgd_check.tokens.compare(prediction, runs)
+    assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
+
+
+def test_faults_of_recall_are_rejected(recall):
+    problem, prediction, runs = recall
+
+    def verdict(times):
+        wrong = prediction.assign(learned_time=("component", times))
+        return sgd_check.tokens.compare(wrong, runs)["comparison"].attrs["verdict"]
+
+    times = prediction.learned_time.values
+    exchanged = tokens.FactualRecall(relations=2, subjects=16, answers=4, initial_scale=0.03)
+    assert verdict(tokens.solve(exchanged, progress=False).learned_time.values) == "disagree"
+    assert verdict(times * 1.1) == "disagree"
+    assert verdict(times * [1.0, 1 / 1.05]) == "disagree"  # the subject's rate off by 5 %
+    assert verdict(times) == "agree"
+    assert problem.relation_first
+
+
+# --- causal graphs ------------------------------------------------------------------------------------------------
+
+
+def all_sequences(problem):
+    """Every sequence, query and successor, and its probability over all permutations."""
+    S, q, n = problem.vocabulary, problem.persistence, problem.length
+    cases = np.array(list(itertools.product(range(S), repeat=n + 2)))
+    x, query, y = cases[:, :n], cases[:, n], cases[:, n + 1]
+    probability = np.zeros(len(cases))
+    chains = list(itertools.permutations(range(S)))
+    for permutation in chains:
+        P = q * np.eye(S)[list(permutation)] + (1 - q) / S
+        one = P[query, y] / S
+        for t, parent in enumerate(problem.parents):
+            one = one * (1 / S if parent is None else P[x[:, parent], x[:, t]])
+        probability += one / len(chains)
+    assert probability.sum() == pytest.approx(1.0)
+    return [torch.as_tensor(part) for part in (x, query, y)], torch.as_tensor(probability)
+
+
+def weighted(model, probability):
+    """The model with the loss of all its inputs, each by its probability."""
+    losses = model.sample_losses
+    model.sample_losses = lambda batch, time: losses(batch, time) * probability * len(probability)
+    return model
+
+
+def rows_of(model):
+    weights = model.weights().detach().numpy()[0]
+    return np.concatenate([weights[t, :t] for t in range(2, len(weights))])
+
+
+@pytest.mark.parametrize("parents", [[None, 0, 1, 2], [None, 0, 0, 1, 2, 1], [None, None, 0, 1, 2]], ids=str)
+def test_gradient_descent_of_a_graph_is_the_map(parents):
+    problem = tokens.CausalGraph(parents=parents, vocabulary=3, persistence=0.8)
+    inputs, probability = all_sequences(problem)
+    model, system = weighted(model_of(problem, [0], CPU), probability), tokens.system_of(problem)
+    (W,) = descended(model, inputs, 40, 5.0)
+    state = mapped(system, 40, 5.0)
+    np.testing.assert_allclose(np.concatenate([W[t, :t] for t in range(2, len(W))]), state, atol=1e-12)
+    assert system.progress(system.shares(state)).min() > 0.2
+    loss = float(model.sample_losses([part[None] for part in inputs], 0.0).detach().mean())
+    assert loss == pytest.approx(system.observe(state)["loss"], abs=1e-12)
+
+
+@pytest.mark.parametrize(("beta", "off"), [(0.8, 0.0218), (0.4, 0.0125), (0.2, 0.0066), (0.1, 0.0034)])
+def test_a_softmax_is_the_reduction_to_first_order_in_beta(beta, off):
+    problem = tokens.CausalGraph(
+        parents=[None, 0, 1, 2, 3], vocabulary=3, persistence=0.8, second_layer="softmax", beta=beta
+    )
+    inputs, probability = all_sequences(problem)
+    model, system = weighted(model_of(problem, [0], CPU), probability), tokens.system_of(problem)
+    batch, rate, worst = [part[None] for part in inputs], 10.0 / beta, 0.0
+    stepper = EulerStepper(system, rate)
+    for step in range(60):
+        model.step(batch, 0.0, rate)
+        stepper.advance((step + 0.5) * rate, 10)
+        worst = max(
+            worst, np.abs(rows_of(model) - np.concatenate(system.shares(stepper.interpolate(stepper.time)))).max()
+        )
+    assert worst == pytest.approx(off, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    problem = tokens.CausalGraph(parents=[None, 0, 1, 1], vocabulary=3, persistence=0.9)
+    prediction = tokens.solve(problem, progress=False)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.5, steps=280, batch_size=256, seeds=8, progress=False)
+    return prediction, runs
+
+
+def test_runs_of_a_graph_agree_with_the_prediction(graph):
+    tree = sgd_check.tokens.compare(*graph)
+    assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
+    late = graph[0].assign(learned_time=graph[0].learned_time * 1.1)
+    assert sgd_check.tokens.compare(late, graph[1])["comparison"].attrs["verdict"] == "disagree"
+
+
+def test_the_model_of_the_paper_nears_its_measured_fitness():
+    problem = tokens.CausalGraph(
+        parents=[None, 0, 1, 2], vocabulary=3, second_layer="softmax", beta=0.2, transitions="dirichlet"
+    )
+    prediction = tokens.solve(problem, None, 25.0, progress=False)
+    steps = int(1.4 * prediction.learned_time.max() / 25.0)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=25.0, steps=steps, batch_size=1024, seeds=4, progress=False)
+    ratio = (runs.learned_time / prediction.learned_time).mean("seed").values
+    assert (ratio > 0.9).all()
+    assert (ratio < 1.2).all()
