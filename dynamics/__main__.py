@@ -14,6 +14,8 @@ COMMANDS = {
     "hermite.exponents": "the information and generative exponents of a link, and the samples that they ask for",
     "dynamics.solve": "one answer to one problem: emergence times, overlaps and loss over time",
     "sgd_check.run": "a prediction held against online SGD on sampled data",
+    "dynamics.tokens": "staircases that attention and memories learn from tokens",
+    "sgd_check.tokens": "a prediction on tokens held against runs of the full model",
     "dynamics.study": "a grid of problems, answered in parallel, from a TOML file",
     "dynamics.laws": "scaling laws of the theory alone, each fitted beside its prediction",
     "dynamics.mean_field_study": "networks of many widths against their mean field",

@@ -14,6 +14,8 @@ from .problem import Problem as Problem
 from .problem import check_fields as check_fields
 from .problem import check_problem as check_problem
 from .problem import is_correlation as is_correlation
+from .question import check_question as check_question
+from .question import stored_question as stored_question
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher

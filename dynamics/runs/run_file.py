@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_number
+from dynamics.problem.question import stored_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs import storage
 from dynamics.runs.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
@@ -41,7 +41,8 @@ class Begun:
     """A run that has not ended: the call that began it, what it has computed, and how to go on."""
 
     answer: str
-    problem: Problem
+    #: A problem of any kind; the answer says which it takes.
+    problem: Any
     save_at: SaveAt
     settings: dict[str, Any]
     dataset: xr.Dataset
@@ -228,7 +229,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         settings = dict(json.loads(dataset.attrs["parameters"])["solver"])
         begun = Begun(
             answer=str(settings.pop("answer")),
-            problem=Problem.from_dataset(dataset),
+            problem=stored_question(dataset),
             save_at=SaveAt.at(dataset["time"].to_numpy()),
             settings=settings | arguments,
             dataset=dataset,
