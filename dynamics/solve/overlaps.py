@@ -14,7 +14,7 @@ import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
-from dynamics.problem.memory import check_memory, flow_numbers
+from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.companion import LEAST
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
-__all__ = ["check_flow_memory", "first_method", "solve_overlaps"]
+__all__ = ["first_method", "solve_overlaps"]
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
@@ -170,7 +170,7 @@ def _build(
     # Pairs alone say how long a flow is to be followed, and what the noise of steps does to it.
     pairs = prediction if prediction.theory == PAIRS else None
     schedule = asked.schedule(lambda: default_schedule(problem, pairs))
-    check_flow_memory(problem, asked.keep, len(schedule))
+    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
     _warn_truncation(problem)
     limit = limit_of(problem, step)
     warn_limit(step, limit)
@@ -242,13 +242,6 @@ def first_method(system: FlowSystem, method: str, last_time: float, device: obje
     if method != "auto":
         return method
     return "stiff" if device is not None else choose_method(system, last_time)
-
-
-def check_flow_memory(problem: Problem, keep: str, times: int) -> None:
-    """Refuse a flow that does not fit into memory, by its width."""
-    check_memory(
-        "width", problem.width, flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
-    )
 
 
 def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:
