@@ -54,6 +54,8 @@ learned_time_truncation_error | direction | estimated error of the learned time 
     \delta_J T_p^{\mathrm{learn}}
 loss_level_time_error | loss_level | estimated numerical error of the time at which the loss falls below a fraction |
     \delta T_L
+loss_level_time_truncation_error | loss_level | estimated error, by the cut series of the link, of the time at which the
+    loss falls below a fraction | \delta_J T_L
 teacher_overlap | time neuron direction | overlap of neuron and direction | C_{ip}
 student_overlap | time neuron neuron_2 | overlap of two neurons | G_{ij}
 squared_norm | time neuron | squared norm of the neuron | n_i

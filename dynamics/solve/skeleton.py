@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dynamics.runs.trackers import Tracker
     from dynamics.runs.variables import Variable
     from dynamics.solve.registry import Answer
+    from dynamics.solve.truncation import CutLink
     from hermite.arrays import Array
 
 __all__ = ["Asked", "Integration", "Method", "PlainMethod", "answered"]
@@ -112,17 +113,6 @@ class PlainMethod:
     def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
         """Return name and compile time."""
         return {"method": self.name, "compile_seconds": self.compile_seconds}
-
-
-@dataclass(frozen=True, slots=True)
-class CutLink:
-    """A flow of a link cut at a lower order, which tells what cutting its series costs."""
-
-    method: Method
-    #: State -> E(f − f*)².
-    loss: Callable[[Array], float]
-    #: What the answer changes by is this many times what lowering the order does.
-    factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
