@@ -3,6 +3,9 @@ from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
+from .quadratic import check_quadratic as check_quadratic
+from .quadratic import frame_escape as frame_escape
+from .quadratic import rate_limits as rate_limits
 from .slopes import fit_slope as fit_slope
 from .slopes import inverse_fit as inverse_fit
 from .step_size import escape_bias as escape_bias

@@ -189,6 +189,12 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
         )
         raise ValueError(msg)
+    if student == "stiefel":
+        msg = (
+            "Argument `problem` must not have the stiefel student here: hold an answer of `dynamics.solve_quadratic` "
+            "and runs of `sgd_check.simulate` against each other by `sgd_check.compare`."
+        )
+        raise ValueError(msg)
     name = ("torch" if student == "committee" else DEFAULT_ENGINE) if engine is None else engine
     check_student(problem, name)
     return name

@@ -17,7 +17,7 @@ import numpy as np
 
 from dynamics.compiler import available_cores
 from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
-from sgd_check.engines.projected.motion import homogeneous_motion, network_motion
+from sgd_check.engines.projected.motion import make_motion
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
 
@@ -54,7 +54,6 @@ class ProjectedEngine:
             )
             raise ValueError(msg)
         self._noise = problem.label_noise
-        make_motion = network_motion if problem.kind == "network" else homogeneous_motion
         self._motion = make_motion(problem, self._batch)
         runs = len(options.seeds)
         self._state = {name: np.repeat(start[None], runs, axis=0) for name, start in self._motion.start.items()}
