@@ -6,10 +6,11 @@ From the alignment A_j(0) of the start, about m/d, alone. Directions j beyond th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
+from scipy.stats import ncx2
 
 from dynamics.problem import Problem, check_problem, checked_number
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Teacher
     from hermite.arrays import Array
 
+#: Quantiles by which means over the noise of a start are taken.
+_SHARES = (np.arange(256) + 0.5) / 256
 #: The power law of the loss is looked for from the time of this direction to that of the m-th over it.
 FIRST_RANK = 3
 #: Iterations of Newton's method, and the relative change at which it ends.
@@ -167,6 +170,41 @@ def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Arra
     learns = strongest(a, problem.width) & (left > 0.0)
     steps: Array = np.divide(wait, left, out=np.full_like(a, np.inf), where=learns)
     return steps
+
+
+class FrameEscape(NamedTuple):
+    """What the noise of single samples does to the alignment of each direction (P,), at leading order."""
+
+    #: ln(1/(1 − η/η*_j)), what the drag adds to the logarithm of the time; inf where η ≥ η*_j.
+    drag: Array
+    #: Logarithm of the mean distance to alignment over that of the flow: noise adds to the start, below 0.
+    advance: Array
+    #: Standard deviation of the time over its mean.
+    scatter: Array
+
+
+def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
+    r"""Return how noise changes the times of alignment of a frame under SGD.
+
+    .. math:: T = \frac{\ln(1/|M_j + \xi|^2)}{4 a_j (1 - \rho)}, \quad \rho = \eta/\eta^*_j, \qquad
+       \xi \sim N\Big(0, \frac{\rho}{d (1 - \rho)} I_m\Big)
+
+    Near M = 0 the column M_j of M = UΘᵀ is an Ornstein–Uhlenbeck process of growth 2a_j(1 − ρ) and noise 2ηD, ηD =
+    2a_jρ/d: what it grows from is the start with all its noise, whose square is noncentral χ². Once the loss has fallen
+    the drag is less.
+    """
+    a, start = problem.teacher.coefficients, problem.start()
+    share = checked_number(learning_rate, "learning_rate", positive=True) / rate_limits(problem)
+    alignment = np.sum(start.teacher_overlap**2, axis=0)
+    drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
+    for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
+        noise = share[j] / (1.0 - share[j]) / problem.dimension
+        sizes = noise * ncx2.ppf(_SHARES, problem.width, alignment[j] / noise)
+        left = np.maximum(-np.log(sizes), 0.0)
+        drag[j] = -np.log1p(-share[j])
+        advance[j] = np.log(left.mean() / -np.log(alignment[j]))
+        scatter[j] = left.std() / left.mean()
+    return FrameEscape(drag, advance, scatter)
 
 
 def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:

@@ -125,12 +125,14 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network")),
+    "projected": Declaration(
+        "sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network", "stiefel")
+    ),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
-        ("homogeneous", "committee", "spherical", "network"),
+        ("homogeneous", "committee", "spherical", "network", "stiefel"),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
     "scalar": Declaration(

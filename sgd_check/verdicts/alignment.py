@@ -36,7 +36,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        if "emergence_time" not in dataset:
+        if "emergence_time" not in with_emergence(dataset):
             msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
             raise ValueError(msg)
     if "seed" not in simulated.dims:
@@ -53,7 +53,14 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
             refuse("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
         _check_seeds(prediction, simulated)
-    return problem, simulated
+    return problem, with_emergence(simulated)
+
+
+def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset in which the times of alignment of a span, where it has such, stand for those of emergence."""
+    if "emergence_time" in dataset or "aligned_time" not in dataset:
+        return dataset
+    return dataset.assign(emergence_time=dataset["aligned_time"])
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
@@ -97,9 +104,11 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
 def decided_by_curves(problem: Problem) -> bool:
     """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
 
-    That is so for every general network, and for the two sums of neurons at information exponents up to 2.
+    That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
+    orthogonal neurons has times at which its span has each direction.
     """
-    return problem.kind == "network" or (problem.kind != "spherical" and problem.information_exponent <= 2)
+    by_times = problem.kind in ("spherical", "stiefel")
+    return problem.kind == "network" or (not by_times and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
