@@ -134,7 +134,7 @@ ENGINES: dict[str, Declaration] = {
         ("auto", "cpu", "cuda"),
         ("homogeneous", "committee", "spherical", "network", "stiefel"),
     ),
-    "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
+    "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(
         "sgd_check.engines.scalar.engine:ScalarEngine",
         students=("spherical",),

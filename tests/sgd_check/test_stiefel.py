@@ -90,6 +90,25 @@ def lone(dimension, overlap):
     return frame(1, 1, dimension, seed=0, initial_overlaps=start)
 
 
+def test_the_diffusion_has_the_law_of_the_steps():
+    """36 means of 48 runs each at two thirds of the limit, each |z| ≤ 4.2: one false alarm in 1000."""
+    asked = frame(label_noise=0.2)
+    rate = 0.67 * dynamics.learning_rate_limit(asked)
+    settings = {"learning_rate": rate, "steps": 5000, "seeds": 48, "progress": False}
+    save_at = dynamics.SaveAt.linear(0.0, 5000 * rate, 13)
+    one, other = (
+        sgd_check.simulate(asked, **settings, engine=name, save_at=save_at).alignment
+        for name in ("projected", "diffusion")
+    )
+    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-12)
+    spread = np.sqrt((one.var("seed", ddof=1) + other.var("seed", ddof=1)) / 48)
+    assert float(abs((one.mean("seed") - other.mean("seed")) / spread)[1:].max()) < 4.2
+    assert float(one.mean("seed")[-1, 0]) > 0.5
+    # The bits of a seed depend on no other.
+    alone = sgd_check.simulate(asked, **settings | {"seeds": [5]}, engine="diffusion", save_at=save_at).alignment
+    np.testing.assert_array_equal(alone[0], other[5])
+
+
 @pytest.mark.filterwarnings("ignore:The learning rate .* above which noise keeps")
 def test_a_direction_is_learned_below_its_limit_alone():
     """Means of 8 runs; known at 1.5 limits: .014 at d = 400, .0005 at 10^4."""
@@ -169,5 +188,12 @@ def test_what_frames_cannot_do():
         sgd_check.simulate(replace(asked, activation="he4", order=None), **run)
     with pytest.raises(ValueError, match=r"^Argument `problem` must not have the stiefel student here"):
         sgd_check.check(asked)
+    with (
+        pytest.raises(
+            ValueError, match=r"^Argument `learning_rate` must be below 0\.00214.* use engine 'projected'\.$"
+        ),
+        pytest.warns(UserWarning, match="above which noise keeps"),
+    ):
+        sgd_check.simulate(asked, **run | {"learning_rate": 3e-3}, engine="diffusion")
     with pytest.raises(ValueError, match=r"^Argument `engine` must be 'torch' for a dimension below width"):
         sgd_check.simulate(frame(dimension=4), **run)
