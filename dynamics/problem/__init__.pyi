@@ -11,7 +11,9 @@ from .checks import float_array as float_array
 from .checks import whole_number as whole_number
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
+from .problem import check_fields as check_fields
 from .problem import check_problem as check_problem
+from .problem import is_correlation as is_correlation
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher
