@@ -236,6 +236,12 @@ predicted_overlap_squared |  | squared overlap of the estimate and the direction
     \langle\hat\theta,\theta\rangle^2_{\mathrm{law}}
 top_eigenvalue |  | extreme eigenvalue of the estimator's matrix | \lambda_1
 overlap_squared |  | squared overlap of the estimate and the direction | \langle\hat\theta,\theta\rangle^2
+ratio | ratio | samples over the dimension | n/d
+law_ratio | law_ratio | samples over the dimension of a law | n/d
+online_dimension | online_dimension | dimension of online SGD | d
+descent_overlap_squared |  | squared overlap at the end of descent on all samples | C^2
+recovered_share |  | share of the runs of descent that recover the direction exactly | p
+online_samples |  | samples after which online SGD arrives | n
 mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
 allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
 rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem, Teacher
+from dynamics.problem import Problem, Teacher, check_fields
 from dynamics.problem.checks import checked_integer, checked_number, checked_seeds, whole_number
 from dynamics.problem.memory import check_memory
 from dynamics.runs.dataset import make_dataset
@@ -27,6 +27,8 @@ REFERENCES = (
     "Lu, Li, arXiv:1702.06435; Mondelli, Montanari, arXiv:1708.05932; Damian, Pillaud-Vivien, Lee, Bruna, "
     "arXiv:2403.05529; Kovačević et al., arXiv:2602.02431"
 )
+#: Fields of a problem that say what a student descends, which labels do not depend on.
+FIELDS_OF_STUDENT = ("objective", "smoothing")
 #: Draws of which the law of labels without a bound is the mean, where no seeds are given.
 DRAWS = 16
 #: Numbers per sample that a law of single draws holds at once.
@@ -74,8 +76,8 @@ def predict_recovery(
         "auto" takes the smallest k at which E[T h_k] is not zero.
     transform : {"labels", "optimal"} or callable
         T: the labels as they are; ζ_k(y) = E[h_k(z) | y], with which ρ² is largest, λ_k², for labels without noise (at
-        degree 2 the threshold is not quite the least); or a function of an array of labels. It is multiplied by the
-        sign of E[T h_k], attribute `label_sign`, so that the direction shows at the upper end of the spectrum.
+        degree 2 the threshold is not quite the least); or a function of an array of labels. T is multiplied by the sign
+        of E[T h_k], attribute `label_sign`, so that the direction shows at the upper end of the spectrum.
     label_noise : float, optional
         Standard deviation τ of Gaussian noise on the labels, by default 0; absent where a `Problem` is given.
     seeds : int or sequence of int, optional
@@ -148,6 +150,7 @@ def single_direction(problem: object) -> Problem:
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
+    check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
     if problem.kind == "network" or teacher.num_directions != 1 or teacher.coefficients[0] != 1.0:
         msg = (

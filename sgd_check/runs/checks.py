@@ -13,6 +13,7 @@ from dynamics.problem import (
     checked_integers,
     checked_real,
     checked_seeds,
+    is_correlation,
 )
 from dynamics.theory import check_quadratic
 from hermite.text.messages import shown
@@ -119,6 +120,9 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
     if training_samples is None:
         return None
     _check_kind("training_samples", problem, ("spherical", "committee"))
+    if is_correlation(problem):
+        msg = "Argument `training_samples` must be None for the objective 'correlation', but is not."
+        raise ValueError(msg)
     count = checked_integer(training_samples, "training_samples", minimum=1)
     if count % batch_size:
         msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."

@@ -340,6 +340,7 @@ GIVEN = {"initial_weights": np.eye(4, 6)}
         ({"student": "homogeneous"}, {"training_samples": 8}, ValueError, "Argument `training_samples` must be None for the homogeneous student, but is not."),
         ({"student": "homogeneous"}, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for the homogeneous student, but is not."),
         ({}, {"training_samples": 12}, ValueError, "Argument `training_samples` must be a multiple of `batch_size`, 8, but is 12."),
+        ({"objective": "correlation", "width": 1}, {"training_samples": 8, "engine": "scalar"}, ValueError, "Argument `training_samples` must be None for the objective 'correlation', but is not."),
         ({}, {"starts": (0, 1)}, ValueError, "Argument `starts` must have one entry for each of the 3 runs, but has 2."),
         ({}, {"starts": 3}, TypeError, "Argument `starts` must be a sequence of integers, but is 3."),
         (GIVEN, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for a problem with a given start, but is not."),

@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
+from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import spread_colours
 from sgd_check.studies.work import log_means
 
@@ -27,7 +28,8 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     Parameters
     ----------
     dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `calibration` or `sgd_transfer`.
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
+        `calibration` or `sgd_transfer`.
 
     Returns
     -------
@@ -219,6 +221,7 @@ _DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
     "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
     "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
     "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "full-batch": (draw_full_batch, (11.0, 4.4), 1, 2, {}),
     "calibration": (_draw_calibration, (12.0, 4.4), 1, 2, {"sharey": True}),
     "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
 }
