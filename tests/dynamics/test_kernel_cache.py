@@ -22,6 +22,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from processes import python
 
 import dynamics
 from dynamics.compiler import compilation, compiling_processes, kernel_cache, machine_code
@@ -585,15 +586,7 @@ def test_the_command_heals_a_damaged_cache(cache, tmp_path):
     for entry in entries:
         entry.write_bytes(b"")
     question = ["--model", "decoupled", "--directions", "10001", "--beta", "1", "--no-plot", "--output", "pairs.nc"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dynamics.solve", *question],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = python("-m", "dynamics.solve", *question, cwd=tmp_path, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
     loss = dynamics.load(tmp_path / "pairs.nc").loss.values
     assert loss[0] > loss[-1] >= 0.0

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import signal
-import subprocess
-import sys
 from concurrent.futures import Future
 
 import numpy as np
 import pytest
 import xarray as xr
+from processes import python
 
 import dynamics
 from benchmarks.random_problems import random_problem
@@ -376,8 +375,7 @@ LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]
 
 
 def command(*arguments, cwd):
-    program = [sys.executable, "-m", "dynamics.solve", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, cwd=cwd, check=False)
+    return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 
 
 def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):
