@@ -573,7 +573,10 @@ def test_a_copy_that_is_stopped_is_ended_and_its_work_is_done_here(cache, monkey
 def test_processes_that_heal_the_same_entry_at_once_all_get_it(filled):
     only(filled, "*/*multiply*.nbc").write_bytes(b"")
     runs = [start() for _ in range(3)]
-    assert [run.communicate(timeout=60) for run in runs] == [(RIGHT, "")] * 3
+    said = [run.communicate(timeout=60) for run in runs]
+    assert [answer for answer, _ in said] == [RIGHT] * 3
+    # On a busy machine one waits so long for another that it says so.
+    assert all(told == "" or told.startswith("Waiting for another process that compiles") for _, told in said)
     assert load_afresh().from_cache
 
 
