@@ -155,8 +155,9 @@ def _implied_model(given: Mapping[str, Any], from_file: Mapping[str, str]) -> st
     if "model" in from_file:
         return None
     said = {option.key for option in OPTIONS if given[option.key] is not None or option.key in from_file}
-    if "objective" in said and (given["objective"] or from_file["objective"]) == CORRELATION[0]:
-        return CORRELATION[0]
+    objective = from_file.get("objective") if given["objective"] is None else given["objective"]
+    if objective == CORRELATION[0]:
+        return objective
     models = (NETWORK, CORRELATION)
     return next(
         (only[0] for only in models for option in OPTIONS if option.models == only and option.key in said), None

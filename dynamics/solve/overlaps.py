@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
     from dynamics.solve.step_settings import StepSettings
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array

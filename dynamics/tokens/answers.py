@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
     from dynamics.tokens.problems import TokenProblem
     from dynamics.tokens.system import TokenSystem
     from hermite.arrays import Array

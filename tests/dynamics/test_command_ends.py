@@ -6,12 +6,12 @@ import errno
 import io
 import os
 import signal
-import subprocess
 import sys
 from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
+from processes import ROOT, SMALL_STUDY, python
 
 import dynamics
 import hermite
@@ -26,19 +26,7 @@ from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
 from sgd_check import study as sgd_study
 
-ROOT = Path(dynamics.__file__).parent.parent
 DRY = ["--directions", "2", "--width", "3", "--dimension", "16", "--dry-run"]
-SWEEP = """
-[problem]
-k = 4
-num_directions = 2
-dimension = 16
-width = 3
-[grid]
-seed = [0, 1]
-[study]
-name = "prediction"
-"""
 #: What may stand where stdout was: a full disk, and nothing; why it takes no result.
 DEAF = {"full": "No space left on device", "closed": "Bad file descriptor"}
 
@@ -53,7 +41,7 @@ def answer(tmp_path_factory):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "study.toml").write_text(SWEEP)
+    (tmp_path / "study.toml").write_text(SMALL_STUDY)
     return tmp_path
 
 
@@ -128,14 +116,7 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
         "import os, runpy, sys; os.rmdir(os.getcwd()); sys.argv = ['x']; "
         f"runpy.run_module({module!r}, run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "gone",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", code, cwd=tmp_path / "gone")
     assert done.returncode == 2
     assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
 
@@ -193,7 +174,7 @@ def test_a_module_of_studies_that_ends_while_it_is_imported_is_refused(kind, her
     text, why = RAISING[kind]
     monkeypatch.syspath_prepend(here)
     (here / f"module_that_{kind}.py").write_text(text)
-    (here / "study.toml").write_text(SWEEP.partition("[study]")[0])
+    (here / "study.toml").write_text(SMALL_STUDY.partition("[study]")[0])
     asked = f"module_that_{kind}:study"
     assert study.main(["study.toml", "--study", asked]) == 2
     told = capsys.readouterr().err

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from processes import python
 
 import dynamics
 from dynamics.commands.options import OPTIONS
@@ -24,9 +23,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "dynamics.solve", *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+    return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 
 
 def test_main_command_in_a_subprocess_writes_table_dataset_and_figure(tmp_path):
@@ -58,7 +55,7 @@ except SystemExit as ended:
     loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
     print(ended.code, sorted(loaded - sys.stdlib_module_names))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = python("-c", script)
     assert words in done.stdout
     assert done.stdout.endswith("0 ['dynamics', 'hermite', 'lazy_loader']\n")
 

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 #: What each file that commands are given here is called.
 PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"
-STUDY_TEXT = """\
-[problem]
-k = 4
-num_directions = 2
-dimension = 16
-width = 3
-[grid]
-seed = [0, 1]
-[study]
-name = "prediction"
-"""
 
 
 class Command(NamedTuple):
