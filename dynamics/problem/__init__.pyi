@@ -4,6 +4,7 @@ from .checks import check_switch as check_switch
 from .checks import checked_increasing as checked_increasing
 from .checks import checked_integer as checked_integer
 from .checks import checked_integers as checked_integers
+from .checks import checked_list as checked_list
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import checked_seeds as checked_seeds
