@@ -45,6 +45,32 @@ def test_json(capsys):
     assert found["samples"]["online"] == {"power": 1.0, "logarithm": True}
 
 
+LEAPS = """\
+function              z1*z2*z3
+information leap      3: 3 {z1, z2, z3}
+generative leap       2: 2 {z1, z2, z3}
+
+samples in d dimensions
+  online SGD                            d^2
+  transformed labels, spectral or SGD   d
+"""
+
+
+def test_a_function_of_several_directions(capsys):
+    assert command.main(["z1*z2*z3"]) == 0
+    assert capsys.readouterr() == (LEAPS, "")
+    assert command.main(["z1 + h2(z2)", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    steps = found["information_leap"]["flag"]
+    assert [step["degree"] for step in steps] == [1, 2]
+    np.testing.assert_allclose(np.abs([step["directions"][0] for step in steps]), np.eye(2), atol=1e-12)
+    assert found["information_leap"]["complete"] is True
+    assert found["samples"] == {
+        "online": {"power": 1.0, "logarithm": True},
+        "transformed": {"power": 1.0, "logarithm": False},
+    }
+
+
 @pytest.mark.parametrize(
     ("exponents", "online", "smoothed", "transformed"),
     [
