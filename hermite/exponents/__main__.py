@@ -71,16 +71,13 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
 def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
     """Return what the command prints of a link: values that JSON takes, and lines of text."""
-    import numpy as np
-
     from hermite.conversion import expand
-    from hermite.exponents.generative import generative_exponent, label_correlations
+    from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations
     from hermite.exponents.samples import sample_laws
 
     expansion = expand(link)
     information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
-    variance = expansion.norm_squared - float(expansion.coefficients[0]) ** 2
-    shares = (np.square(expand(link, order=degrees).coefficients[1:]) / variance).tolist()
+    shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
     correlations = label_correlations(expansion, degrees)[1:].tolist()
     laws = sample_laws(information, generative)
     values = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from hermite.arrays import Array
 from hermite.conversion import expand
-from hermite.exponents.generative import generative_exponent
+from hermite.exponents.generative import coefficient_shares, generative_exponent
 from hermite.exponents.rows import (
     POLYNOMIAL_DEGREE,
     RESOLUTION,
@@ -194,8 +194,7 @@ def _of_one_direction(link: object, kind: Kind) -> Leap:
         degree, strength = generative_exponent(expansion)
     else:
         degree = expansion.information_exponent
-        variance = expansion.norm_squared - float(expansion.coefficients[0]) ** 2
-        strength = float(expansion.coefficients[degree]) ** 2 / variance
+        strength = float(coefficient_shares(expansion)[degree])
     return Leap(degree, (LeapStep(degree, np.eye(1), strength),), kind, complete=True)
 
 

@@ -85,6 +85,11 @@ def test_sample_laws(exponents, online, smoothed, transformed):
     assert [str(law) for law in laws.values()] == [online, smoothed, transformed]
 
 
+def test_a_mean_that_dwarfs_the_rest_leaves_the_shares(capsys):
+    assert command.main(["z + 1e10", "--json", "--degrees", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["coefficient_shares"] == [1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
