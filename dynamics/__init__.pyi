@@ -1,6 +1,7 @@
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
 from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
+from .laws.quadratic import quadratic_laws as quadratic_laws
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.problem import Problem as Problem
@@ -17,6 +18,7 @@ from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted
+from .runs.provenance import __version__ as __version__
 from .runs.result import StopReason as StopReason
 from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError
@@ -26,6 +28,7 @@ from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
+from .solve.correlation import solve_correlation as solve_correlation
 from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
@@ -33,6 +36,8 @@ from .solve.front_door import solve_problem as solve_problem
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
+from .solve.quadratic import solve_quadratic as solve_quadratic
+from .solve.recovery import predict_recovery as predict_recovery
 from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_spherical as solve_spherical

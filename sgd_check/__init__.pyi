@@ -1,5 +1,6 @@
 from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
+from .estimators.estimation import estimate_direction as estimate_direction
 from .report.figures.comparison import plot_comparison as plot_comparison
 from .report.figures.comparison import plot_times as plot_times
 from .report.figures.learning import plot_learning as plot_learning
@@ -16,3 +17,4 @@ from .studies.step_sizes import step_size_phases as step_size_phases
 from .studies.transfer import sgd_transfer as sgd_transfer
 from .verdicts.check import check as check
 from .verdicts.comparison import compare as compare
+from .version import __version__ as __version__

@@ -63,7 +63,7 @@ def public_face():
 
 def names():
     for package in (hermite, dynamics, sgd_check):
-        for name in package.__all__:
+        for name in (*package.__all__, "__version__"):
             yield from described(f"{package.__name__}.{name}", getattr(package, name))
 
 

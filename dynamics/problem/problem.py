@@ -14,7 +14,11 @@ import numpy as np
 from dynamics.problem.checks import check_choice, checked_integer, checked_number, whole_number
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
+    CORRELATION,
+    DECLARED_FIELDS,
+    FRAME,
     NETWORK,
+    check_frame_width,
     check_named_student,
     check_one_start,
     check_same_as,
@@ -22,10 +26,17 @@ from dynamics.problem.problem_checks import (
     checked_given_overlaps,
     checked_given_weights,
     checked_norm,
+    checked_objective,
     checked_teacher_link,
     kind_of,
 )
-from dynamics.problem.start import OverlapStart, overlaps_from_weights, random_weights, weights_from_overlaps
+from dynamics.problem.start import (
+    OverlapStart,
+    orthogonal_rows,
+    overlaps_from_weights,
+    random_weights,
+    weights_from_overlaps,
+)
 from dynamics.problem.stored_link import stored_link
 from dynamics.problem.stored_problem import stored_arguments, stored_teacher
 from dynamics.problem.student import Student
@@ -33,13 +44,20 @@ from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import ArrayLike
 
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
 #: Students that have a name, each with the function that integrates its overlaps.
-STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
+STUDENTS = {
+    "homogeneous": "solve_overlaps",
+    "committee": "solve_committee",
+    "spherical": "solve_mean_field",
+    "stiefel": "solve_quadratic",
+}
 #: The function that integrates the overlaps of a `Student`.
 SOLVE_NETWORK = "solve_network"
 
@@ -63,7 +81,7 @@ class Problem:
         Input dimension d, at least the number of axes that the teacher spans; also a float without fraction, as 1e6.
     initial_norm : float, optional
         σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2,
-        and 1 for the spherical student and for a `Student`.
+        1 for the spherical student and for a `Student`, and m^(−1/4) for the student "stiefel".
     seed : int, default 0
         Draws the start alone, never samples.
     initial_weights : array_like, shape (m, d), optional
@@ -71,20 +89,28 @@ class Problem:
     initial_overlaps : tuple (C, G, n), optional
         The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
         `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. The spherical student
-        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1.
+        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1. Given neurons of the
+        student "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
-    student : {"homogeneous", "committee", "spherical"} or Student
+    student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network, for `dynamics.solve_network`. Of those with a name "homogeneous" is the
         student above, with the second layer tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x), second layer fixed to 1
         and norms free, for `dynamics.solve_committee`; "spherical" is the mean f(x) = (1/m) Σ_i σ(w_i·x) with
         |w_i| = 1, of which a_p are mixture weights, for `dynamics.solve_mean_field`, which does not use `width`, and
-        `dynamics.solve_spherical`, which does.
+        `dynamics.solve_spherical`, which does; "stiefel" is the student above with neurons that stay orthogonal and of
+        one length σ0, m ≤ d, for `dynamics.solve_quadratic`.
     teacher_activation : optional
         Link of the teacher's units that have none, by default `activation`. The spherical student and a `Student` may
         learn another link than their own; the other two require it to equal `activation`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
+    objective : {"squared", "correlation"}
+        What is descended: ½ E(f − f*)², or −E[f* σ(w·x)], for one spherical neuron and one direction, by
+        `dynamics.solve_correlation`.
+    smoothing : float, default 0.0
+        λ ≥ 0: the correlation is averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to
+        w. Dimensionless.
 
     Raises
     ------
@@ -109,9 +135,11 @@ class Problem:
     initial_weights: Array | None = field(default=None, repr=False)
     initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
-    student: Literal["homogeneous", "committee", "spherical"] | Student = "homogeneous"
+    student: Literal["homogeneous", "committee", "spherical", "stiefel"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
+    objective: Literal["squared", "correlation"] = "squared"
+    smoothing: float = 0.0
 
     if TYPE_CHECKING:
         # What callers may pass; the attributes above are what they find.
@@ -130,6 +158,8 @@ class Problem:
             student: str | Student = "homogeneous",
             teacher_activation: object = None,
             order: int | None = None,
+            objective: str = "squared",
+            smoothing: float = 0.0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -153,7 +183,7 @@ class Problem:
         assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
         assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        assign("initial_norm", checked_norm(self.initial_norm, self.kind))
+        assign("initial_norm", checked_norm(self.initial_norm, self.kind, self.width))
         assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
         if self.dimension < teacher.span:
             msg = (
@@ -167,9 +197,13 @@ class Problem:
             asked = (self.kind, teacher, link, self.order)
             assign("teacher_activation", checked_teacher_link(self.teacher_activation, *asked))
         check_sizes(activation=link, teacher_activation=self.teacher_link)
-        assign("order", link.order)
-        check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
         sizes = (teacher, self.width, self.dimension)
+        assign("smoothing", checked_objective(self.objective, self.smoothing, self.kind, *sizes))
+        assign("order", link.order)
+        starts = (self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
+        check_one_start(self.kind, self.width, *starts)
+        if self.kind == FRAME:
+            check_frame_width(self.width, self.dimension)
         if self.initial_weights is not None:
             assign("initial_weights", checked_given_weights(self.initial_weights, student, *sizes))
         if self.initial_overlaps is not None:
@@ -196,6 +230,11 @@ class Problem:
     def num_directions(self) -> int:
         """Number of teacher directions P; for a `Student`, of the axes that the teacher spans."""
         return self.teacher.span if self.kind == NETWORK else self.teacher.num_directions
+
+    @property
+    def declared_fields(self) -> dict[str, object]:
+        """The fields of `DECLARED_FIELDS` that have another value than all answers take."""
+        return {name: found for name, usual in DECLARED_FIELDS.items() if (found := getattr(self, name)) != usual}
 
     @property
     def start_is_random(self) -> bool:
@@ -236,6 +275,8 @@ class Problem:
         paired = isinstance(self.student, Student) and self.student.is_paired
         count = self.width // 2 if paired else self.width
         drawn = random_weights(rng, count, self.teacher.span, self.dimension, self.initial_norm)
+        if self.kind == FRAME:
+            return orthogonal_rows(drawn, self.initial_norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
 
     # --- to and from a dataset ----------------------------------------------------------------------------
@@ -253,6 +294,7 @@ class Problem:
             "seed": self.seed,
             "label_noise": self.label_noise,
             "student": self.student.parameters() if isinstance(self.student, Student) else self.student,
+            **{name: getattr(self, name) for name in DECLARED_FIELDS},
         }
         if is_network:
             parameters["teacher"] = stored_teacher(self.teacher)
@@ -321,11 +363,15 @@ class Problem:
         )
 
 
-def check_problem(problem: object, student: str = "homogeneous") -> None:
-    """Raise one sentence unless `problem` is a Problem with the student that a theory is about."""
+def check_problem(problem: object, student: str = "homogeneous", fields: Collection[str] = ()) -> None:
+    """Raise one sentence unless `problem` is a Problem with the student that a theory is about.
+
+    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
+    """
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
+    check_fields(problem, fields, "here")
     if problem.kind != student:
         solve = STUDENTS.get(problem.kind, SOLVE_NETWORK)
         names = [f"the {each} student" if each in STUDENTS else "a Student" for each in (student, problem.kind)]
@@ -334,3 +380,19 @@ def check_problem(problem: object, student: str = "homogeneous") -> None:
             f"whose overlaps `dynamics.{solve}` integrates."
         )
         raise ValueError(msg)
+
+
+def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
+    """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
+    for name, value in problem.declared_fields.items():
+        if name not in fields:
+            msg = (
+                f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
+                "which is not known there."
+            )
+            raise ValueError(msg)
+
+
+def is_correlation(problem: Problem) -> bool:
+    """Return whether a problem descends its correlation, not the squared error."""
+    return problem.objective == CORRELATION

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, NETWORK_METHODS, PARTICLE_METHODS
 
-__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answers_that", "registered"]
+if TYPE_CHECKING:
+    from dynamics.problem.question import Question
+
+__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
 
 #: What an answer can do, unless its entry says why not.
 CAPABILITIES = {
@@ -36,7 +39,9 @@ class Answer:
     function : str
         "module:function" of (problem, *, …) that returns a Dataset.
     students : tuple of str
-        Students of the problems that it takes.
+        Kinds of the problems that it takes: of those with Gaussian inputs, their students.
+    fields : tuple of str
+        Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     equations : tuple of str
         Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
@@ -54,6 +59,7 @@ class Answer:
     name: str
     function: str
     students: tuple[str, ...] = ("homogeneous",)
+    fields: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     check: str = ""
@@ -72,11 +78,13 @@ class Answer:
 
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
+_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, in seconds"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
+_CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
-#: The first answer that takes a problem's student is the one that `dynamics.solve_problem` gives.
+#: The first answer that takes a problem's student and knows its fields is the one that `dynamics.solve_problem` gives.
 ANSWERS = (
     Answer(
         name="overlaps",
@@ -99,9 +107,20 @@ ANSWERS = (
     Answer(
         name="prediction",
         function="dynamics.solve.decoupled:predict_emergence",
-        equations=("transit",),
+        fields=_CORRELATION,
+        equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,
+    ),
+    Answer(
+        name="quadratic",
+        function="dynamics.solve.quadratic:solve_quadratic",
+        students=("stiefel", "homogeneous"),
+        equations=("quadratic",),
+        check="dynamics.solve.preparation:check_quadratic_network",
+        schedule="dynamics.solve.quadratic:default_quadratic_schedule",
+        findings="dynamics.report.quadratic:quadratic_findings",
+        lacks=dict.fromkeys(("watch", "resume", "estimate", "sound"), _EXACT),
     ),
     Answer(
         name="committee",
@@ -117,6 +136,17 @@ ANSWERS = (
         students=("spherical",),
         equations=("spherical", "spherical_step"),
         methods=PARTICLE_METHODS,
+        findings=_FLOWS,
+    ),
+    Answer(
+        name="correlation",
+        function="dynamics.solve.correlation:solve_correlation",
+        students=("spherical",),
+        fields=_CORRELATION,
+        equations=("correlation",),
+        methods=COMMITTEE_METHODS,
+        check="dynamics.solve.preparation:check_correlation",
+        schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),
     Answer(
@@ -168,7 +198,25 @@ ANSWERS = (
             "sound": "its runs are answers of `spherical` and `mean-field`, which check themselves",
         },
     ),
+    Answer(
+        name="tokens",
+        function="dynamics.tokens.answers:solve",
+        students=("composition", "recall", "causal-graph"),
+        methods=PARTICLE_METHODS,
+        findings="dynamics.report.tokens:token_findings",
+        lacks={
+            "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
+            "sound": "its state is free: scores have no bounds to break",
+        },
+    ),
 )
+
+
+def answer_of(problem: Question) -> Answer:
+    """Return the first answer that takes a problem: its kind, and what it sets beyond what all answers take."""
+    takers = [answer for answer in ANSWERS if problem.kind in answer.students]
+    declared = set(getattr(problem, "declared_fields", ()))
+    return next((answer for answer in takers if declared <= set(answer.fields)), takers[0])
 
 
 def registered(name: str) -> Answer:

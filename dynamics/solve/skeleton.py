@@ -16,11 +16,13 @@ import numpy as np
 from dynamics.integrators import check_method, stepper_of
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
+from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
+from dynamics.runs.variables import VARIABLES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
+    from dynamics.runs.variables import Variable
     from dynamics.solve.registry import Answer
+    from dynamics.solve.truncation import CutLink
     from hermite.arrays import Array
 
 __all__ = ["Asked", "Integration", "Method", "PlainMethod", "answered"]
@@ -111,17 +115,6 @@ class PlainMethod:
         return {"method": self.name, "compile_seconds": self.compile_seconds}
 
 
-@dataclass(frozen=True, slots=True)
-class CutLink:
-    """A flow of a link cut at a lower order, which tells what cutting its series costs."""
-
-    method: Method
-    #: State -> E(f − f*)².
-    loss: Callable[[Array], float]
-    #: What the answer changes by is this many times what lowering the order does.
-    factor: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
     """What is integrated, recorded and said: all that one answer has apart from the others.
@@ -159,6 +152,8 @@ class Integration:
         Context of the run that holds BLAS to its number of threads.
     warn : callable
         Dataset -> None; warns of what is suspect in it.
+    variables : mapping
+        Name -> how a variable is labelled.
     """
 
     title: str
@@ -178,6 +173,7 @@ class Integration:
     cut: CutLink | None = None
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     warn: Callable[[xr.Dataset], None] = lambda _dataset: None
+    variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
     @classmethod
     def of(cls, system: System, asked: Asked, **said: Any) -> Integration:
@@ -236,8 +232,11 @@ def answered(
 
 def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
     """Return the arguments that all answers share, checked, and those that are the answer's own."""
-    student = getattr(problem, "kind", None)
-    check_problem(problem, student if student in answer.students else answer.students[0])
+    if answer.students[0] in KINDS:
+        check_question(problem, answer.students)
+    else:
+        student = getattr(problem, "kind", None)
+        check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
     own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}
     method = check_method(own.pop("method", answer.methods[0]), answer.methods)
     keep, estimate = own.pop("keep", KEEPS[0]), own.pop("error_estimate", None)
@@ -344,6 +343,7 @@ def _labelled(
             **integration.says(values),
             "notes": joined(integration.notes),
         },
+        variables=integration.variables,
     )
 
 

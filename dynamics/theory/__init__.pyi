@@ -1,8 +1,14 @@
 from .asymptotics import asymptotic_exponents as asymptotic_exponents
 from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
+from .correlation import largest_rate as largest_rate
+from .correlation import mean_time as mean_time
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
+from .recovery.laws import make_estimator as make_estimator
+from .recovery.sample import ACROSS as ACROSS
+from .recovery.sample import first_coordinates as first_coordinates
+from .recovery.sample import stream as stream
 from .slopes import fit_slope as fit_slope
 from .slopes import inverse_fit as inverse_fit
 from .step_size import escape_bias as escape_bias

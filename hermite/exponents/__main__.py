@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, exit_code_of, tell
+from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell
 
 if TYPE_CHECKING:
     from hermite.exponents.samples import SampleLaw
@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_version(parser)
     add = parser.add_argument
     add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")

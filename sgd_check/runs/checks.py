@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dynamics.problem import MOST_RUNS, Problem, check_memory, checked_integer, checked_real
+from dynamics.problem import (
+    Problem,
+    check_fields,
+    check_memory,
+    checked_integer,
+    checked_integers,
+    checked_real,
+    checked_seeds,
+)
 from hermite.text.messages import shown
-from sgd_check.engines import ENGINES, EngineOptions
+from sgd_check.engines import ENGINES, EngineOptions, engine_of
+from sgd_check.runs.observables import keeps_vectors
 
-LARGEST_SEED = 2**32 - 1
+if TYPE_CHECKING:
+    from sgd_check.engines.registry import Declaration
+
 RECORD_LIMIT = 16 * 2**30
 
 
-def check_student(problem: object, engine: str) -> None:
-    """Refuse anything but a problem, and students that an engine does not simulate."""
+def checked_engine(problem: object, engine: str) -> str:
+    """Return the name of an engine, with "auto" replaced by what it stands for; refuse what it does not simulate.
+
+    That is anything but a problem, a student or a field of the problem that the engine does not know.
+    """
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    declared = ENGINES.get(engine) if isinstance(engine, str) else None
+    name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
+    declared = ENGINES.get(name) if isinstance(name, str) else None
+    if declared is not None:
+        _check_declared(problem, name, declared)
     if problem.kind not in (declared.students if declared else ("homogeneous",)):
-        names = [repr(name) for name, other in ENGINES.items() if problem.kind in other.students]
+        names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
         which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
         msg = (
             f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
             f"{problem.kind} student, which {which}."
+        )
+        raise ValueError(msg)
+    return name
+
+
+def _check_declared(problem: Problem, name: str, declared: Declaration) -> None:
+    """Refuse a problem with a field, or another objective, that an engine does not know."""
+    check_fields(problem, declared.fields, f"for engine {name!r}")
+    if problem.objective != declared.objective:
+        msg = (
+            f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
+            f"but has {problem.objective!r}."
         )
         raise ValueError(msg)
 
@@ -55,23 +82,6 @@ def checked_options(
     )
 
 
-def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the seeds of a number of runs, or those given."""
-    if isinstance(seeds, (int, np.integer)):
-        return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
-    chosen = _integers(seeds, "seeds", "a number of runs or a sequence of integers")
-    if not chosen:
-        msg = "Argument `seeds` must name at least one seed, but is empty."
-        raise ValueError(msg)
-    if len(set(chosen)) < len(chosen):
-        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
-        raise ValueError(msg)
-    if max(chosen) > LARGEST_SEED:
-        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
-        raise ValueError(msg)
-    return chosen
-
-
 def checked_budget(max_runtime: object) -> float:
     """Return the seconds of a budget, infinite if there is none."""
     if max_runtime is None:
@@ -87,11 +97,11 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
     if starts is None:
         return None
-    _check_spherical("starts", problem)
+    _check_kind("starts", problem, ("spherical",))
     if not problem.start_is_random:
         msg = "Argument `starts` must be None for a problem with a given start, but is not."
         raise ValueError(msg)
-    chosen = _integers(starts, "starts", "a sequence of integers")
+    chosen = checked_integers(starts, "starts", "a sequence of integers")
     if len(chosen) != runs:
         msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
         raise ValueError(msg)
@@ -102,7 +112,7 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
     """Return the number of samples that a run reuses, or None if every step has fresh ones."""
     if training_samples is None:
         return None
-    _check_spherical("training_samples", problem)
+    _check_kind("training_samples", problem, ("spherical", "committee"))
     count = checked_integer(training_samples, "training_samples", minimum=1)
     if count % batch_size:
         msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
@@ -112,7 +122,7 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
 
 def check_records(problem: Problem, runs: int, records: int) -> None:
     """Refuse runs whose records do not fit into memory."""
-    beside = problem.dimension if problem.kind == "spherical" else problem.width
+    beside = problem.dimension if keeps_vectors(problem) else problem.width
     need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
     if need > RECORD_LIMIT:
         msg = (
@@ -122,16 +132,7 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
         raise ValueError(msg)
 
 
-def _integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
-    """Return a sequence of integers of at least 0."""
-    try:
-        return tuple(checked_integer(value, name, minimum=0) for value in values)
-    except TypeError:
-        msg = f"Argument `{name}` must be {wanted}, but is {shown(values)}."
-        raise TypeError(msg) from None
-
-
-def _check_spherical(name: str, problem: Problem) -> None:
-    if problem.kind != "spherical":
+def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
+    if problem.kind not in kinds:
         msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
         raise ValueError(msg)

@@ -34,6 +34,8 @@ from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
+from sgd_check.verdicts.recovery import ANSWER as RECOVERY
+from sgd_check.verdicts.recovery import compare_with_law
 from sgd_check.verdicts.run_noise import noise_of_runs
 from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
 
@@ -59,18 +61,20 @@ def compare(
 
     .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in
         \begin{cases}
-        \ln(1 + \varphi_p) - s_p^2/2 \pm (0.02 + s_p^4/2) & \text{before another direction is learned} \\
+        \ln(1 + \varphi_p) - s_p^2/2 \pm (0.02 + s_p^4/2) & \text{isolated direction} \\
         [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{else, flow} \\
         [-s_p^2,\; 2 \varphi_p] & \text{else, finite-step equation} \end{cases}
 
     with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
-    delay that the predicted time lacks: all of it against the flow. `sgd_check.verdicts.expectation` derives the band,
-    `sgd_check.verdicts.direction` describes the test. What the samples of a run say about its delay is taken away first
-    (`sgd_check.verdicts.run_noise`). A fifth of the rate is for what does not depend on times: the start, loss and norm
-    at emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
-    predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
-    else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
-    compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+    delay that the predicted time lacks: all of it against the flow. A direction is isolated if nearly every run gives
+    it the same neuron, before any is learned; what the samples of a run say about its delay is then taken away first
+    (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge alone.
+    `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth of the
+    rate is for what does not depend on times: the start, and of an isolated direction loss and norm at emergence, and
+    the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose predicted time, 30 %
+    later, lies within the runs is tested on both sides and such an error would have been seen; else the verdict is
+    "undecided" and its reasons say on how many directions there is agreement. The loss over time is compared on
+    plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -97,6 +101,10 @@ def compare(
     finite width. The standard error of x is from a bootstrap over the starts, and "agree" is said only where an
     exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`). Distances of neurons stand beside the
     verdict.
+
+    Against **the law of an estimator**, `dynamics.predict_recovery`, `simulation` is a result of
+    `sgd_check.estimate_direction`, and the mean of the squared overlap is tested, with what a finite d is allowed
+    (`sgd_check.verdicts.recovery`).
 
     Parameters
     ----------
@@ -157,6 +165,8 @@ def compare(
     checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    if getattr(prediction, "attrs", {}).get("answer") == RECOVERY:
+        return compare_with_law(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulations = checked_simulations(prediction, simulation)
     sampled = "seed" in prediction.dims
     if decided_by_curves(problem) and not sampled:
@@ -196,10 +206,11 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
         log_horizon = float(np.log(end / expected.time[p]))
         band = float(expected.low[p]), float(expected.high[p])
         level = (1.0 - PATH_SHARE) * rate * float(shares[p])
-        test = assess_direction(logs, log_horizon, *band, level, noise[:, p])
+        explained = noise[:, p] if expected.isolated[p] else None
+        test = assess_direction(logs, log_horizon, *band, level, explained) if any(np.abs(band) != np.inf) else None
         tests[p] = None if test is None or test.early is None is test.late else test
     p_values = np.array([np.nan if test is None else test.p for test in tests])
-    path = path_tests(prediction, simulation, expected)
+    path = path_tests(prediction, simulation, expected, noise)
     by_time, by_path = combined_p_value(p_values, shares) / (1.0 - PATH_SHARE), path_p_value(path) / PATH_SHARE
     with np.errstate(invalid="ignore"):
         awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end

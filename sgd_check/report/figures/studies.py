@@ -204,8 +204,11 @@ def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
         for at, (verdict, colour) in enumerate(zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, strict=True)):
             ax.barh(cases, shares[:, at], left=left, color=colour, label=verdict)
             left += shares[:, at]
-        ax.invert_yaxis()
-        finish_panel(ax, "share of comparisons", "", f"η = {rate / limit:.3g} of the limit of stability")
+        title = f"η = {rate / limit:.3g} of the limit of stability"
+        finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    axes[0].invert_yaxis()
+    for unused in axes[dataset.sizes["learning_rate"] :]:
+        unused.set_visible(False)
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:

@@ -1,0 +1,10 @@
+from .answers import predict as predict
+from .answers import solve as solve
+from .causal_graph import LOG_FLOOR as LOG_FLOOR
+from .problems import CausalGraph as CausalGraph
+from .problems import Composition as Composition
+from .problems import FactualRecall as FactualRecall
+from .problems import TokenProblem as TokenProblem
+from .system import KINDS as KINDS
+from .system import system_of as system_of
+from .variables import TOKEN_VARIABLES as TOKEN_VARIABLES
