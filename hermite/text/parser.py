@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hermite.activations import FORMULAS, hermite_degree, suggestion
+from hermite.activations import ALIASES, FORMULAS, hermite_degree, suggestion
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.expressions import (
     FUNCTIONS,
@@ -101,7 +101,7 @@ def _walked(text: str, walker: _Walker) -> Expression:
 
 def _name_hint(text: str) -> str:
     """Return the end of a sentence, with the name of a link that the text may have meant."""
-    return "." + suggestion(text.strip(), [*FORMULAS, "he4"])
+    return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class _Walker:
             return _Node(variable(), None, 1)
         if lower in _CONSTANTS:
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, math.pi if lower == "pi" else math.e, 0)
-        hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
+        hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
         return refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
 
     def _arithmetic(self, symbol: str, first: _Node, second: _Node) -> _Node:
@@ -202,10 +202,10 @@ class _Walker:
         return _Node(base.expression**exponent.expression, number, degree)
 
     def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
-        lower = name.lower()
+        lower = ALIASES.get(name.lower(), name.lower())
         hermite = hermite_degree(lower)
         if hermite is None and lower not in FUNCTIONS and lower not in FORMULAS:
-            hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
+            hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
             refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
         if lower in _SEVERAL and len(arguments) < 2:
             refuse(f"gives {len(arguments)} arguments to {name!r}, which takes at least 2")
@@ -217,17 +217,21 @@ class _Walker:
         if lower == "sqrt":
             return self._power(nodes[0], _Node(self.sympy.Rational(1, 2), 0.5, 0))
         values = [node.expression for node in nodes]
+        degree = None
         if lower in FUNCTIONS:
             function = getattr(self.sympy, FUNCTIONS[lower])
         else:
             formula = parse(FORMULAS[lower])
             function = lambda value: formula.subs(variable(), value)  # noqa: E731
+            if formula.is_polynomial() and nodes[0].degree is not None:
+                degree = int(self.sympy.degree(formula)) * nodes[0].degree
+                check_degree(degree)
         if all(node.number is not None for node in nodes):
             if any(abs(node.number or 0.0) > 100.0 for node in nodes):
                 refuse(f"contains a constant argument of {name!r} beyond 100")
             expression = function(*values)
             return _Node(expression, _constant(expression), 0)
-        return _Node(function(*values), None, None)
+        return _Node(function(*values), None, degree)
 
     def _hermite(self, degree: int, argument: _Node) -> _Node:
         if argument.number is not None:
