@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 GAUSSIAN = "gaussian"
 KINDS = {
     GAUSSIAN: "dynamics.problem.problem:Problem",
-    "composition": "dynamics.tokens.problems:Composition",
-    "recall": "dynamics.tokens.problems:FactualRecall",
-    "causal-graph": "dynamics.tokens.problems:CausalGraph",
+    "composition": "dynamics.tokens.attention_problems:Composition",
+    "recall": "dynamics.tokens.memory_problems:FactualRecall",
+    "causal-graph": "dynamics.tokens.attention_problems:CausalGraph",
+    "memory": "dynamics.tokens.memory_problems:AssociativeMemory",
 }
 
 

@@ -201,7 +201,7 @@ ANSWERS = (
     Answer(
         name="tokens",
         function="dynamics.tokens.answers:solve",
-        students=("composition", "recall", "causal-graph"),
+        students=("composition", "recall", "causal-graph", "memory"),
         methods=PARTICLE_METHODS,
         findings="dynamics.report.tokens:token_findings",
         lacks={

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import Option
-from dynamics.commands.readers import natural_number, non_negative, numbers, plain, positive, positive_integer
+from dynamics.commands.readers import integers, natural_number, non_negative, numbers, plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ examples:
 exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
 usage, 130 interrupted (what was computed is kept and named)
 """
+#: Decay of the frequencies of a memory where none are given.
+DEFAULT_EXPONENT = 1.5
 
 
 def _parents(text: str) -> tuple[int | None, ...]:
@@ -63,12 +65,14 @@ class TokenCommand(StudyCommand):
         """Return the problem, checked."""
         given = {option.key: option.read(option.default) for option in self.options if option.default is not None}
         fields = {name: value for name, value in (given | dict(settings)).items() if name != LEARNING_RATE.key}
+        if "frequency_exponent" in {option.key for option in self.options} and "frequencies" not in fields:
+            fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
         return Asked(resolve_name(self.prepares)(**fields), settings.get(LEARNING_RATE.key), progress)
 
 
 STUDIES: dict[str, StudyCommand] = {
     "composition": TokenCommand(
-        "dynamics.tokens.problems:Composition",
+        "dynamics.tokens.attention_problems:Composition",
         "compose hidden permutations: hops 1, 2, 4, ... are learned one after the other",
         (
             Option("vocabulary", positive_integer, "number of symbols, at least 2", "N", "6"),
@@ -82,7 +86,7 @@ STUDIES: dict[str, StudyCommand] = {
         ),
     ),
     "recall": TokenCommand(
-        "dynamics.tokens.problems:FactualRecall",
+        "dynamics.tokens.memory_problems:FactualRecall",
         "recall the answer to a subject and a relation: the relation is learned first, or the subject",
         (
             Option("relations", positive_integer, "number of relations, at least 2", "R", "4"),
@@ -95,7 +99,7 @@ STUDIES: dict[str, StudyCommand] = {
         ),
     ),
     "causal-graph": TokenCommand(
-        "dynamics.tokens.problems:CausalGraph",
+        "dynamics.tokens.attention_problems:CausalGraph",
         "find the parents of tokens in a latent graph: an induction head forms token by token",
         (
             Option("parents", _parents, "indices of the parents from 0, - at a root", "P,P,...", "-,0,1,2,3,4,5,6"),
@@ -104,6 +108,19 @@ STUDIES: dict[str, StudyCommand] = {
             Option("second-layer", plain, "second layer", None, "linear", ("linear", "softmax")),
             Option("beta", positive, "inverse temperature of a softmax", "BETA"),
             Option("transitions", plain, "transitions", None, "permutation", ("permutation", "dirichlet")),
+            LEARNING_RATE,
+        ),
+    ),
+    "memory": TokenCommand(
+        "dynamics.tokens.memory_problems:AssociativeMemory",
+        "store pairs in a matrix: a staircase by frequency, or by Muon all at once",
+        (
+            Option("group-sizes", integers, "numbers of items of one frequency each", "N,N,...", "2,4,8,16,32"),
+            Option("frequencies", numbers, "frequencies of an item of each group", "P,P,..."),
+            Option("frequency-exponent", non_negative, "decay of frequencies in the rank [none given: 1.5]", "A"),
+            Option("optimizer", plain, "optimizer", None, "gradient", ("gradient", "spectral")),
+            Option("smoothing", positive, "singular value from which the spectral optimizer is a sign", "LAMBDA"),
+            Option("dimension", positive_integer, "dimension of the full model [number of items]", "D"),
             LEARNING_RATE,
         ),
     ),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.asked import Asked
-    from dynamics.tokens.problems import TokenProblem
     from dynamics.tokens.system import TokenSystem
+    from dynamics.tokens.token_problem import TokenProblem
     from hermite.arrays import Array
 
 NAME = "tokens"
@@ -64,7 +64,7 @@ def solve(
 
     Parameters
     ----------
-    problem : Composition, FactualRecall or CausalGraph
+    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
     save_at : SaveAt, optional
         Saved times. Default: 400 up to 1.3 times the time at which the last component is learned, of those that ever
         are.
@@ -95,7 +95,8 @@ def solve(
 
     References
     ----------
-    arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs).
+    arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
+    arXiv:2603.26554 (memory).
 
     Examples
     --------
@@ -112,7 +113,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 
     Parameters
     ----------
-    problem : Composition, FactualRecall or CausalGraph
+    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
 
     Returns
     -------

@@ -10,7 +10,7 @@ import numpy as np
 from dynamics.equations import System
 
 if TYPE_CHECKING:
-    from dynamics.tokens.problems import TokenProblem
+    from dynamics.tokens.token_problem import TokenProblem
     from hermite.arrays import Array
 
 #: Kind of a problem -> its system; the kinds alone.
@@ -18,6 +18,7 @@ SYSTEMS = {
     "composition": "dynamics.tokens.composition:CompositionSystem",
     "recall": "dynamics.tokens.recall:RecallSystem",
     "causal-graph": "dynamics.tokens.causal_graph:CausalGraphSystem",
+    "memory": "dynamics.tokens.memory:MemorySystem",
 }
 KINDS = tuple(SYSTEMS)
 

@@ -18,7 +18,7 @@ TOKEN_VARIABLES = VARIABLES | {
         COMPONENT, "the same in closed form (inf: never; NaN: there is none)", r"T_c^{\mathrm{closed}}"
     ),
     "plateau": Variable(COMPONENT, "loss on the plateau that ends as the component is learned", "L_c"),
-    "run_batch_size": Variable(("seed",), "samples per step of the run", "B"),
+    "run_batch_size": Variable(("seed",), "samples per step of the run (0: the whole population)", "B"),
     "expected_time": Variable(COMPONENT, "predicted time at the learning rate of the runs", r"T_c^{(\eta)}"),
     "mean_log_ratio": Variable(
         COMPONENT, "mean logarithm of measured over predicted time, without the effect of the batch", r"\bar{m}_c"

@@ -49,7 +49,7 @@ was to be, 2 usage, 130 interrupted (what was computed is kept and named)
 OPTIONS = (
     Option("learning-rate", positive, "step of gradient descent [that of the prediction, else 0.25]", "ETA"),
     Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N"),
-    Option("batch-size", positive_integer, "samples per step of half of the runs, a quarter of the others'", "B", "4"),
+    Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B"),
     Option("seeds", positive_integer, "runs, an even number of at least 4", "N", "8"),
     START_SEED._replace(help="first seed of the samples", argument="first_seed"),
     Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01"),

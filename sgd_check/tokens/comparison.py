@@ -73,6 +73,7 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
     problem = _same_problem(prediction, simulation)
+    _check_sampling(problem, simulation)
     times = prediction["learned_time"].values * _delay(problem, prediction, simulation)
     level = rate / max(times.size, 1)
     found = distances(simulation, times, level)
@@ -119,6 +120,16 @@ def _same_problem(prediction: object, simulation: object) -> TokenProblem:
         msg = f"Arguments `prediction` and `simulation` must be of one problem, but are of {asked} and {simulated}."
         raise ValueError(msg)
     return asked  # type: ignore[return-value]
+
+
+def _check_sampling(problem: Any, simulation: xr.Dataset) -> None:
+    """Refuse runs of a spectral optimizer on batches, whose mean step is not that of the population."""
+    if getattr(problem, "smoothing", None) is not None and simulation["run_batch_size"].values.any():
+        msg = (
+            "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
+            "hold its times against `dynamics.tokens.sampled_times`."
+        )
+        raise ValueError(msg)
 
 
 def _delay(problem: TokenProblem, prediction: xr.Dataset, simulation: xr.Dataset) -> Any:

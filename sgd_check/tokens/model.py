@@ -18,6 +18,7 @@ MODELS = {
     "composition": "sgd_check.tokens.composition:CompositionModel",
     "recall": "sgd_check.tokens.recall:RecallModel",
     "causal-graph": "sgd_check.tokens.causal_graph:CausalGraphModel",
+    "memory": "sgd_check.tokens.memory:MemoryModel",
 }
 #: Inputs on which loss and progress are measured.
 TEST_INPUTS = 64
@@ -33,6 +34,9 @@ class Model(ABC):
         Seeds of the sets.
     device : torch.device
     """
+
+    #: Samples of a step by default; None for the whole population.
+    default_batch: int | None = 4
 
     def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
         self.problem = problem
@@ -59,9 +63,15 @@ class Model(ABC):
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return loss (seeds,) and progress (seeds, components)."""
 
-    def step(self, batch: Sequence[torch.Tensor], time: float, learning_rate: float) -> None:
-        """Take one step of gradient descent on a batch (seeds, count, …)."""
-        total = self.sample_losses(batch, time).mean(dim=1).sum()
+    def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
+        """Return the loss at a time over all inputs, (seeds,); refuse where these are too many."""
+        msg = f"Argument `batch_size` must be given for the problem {self.problem.kind!r}, but is None."
+        raise ValueError(msg)
+
+    def step(self, batch: Sequence[torch.Tensor] | None, time: float, learning_rate: float) -> None:
+        """Take one step of gradient descent on a batch (seeds, count, …), None for the population."""
+        losses = self.population_loss(time) if batch is None else self.sample_losses(batch, time).mean(dim=1)
+        total = losses.sum()
         found = torch.autograd.grad(total, self.parameters, allow_unused=True)
         with torch.no_grad():
             for parameter, gradient in zip(self.parameters, found, strict=True):
@@ -73,7 +83,12 @@ class Model(ABC):
         return gradient
 
 
+def model_class(problem: TokenProblem) -> type[Model]:
+    """Return the class of the full model of a problem."""
+    found: type[Model] = resolve_name(MODELS[problem.kind])
+    return found
+
+
 def model_of(problem: TokenProblem, seeds: Sequence[int], device: torch.device) -> Model:
     """Return the full model of a problem."""
-    model: Model = resolve_name(MODELS[problem.kind])(problem, seeds, device)
-    return model
+    return model_class(problem)(problem, seeds, device)

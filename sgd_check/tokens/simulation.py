@@ -11,7 +11,7 @@ import torch
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
 from dynamics.runs import Interrupts, make_dataset
 from dynamics.tokens import KINDS, TOKEN_VARIABLES, system_of
-from sgd_check.tokens.model import model_of
+from sgd_check.tokens.model import model_class, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def simulate(
     *,
     learning_rate: float,
     steps: int,
-    batch_size: int = 4,
+    batch_size: int | None = None,
     seeds: int = 8,
     first_seed: int = 0,
     device: str = "auto",
@@ -56,8 +56,8 @@ def simulate(
     learning_rate : float
         η > 0, dimensionless, per unit of the loss as the problem defines it.
     steps : int
-    batch_size : int
-        B, of the first half of the seeds.
+    batch_size : int, optional
+        B, of the first half of the seeds. Default: 4, and for an associative memory the whole population.
     seeds : int
         Even number of runs, at least 4; their seeds are `first_seed` and those after it.
     first_seed : int
@@ -70,8 +70,8 @@ def simulate(
     -------
     Dataset
         `loss(seed, time)`, `progress(seed, time, component)`, `learned_time(seed, component)`, the time between two
-        looks at which progress passes ½ (NaN: not until the end), and `run_batch_size(seed)`. Dimensionless. An
-        interruption leaves what was computed; `stop_reason` says so.
+        looks at which progress passes ½ (NaN: not until the end), and `run_batch_size(seed)` (0: the population).
+        Dimensionless. An interruption leaves what was computed; `stop_reason` says so.
 
     Raises
     ------
@@ -81,7 +81,8 @@ def simulate(
     check_question(problem, KINDS)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
-    size = checked_integer(batch_size, "batch_size", minimum=1)
+    batch_size = model_class(problem).default_batch if batch_size is None else batch_size
+    size = None if batch_size is None else checked_integer(batch_size, "batch_size", minimum=1)
     runs = checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS)
     first = checked_integer(first_seed, "first_seed", minimum=0, maximum=2**62)
     if runs % 2:
@@ -91,7 +92,8 @@ def simulate(
     check_switch("progress", progress, optional=True)
     chosen = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
     names = list(range(first, first + runs))
-    halves = [(names[: runs // 2], size), (names[runs // 2 :], BATCH_FACTOR * size)]
+    sizes = [size, None if size is None else BATCH_FACTOR * size]
+    halves = [(names[: runs // 2], sizes[0]), (names[runs // 2 :], sizes[1])]
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round())
     loss = np.full((runs, looks.size), np.nan)
     components = system_of(problem).components
@@ -111,7 +113,7 @@ def simulate(
             "loss": loss,
             "progress": found,
             "learned_time": _passed(found, rate * looks),
-            "run_batch_size": np.repeat([size, BATCH_FACTOR * size], runs // 2),
+            "run_batch_size": np.repeat([each or 0 for each in sizes], runs // 2),
         },
         problem=problem,
         title=f"Stochastic gradient descent on tokens: {problem.kind}",
@@ -135,13 +137,13 @@ def simulate(
     )
 
 
-def _looks(model: Model, seeds: Sequence[int], batch: int, rate: float, looks: Array) -> Any:
+def _looks(model: Model, seeds: Sequence[int], batch: int | None, rate: float, looks: Array) -> Any:
     """Yield loss and progress at every look, with the steps taken between them."""
-    draws = _Draws(model, seeds, batch)
+    draws = None if batch is None else _Draws(model, seeds, batch)
     step = 0
     for look in looks:
         while step < look:
-            model.step(draws.next(), rate * step, rate)
+            model.step(None if draws is None else draws.next(), rate * step, rate)
             step += 1
         yield model.measured()
 

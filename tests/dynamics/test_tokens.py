@@ -432,3 +432,105 @@ def test_graphs_come_back_from_files(tmp_path):
     problem = tokens.CausalGraph(parents=[None, None, 0, 1], vocabulary=3, persistence=0.8)
     found = dynamics.load(dynamics.save(solved(problem), tmp_path / "found.nc"))
     assert stored_question(found) == problem
+
+
+# --- associative memory -------------------------------------------------------------------------------------------
+
+SIZES = [2, 4, 8, 16, 32]
+
+
+def memory(smoothing=None, sizes=SIZES):
+    optimizer = "gradient" if smoothing is None else "spectral"
+    return tokens.AssociativeMemory(group_sizes=sizes, frequency_exponent=1.5, optimizer=optimizer, smoothing=smoothing)
+
+
+RATES = memory().group_frequencies
+
+
+def test_frequencies_fall_with_the_rank_and_have_sum_1():
+    first, last = np.array([1, 3, 7, 15, 31]), np.array([2, 6, 14, 30, 62])
+    weights = (first * last) ** -0.75
+    np.testing.assert_allclose(RATES, weights / (weights @ SIZES), rtol=1e-14)
+
+
+def test_gradient_descent_learns_a_staircase_by_frequency():
+    found = solved(memory())
+    np.testing.assert_allclose(found.learned_time, [18.36, 95.39, 339.99, 1066.5, 3168.6], rtol=3e-5, atol=6e-3)
+    np.testing.assert_allclose(found.predicted_learned_time, found.learned_time, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "flow", "closed"),
+    [
+        (RATES[-1] / 100, [4.078, 4.079, 4.083, 4.095, 4.156], [4.111] * 5),
+        (RATES[2], [4.087, 4.324, 6.499, 16.275, 46.914], [4.120, 4.353, 6.511, 16.268, 46.899]),
+    ],
+    ids=["Muon", "smoothed"],
+)
+def test_the_spectral_optimizer_learns_what_exceeds_its_smoothing_at_once(smoothing, flow, closed):
+    found = solved(memory(smoothing))
+    np.testing.assert_allclose(found.learned_time, flow, atol=6e-4)
+    np.testing.assert_allclose(found.predicted_learned_time, closed, atol=6e-4)
+
+
+def test_muon_learns_a_thousand_million_items_at_once():
+    sizes = [2**k for k in range(1, 30)]
+    smoothing = memory(sizes=sizes).group_frequencies[-1] / 100
+    found = times(memory(smoothing, sizes))
+    assert 20.794 < found.min() < found.max() < 20.796
+    staircase = times(memory(sizes=sizes))
+    assert staircase[-1] / staircase[0] > 1e12
+
+
+def test_jacobi_rotations_give_small_singular_values_to_all_digits():
+    import mpmath
+
+    from dynamics.integrators.descent.euler import EulerStepper
+
+    sizes = [2**k for k in range(1, 30, 4)]
+    n, pi, N = np.array(sizes, dtype=float), memory(sizes=sizes).group_frequencies, float(sum(sizes))
+    smoothing = float(pi[-1] / 100)
+    found = EulerStepper(system_of(memory(smoothing, sizes)), 1.0).derivative(0.0)[n.size :].reshape(n.size, -1)
+    with mpmath.workdps(60):
+        G = mpmath.diag([mpmath.mpf(each) for each in pi]) - mpmath.matrix(n.size)
+        for k, m in np.ndindex(n.size, n.size):
+            G[k, m] -= mpmath.sqrt(mpmath.mpf(n[k]) * n[m]) * mpmath.mpf(pi[m]) / N
+        U, s, V = mpmath.svd_r(G)
+        h = mpmath.diag([each / mpmath.sqrt(each**2 + mpmath.mpf(smoothing) ** 2) for each in s])
+        exact = np.array((U * h * V).tolist(), dtype=float)
+    np.testing.assert_allclose(found, exact, atol=1e-9)
+
+
+def test_batches_slow_muon_where_items_are_seldom_seen():
+    np.testing.assert_allclose(tokens.sampled_times(memory(), 64), [4.11, 4.25, 6.70, 15.79, 42.7], rtol=2e-3)
+    with pytest.raises(ValueError, match=r"^Argument `batch_size` must be at least 1, but is 0"):
+        tokens.sampled_times(memory(), 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (
+            {"group_sizes": [1]},
+            "Argument `group_sizes` must hold 1 to 128 sizes of 2 items or more in all, but is (1,).",
+        ),
+        (
+            {"frequencies": [0.1, 0.2]},
+            "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",
+        ),
+        (
+            {"frequencies": [0.1, 0.1], "frequency_exponent": None},
+            "Argument `frequencies` must be such that those of all items have sum 1, but they have 0.6000000000000001.",
+        ),
+        ({"smoothing": 0.1}, "Argument `smoothing` must be given for the spectral optimizer alone, but is 0.1."),
+        (
+            {"optimizer": "spectral"},
+            "Argument `smoothing` must be given for the spectral optimizer alone, but is None.",
+        ),
+        ({"dimension": 5}, "Argument `dimension` must be at least 6, but is 5."),
+    ],
+)
+def test_bad_memories_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.AssociativeMemory(**({"group_sizes": [2, 4], "frequency_exponent": 1.5} | fields))
+    assert str(caught.value) == sentence

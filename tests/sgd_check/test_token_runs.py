@@ -331,3 +331,53 @@ def test_the_model_of_the_paper_nears_its_measured_fitness():
     ratio = (runs.learned_time / prediction.learned_time).mean("seed").values
     assert (ratio > 0.9).all()
     assert (ratio < 1.2).all()
+
+
+# --- associative memory -------------------------------------------------------------------------------------------
+
+
+def memory(smoothing=None, **fields):
+    optimizer = "gradient" if smoothing is None else "spectral"
+    return tokens.AssociativeMemory(
+        **({"group_sizes": [2, 4, 8, 16, 32], "frequency_exponent": 1.5, "dimension": 80} | fields),
+        optimizer=optimizer,
+        smoothing=smoothing,
+    )
+
+
+@pytest.mark.parametrize("smoothing", [None, 1e-3, float(memory().group_frequencies[2])])
+def test_gradient_descent_of_a_memory_is_the_map(smoothing):
+    problem = memory(smoothing)
+    model, system = model_of(problem, [3], CPU), tokens.system_of(problem)
+    rate, steps = (2.0, 30) if smoothing is None else (0.2, 25)
+    for step in range(steps):
+        model.step(None, rate * step, rate)
+    seen = system.observe(mapped(system, steps, rate))
+    loss, progress = model.measured()
+    assert progress.max() > 0.5
+    np.testing.assert_allclose(progress[0], seen["progress"], atol=1e-12)
+    assert float(loss[0]) == pytest.approx(seen["loss"], abs=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [None, 0.02], ids=["gradient", "spectral"])
+def test_runs_of_a_memory_agree_with_the_prediction(smoothing):
+    problem = memory(smoothing, group_sizes=[1, 3, 6], dimension=None)
+    prediction = tokens.solve(problem, progress=False)
+    rate = float(prediction.learned_time.max()) / 120
+    runs = sgd_check.tokens.simulate(problem, learning_rate=rate, steps=150, seeds=4, progress=False)
+    assert (runs.run_batch_size == 0).all()
+    tree = sgd_check.tokens.compare(prediction, runs)
+    assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
+    early = prediction.assign(learned_time=prediction.learned_time / 1.05)
+    assert sgd_check.tokens.compare(early, runs)["comparison"].attrs["verdict"] == "disagree"
+
+
+def test_muon_on_batches_has_its_own_times():
+    problem = memory(1e-6, dimension=62)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.1, steps=80, batch_size=64, seeds=4, progress=False)
+    # The page's ratios of the first groups to the closed form are within 1 %, here with half of the runs at 4 B.
+    for half, batch in ((slice(0, 2), 64), (slice(2, 4), 256)):
+        ratio = runs.learned_time[half, :3].mean("seed").values / tokens.sampled_times(problem, batch)[:3]
+        np.testing.assert_allclose(ratio, 1.0, atol=0.05)
+    with pytest.raises(ValueError, match=r"^Argument `simulation` must have steps of the whole population"):
+        sgd_check.tokens.compare(tokens.solve(problem, progress=False), runs)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MOST_NAMES = 12
 #: Width of a predicted curve, on which runs are drawn as thin black lines.
 WIDE = 3.0
+#: Factor between the ends of an axis from which its labels are fewer than its decades.
+MANY_DECADES = 1e5
+TIME = "time, learning rate · steps"
 
 
 def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, ax: Axes | None = None) -> Axes:
@@ -46,9 +49,6 @@ def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, 
         from matplotlib import pyplot
 
         ax = pyplot.subplots(layout="constrained", figsize=(6.8, 4.4))[1]
-    learned = prediction["learned_time"].values
-    known = learned[np.isfinite(learned) & (learned > 0)]
-    logarithmic = known.size > 1 and known.max() > 8.0 * known.min()
     names = prediction["component"].values.tolist()
     for at, colour in enumerate(shades(len(names), 0.85)):
         label = str(names[at]) if len(names) <= MOST_NAMES or at in (0, len(names) - 1) else None
@@ -59,11 +59,10 @@ def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, 
         closed = prediction["predicted_learned_time"].values[at]
         if np.isfinite(closed):
             ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color="#c0392b", zorder=5)
-    if logarithmic:
-        ax.set_xscale("log")
-        ax.set_xlim(0.1 * known.min(), float(prediction["time"].values[-1]))
     ax.set_ylim(-0.03, 1.03)
-    finish_panel(ax, "time, learning rate · steps", "progress")
+    _use_log_axis(prediction, ax)
+    finish_panel(ax, TIME, "progress")
+    _space_decades(ax)
     return ax
 
 
@@ -76,6 +75,25 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     right.plot(prediction["time"].values, prediction["loss"].values, color="0.6", lw=WIDE, zorder=1.5)
     for level in np.unique(prediction["plateau"].values[np.isfinite(prediction["plateau"].values)])[-MOST_NAMES:]:
         right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
-    right.set(xscale=left.get_xscale(), xlim=left.get_xlim())
-    finish_panel(right, "time, learning rate · steps", "loss (dotted: plateaus)")
+    _use_log_axis(prediction, right)
+    finish_panel(right, TIME, "loss (dotted: plateaus)")
+    _space_decades(right)
     return figure
+
+
+def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
+    """Show time as it was saved, geometrically or linearly; beyond the first component's time nothing is seen."""
+    time, learned = prediction["time"].values, prediction["learned_time"].values
+    known = learned[np.isfinite(learned) & (learned > 0)]
+    if known.size and time.size > 2 and time[-1] - time[-2] > 2.0 * (time[1] - time[0]):
+        ax.set_xscale("log")
+        ax.set_xlim(0.02 * known.min(), float(time[-1]))
+
+
+def _space_decades(ax: Axes) -> None:
+    """Label at most five decades, since numbers of many digits are wide."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = ax.get_xlim()
+    if ax.get_xscale() == "log" and high > MANY_DECADES * low:
+        ax.xaxis.set_major_locator(LogLocator(numticks=5))

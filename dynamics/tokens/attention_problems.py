@@ -1,17 +1,14 @@
-"""The problems that are learned from tokens: frozen values, each checked, stored and read back alike.
-
-Light to import: numpy alone.
-"""
+"""Problems that attention learns: composition, and latent causal graphs. Light to import: numpy alone."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number
+from dynamics.tokens.token_problem import MOST_SYMBOLS, TokenProblem, positive_numbers
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -19,59 +16,8 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-#: Numbers of symbols, tokens or items that float64 counts exactly in products of four of them.
-MOST_SYMBOLS = 2**40
 #: Tokens of a sequence; the reduction has half of their square as numbers.
 MOST_TOKENS = 256
-
-
-class TokenProblem:
-    """What all problems of this room have in common: a subclass is a frozen dataclass of plain values and tuples."""
-
-    kind: ClassVar[str]
-
-    def parameters(self) -> dict[str, Any]:
-        """Return kind and fields as a JSON-ready dict."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-
-    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """Return nothing: all inputs are among the parameters."""
-        return {}
-
-    @classmethod
-    def from_dataset(cls, dataset: Any) -> Self:
-        """Return the problem that a result answers; of a sweep one point must be left.
-
-        Raises
-        ------
-        ValueError
-            If the dataset holds no problem of this kind.
-        """
-        try:
-            stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
-            axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
-            stored |= {name: dataset[name].item() for name in axes if name in stored}
-            if stored.pop("kind") == cls.kind:
-                return cls(**stored)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
-            msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but does not ({error})."
-            raise ValueError(msg) from error
-        msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but holds another problem."
-        raise ValueError(msg)
-
-    def _assign(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-
-def _positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
-    """Return so many positive numbers."""
-    found = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
-    if len(found) != count:
-        msg = f"Argument `{name}` must hold {count} numbers, but holds {len(found)}."
-        raise ValueError(msg)
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +83,7 @@ class Composition(TokenProblem):
                 msg = f"Argument `{name}` must be None unless `data` is {data!r}, but is {shown(getattr(self, name))}."
                 raise ValueError(msg)
         if self.weights is not None:
-            self._assign(weights=_positive_numbers(self.weights, "weights", self.layers))
+            self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
         if self.stage_time is not None:
             self._assign(stage_time=checked_number(self.stage_time, "stage_time", positive=True))
 
@@ -154,70 +100,6 @@ class Composition(TokenProblem):
         if self.data == "hardest":
             return np.eye(self.layers)[-1:]
         return np.array([self.weights or [1.0 / self.layers] * self.layers])
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactualRecall(TokenProblem):
-    r"""Recall the answer to a subject and a relation by linear attention over tokens.
-
-    .. math:: \mathrm{logit}_a = \sum_{z \in \mathrm{tokens}} V_{az} K_z, \qquad L = E[-\ln p(a^*(s, r))]
-
-    Every relation r has D answers of its own, each of S/D subjects; (s, r) is uniform. At the start V = α and
-    K = α √(A + 1), with A = R D answers in all.
-
-    Parameters
-    ----------
-    relations, subjects, answers : int
-        Numbers R ≥ 2, S and D ≥ 2 of relations, of subjects, and of answers to one relation; S is a multiple of D.
-    initial_scale : float, default 1e-3
-        Scale α > 0 of the start.
-    noise_tokens : int, default 0
-        Number of other tokens, of which every sequence has some that say nothing; the theory does not depend on it.
-    sequence_length : int, default 2
-        Tokens of a sequence, subject and relation among them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
-    Examples
-    --------
-    >>> FactualRecall(relations=4, subjects=32, answers=4).relation_first
-    True
-    """
-
-    kind: ClassVar[str] = "recall"
-
-    relations: int
-    subjects: int
-    answers: int
-    initial_scale: float = 1e-3
-    noise_tokens: int = 0
-    sequence_length: int = 2
-
-    def __post_init__(self) -> None:
-        for name, minimum in (("relations", 2), ("answers", 2), ("subjects", 2), ("sequence_length", 2)):
-            number = checked_integer(getattr(self, name), name, minimum=minimum, maximum=MOST_SYMBOLS)
-            self._assign(**{name: number})
-        self._assign(
-            initial_scale=checked_number(self.initial_scale, "initial_scale", positive=True),
-            noise_tokens=checked_integer(self.noise_tokens, "noise_tokens", minimum=0, maximum=MOST_SYMBOLS),
-        )
-        if self.subjects % self.answers:
-            msg = f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}."
-            raise ValueError(msg)
-        if (self.sequence_length > 2) != (self.noise_tokens > 0):
-            msg = (
-                "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
-                f"but is {self.sequence_length}."
-            )
-            raise ValueError(msg)
-
-    @property
-    def relation_first(self) -> bool:
-        """Whether the relation has the larger rate at the start, √((R − 1)/(R D))/R against √((D − 1)/(R D))/S."""
-        return (self.relations - 1) * self.subjects**2 >= (self.answers - 1) * self.relations**2
 
 
 @dataclass(frozen=True, kw_only=True)
