@@ -3,6 +3,7 @@ from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
+from .problem.inputs import Inputs as Inputs
 from .problem.problem import Problem as Problem
 from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student

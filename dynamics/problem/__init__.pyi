@@ -6,6 +6,8 @@ from .checks import checked_integer as checked_integer
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import float_array as float_array
+from .inputs import Axes as Axes
+from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
 from .problem import check_problem as check_problem

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.checks import checked_number
+from dynamics.problem.inputs import Inputs
 from dynamics.problem.network_start import checked_network_weights
 from dynamics.problem.start import check_unit_lengths, checked_overlaps, checked_weights
 from dynamics.problem.student import Student
@@ -128,6 +129,23 @@ def check_one_start(kind: str, weights: object, overlaps: object, norm: float, s
         if value != unset:
             msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
             raise ValueError(msg)
+
+
+def check_inputs(inputs: object, kind: str, overlaps: object, teacher: Teacher, width: int, dimension: int) -> None:
+    """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
+    if inputs is None:
+        return
+    if not isinstance(inputs, Inputs):
+        msg = f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}."
+        raise TypeError(msg)
+    if kind != "homogeneous":
+        msg = f"Argument `inputs` must be None for the {kind} student, but is {inputs!r}."
+        raise ValueError(msg)
+    if overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."
+        raise ValueError(msg)
+    inputs.check_dimension(dimension)
+    inputs.axes(dimension, teacher.span, width)
 
 
 def checked_given_weights(given: Any, student: str | Student, teacher: Teacher, width: int, dimension: int) -> Array:

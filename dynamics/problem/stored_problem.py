@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem.inputs import Inputs
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
@@ -101,6 +102,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "initial_weights": array("initial_weight"),
         "initial_overlaps": None if overlaps[0] is None else overlaps,
         "label_noise": stored["label_noise"],
+        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "student": stored["student"],
         "teacher_activation": teacher_activation,
         "order": stored["activation"]["order"],

@@ -53,6 +53,7 @@ SLOWEST = 0.9
 
 _TITLES = {
     "overlaps": "Coupled overlap flow of the two-homogeneous student",
+    "classes": "Coupled overlap flow of the two-homogeneous student on inputs that are not isotropic",
     "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
 }
 
@@ -241,7 +242,8 @@ def first_method(system: FlowSystem, method: str, last_time: float, device: obje
 
     if method != "auto":
         return method
-    return "stiff" if device is not None else choose_method(system, last_time)
+    chosen = "stiff" if device is not None else choose_method(system, last_time)
+    return "bdf" if chosen == "stiff" and system.name == "classes" and device is None else chosen
 
 
 def check_flow_memory(problem: Problem, keep: str, times: int) -> None:

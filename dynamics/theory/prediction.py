@@ -18,11 +18,13 @@ from dynamics.problem.checks import check_choice
 from dynamics.theory.linearised import leading_escape, linear_times
 from dynamics.theory.matching import draw_matched_overlaps, draw_on_both_sides, match_by_strength, match_greedily
 from dynamics.theory.sides import FarSide
+from dynamics.theory.whitened_pairs import direction_speeds, whitened_pair
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
+    from dynamics.problem.start import OverlapStart
     from hermite.arrays import Array, Integers
 
 #: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
@@ -44,6 +46,8 @@ NOTE_LINEAR = (
     "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
     "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, and leading-order times those of the nearest neuron"
 )
+NOTE_INPUTS = "times are those of the pair alone on inputs of covariance Sigma; matching takes overlaps of both signs as alike"
+NOTE_INPUTS_LINEAR = "k <= 2 with inputs that are not isotropic: no theory predicts the times, which are NaN"
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 #: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
@@ -67,7 +71,7 @@ class EmergencePrediction:
     matched_overlap: Array
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
-    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none. For k ≤ 2 as `linearised.leading_escape`.
+    #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as `linearised.leading_escape`.
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
@@ -104,6 +108,8 @@ def predict(problem: Problem) -> EmergencePrediction:
     [0.387327, inf]
     """
     check_problem(problem)
+    if problem.inputs is not None:
+        return _predict_whitened(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
     notes: list[str] = []
@@ -161,6 +167,43 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
         predicted_learned_time=times.learned,
         notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan(times).any() else [])),
         theory=LINEARISED,
+    )
+
+
+def _predict_whitened(problem: Problem) -> EmergencePrediction:
+    """Return the times of pairs alone on inputs of covariance Σ, matched by a_p s_p |C_0|^(k−2); NaN for k ≤ 2."""
+    a, k = problem.teacher.coefficients, problem.information_exponent
+    weights, start = problem.reduced_weights(), problem.start()
+    speeds = direction_speeds(problem)
+    if k < 3:
+        neuron = np.full(a.size, -1, dtype=np.int64)
+    else:
+        neuron = match_greedily(a * speeds, start.teacher_overlap, k)
+    pairs = _pairs_of(neuron, start)
+    never = np.inf if k > 2 else np.nan
+    leading, emergence, learned = (np.full(a.size, never) for _ in range(3))
+    for p in np.flatnonzero(neuron >= 0).tolist():
+        pair = whitened_pair(problem, weights, int(neuron[p]), p)
+        leading[p] = pair.leading_order()
+        emergence[p], learned[p] = pair.times()
+    notes = [NOTE_INPUTS if k > 2 else NOTE_INPUTS_LINEAR]
+    if problem.activation.coefficients[0] != 0.0:
+        learned[:] = np.nan
+        notes.append(NOTE_CONSTANT)
+    if not problem.teacher.is_orthonormal:
+        notes.append(NOTE_DIRECTIONS)
+    return EmergencePrediction(
+        matched_neuron=pairs.neuron,
+        matched_overlap=pairs.overlap,
+        matched_squared_norm=pairs.squared_norm,
+        leading_order_time=leading,
+        predicted_emergence_time=emergence,
+        predicted_learned_time=learned,
+        learning_neuron=pairs.neuron,
+        learning_overlap=pairs.overlap,
+        learning_squared_norm=pairs.squared_norm,
+        notes=tuple(notes),
+        theory=PAIRS if k > 2 else LINEARISED,
     )
 
 
@@ -233,18 +276,20 @@ def _matched(problem: Problem, side: FarSide | None) -> tuple[_Pairs, _Pairs, bo
             found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
         drawn = [_Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
         return drawn[0], drawn[-1], True
-    C, squared_norm = problem.start().teacher_overlap, problem.start().squared_norm
-
-    def pairs(neuron: Integers) -> _Pairs:
-        found = neuron >= 0
-        overlap = np.where(found, C[neuron, np.arange(a.size)], np.nan)
-        return _Pairs(neuron, overlap, np.where(found, squared_norm[neuron], np.nan))
-
+    start = problem.start()
+    C = start.teacher_overlap
     if side is None:
-        matched = pairs(match_greedily(a, C, k))
+        matched = _pairs_of(match_greedily(a, C, k), start)
         return matched, matched, False
     first, learning = match_by_strength(a, side.equivalent(C), (C > 0.0) | side.learns, k)
-    return pairs(first), pairs(np.where(learning >= 0, learning, first)), False
+    return _pairs_of(first, start), _pairs_of(np.where(learning >= 0, learning, first), start), False
+
+
+def _pairs_of(neuron: Integers, start: OverlapStart) -> _Pairs:
+    """Return the pairs of the neurons given, one per direction."""
+    found = neuron >= 0
+    overlap = np.where(found, start.teacher_overlap[neuron, np.arange(neuron.size)], np.nan)
+    return _Pairs(neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan))
 
 
 def _side_notes(side: FarSide, first: _Pairs, learning: _Pairs) -> list[str]:
