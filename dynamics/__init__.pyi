@@ -27,6 +27,7 @@ from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
+from .solve.correlation import solve_correlation as solve_correlation
 from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled

@@ -1,4 +1,5 @@
 from .committee.system import CommitteeSystem as CommitteeSystem
+from .correlation.smoothing import gradient_table as gradient_table
 from .interface import System as System
 from .network.system import NetworkSystem as NetworkSystem
 from .overlaps.system import learned_mass as learned_mass

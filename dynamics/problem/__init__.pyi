@@ -10,7 +10,9 @@ from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
+from .problem import check_fields as check_fields
 from .problem import check_problem as check_problem
+from .problem import is_correlation as is_correlation
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher

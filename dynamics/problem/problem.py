@@ -15,6 +15,8 @@ from dynamics.problem.checks import check_choice, checked_integer, checked_numbe
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
+    CORRELATION,
+    DECLARED_FIELDS,
     NETWORK,
     check_inputs,
     check_named_student,
@@ -24,6 +26,7 @@ from dynamics.problem.problem_checks import (
     checked_given_overlaps,
     checked_given_weights,
     checked_norm,
+    checked_objective,
     checked_teacher_link,
     kind_of,
 )
@@ -35,6 +38,8 @@ from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import ArrayLike
 
     from hermite import HermiteExpansion
@@ -91,6 +96,12 @@ class Problem:
         learn another link than their own; the other two require it to equal `activation`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
+    objective : {"squared", "correlation"}
+        What is descended: ½ E(f − f*)², or −E[f* σ(w·x)], for one spherical neuron and one direction, by
+        `dynamics.solve_correlation`.
+    smoothing : float, default 0.0
+        λ ≥ 0: the correlation is averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to
+        w. Dimensionless.
 
     Raises
     ------
@@ -119,6 +130,8 @@ class Problem:
     student: Literal["homogeneous", "committee", "spherical"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
+    objective: Literal["squared", "correlation"] = "squared"
+    smoothing: float = 0.0
 
     if TYPE_CHECKING:
         # What callers may pass; the attributes above are what they find.
@@ -138,6 +151,8 @@ class Problem:
             student: str | Student = "homogeneous",
             teacher_activation: object = None,
             order: int | None = None,
+            objective: str = "squared",
+            smoothing: float = 0.0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -175,9 +190,10 @@ class Problem:
             asked = (self.kind, teacher, link, self.order)
             assign("teacher_activation", checked_teacher_link(self.teacher_activation, *asked))
         check_sizes(activation=link, teacher_activation=self.teacher_link)
+        sizes = (teacher, self.width, self.dimension)
+        assign("smoothing", checked_objective(self.objective, self.smoothing, self.kind, *sizes))
         assign("order", link.order)
         check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
-        sizes = (teacher, self.width, self.dimension)
         check_inputs(self.inputs, self.kind, self.initial_overlaps, *sizes)
         if self.initial_weights is not None:
             assign("initial_weights", checked_given_weights(self.initial_weights, student, *sizes))
@@ -205,6 +221,11 @@ class Problem:
     def num_directions(self) -> int:
         """Number of teacher directions P; for a `Student`, of the axes that the teacher spans."""
         return self.teacher.span if self.kind == NETWORK else self.teacher.num_directions
+
+    @property
+    def declared_fields(self) -> dict[str, object]:
+        """The fields of `DECLARED_FIELDS` that have another value than all answers take."""
+        return {name: found for name, usual in DECLARED_FIELDS.items() if (found := getattr(self, name)) != usual}
 
     @property
     def start_is_random(self) -> bool:
@@ -273,8 +294,9 @@ class Problem:
             "initial_norm": self.initial_norm,
             "seed": self.seed,
             "label_noise": self.label_noise,
-            "inputs": None if self.inputs is None else self.inputs.parameters(),
             "student": self.student.parameters() if isinstance(self.student, Student) else self.student,
+            **{name: getattr(self, name) for name in DECLARED_FIELDS},
+            "inputs": None if self.inputs is None else self.inputs.parameters(),
         }
         if is_network:
             parameters["teacher"] = stored_teacher(self.teacher)
@@ -345,11 +367,15 @@ class Problem:
         )
 
 
-def check_problem(problem: object, student: str = "homogeneous") -> None:
-    """Raise one sentence unless `problem` is a Problem with the student that a theory is about."""
+def check_problem(problem: object, student: str = "homogeneous", fields: Collection[str] = ()) -> None:
+    """Raise one sentence unless `problem` is a Problem with the student that a theory is about.
+
+    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
+    """
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
+    check_fields(problem, fields, "here")
     if problem.kind != student:
         solve = STUDENTS.get(problem.kind, SOLVE_NETWORK)
         names = [f"the {each} student" if each in STUDENTS else "a Student" for each in (student, problem.kind)]
@@ -358,3 +384,19 @@ def check_problem(problem: object, student: str = "homogeneous") -> None:
             f"whose overlaps `dynamics.{solve}` integrates."
         )
         raise ValueError(msg)
+
+
+def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
+    """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
+    for name, value in problem.declared_fields.items():
+        if name not in fields:
+            msg = (
+                f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
+                "which is not known there."
+            )
+            raise ValueError(msg)
+
+
+def is_correlation(problem: Problem) -> bool:
+    """Return whether a problem descends its correlation, not the squared error."""
+    return problem.objective == CORRELATION

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import checked_number
+from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.network_start import checked_network_weights
 from dynamics.problem.start import check_unit_lengths, checked_overlaps, checked_weights
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 #: The kind of a problem whose student is a `Student`.
 NETWORK = "network"
+#: What a problem descends.
+SQUARED, CORRELATION = "squared", "correlation"
+OBJECTIVES = (SQUARED, CORRELATION)
+#: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
+DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
 #: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
@@ -99,6 +104,34 @@ def check_sizes(**links: HermiteExpansion) -> None:
                 f"but c_{j} is {link.coefficients[j]:g}."
             )
             raise ValueError(msg)
+
+
+def checked_objective(
+    objective: object, smoothing: object, kind: str, teacher: Teacher, width: int, dimension: int
+) -> float:
+    """Return the smoothing λ; refuse a correlation of anything but one spherical neuron and one direction."""
+    check_choice("objective", objective, OBJECTIVES)
+    size = checked_number(smoothing, "smoothing", positive=False)
+    if objective == CORRELATION:
+        if kind != "spherical":
+            msg = f"Argument `objective` must be 'squared' for the {kind} student, but is 'correlation'."
+            raise ValueError(msg)
+        if width != 1:
+            msg = f"Argument `width` must be 1 for the objective 'correlation', but is {width}."
+            raise ValueError(msg)
+        if teacher.num_directions != 1:
+            msg = (
+                "Argument `teacher` must have one direction for the objective 'correlation', "
+                f"but has {teacher.num_directions}."
+            )
+            raise ValueError(msg)
+        if dimension < 2:
+            msg = f"Argument `dimension` must be at least 2 for the objective 'correlation', but is {dimension}."
+            raise ValueError(msg)
+    elif size > 0.0:
+        msg = f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}."
+        raise ValueError(msg)
+    return size
 
 
 def checked_norm(given: object, kind: str) -> float:

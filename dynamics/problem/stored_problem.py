@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.inputs import Inputs
+from dynamics.problem.problem_checks import DECLARED_FIELDS
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
@@ -102,11 +103,17 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "initial_weights": array("initial_weight"),
         "initial_overlaps": None if overlaps[0] is None else overlaps,
         "label_noise": stored["label_noise"],
-        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "student": stored["student"],
         "teacher_activation": teacher_activation,
         "order": stored["activation"]["order"],
+        **_declared(stored),
+        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
     }
+
+
+def _declared(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that answers declare; files from before them have their usual values."""
+    return {name: stored.get(name, usual) for name, usual in DECLARED_FIELDS.items()}
 
 
 def stored_teacher(teacher: Teacher) -> dict[str, Any]:
@@ -135,6 +142,7 @@ def _network_arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
         "initial_weights": weights,
         "label_noise": stored["label_noise"],
         "teacher_activation": None if link is None else hermite.expand(read_link(link), order=link["order"]),
+        **_declared(stored),
     }
 
 

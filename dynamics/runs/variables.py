@@ -165,6 +165,8 @@ width | width | number of neurons | m
 k | k | information exponent of the link | k
 beta | beta | decay of the teacher's coefficients | \beta
 num_directions | num_directions | number of teacher directions | P
+objective | objective | what is descended |
+smoothing | smoothing | smoothing of the landscape | \lambda
 initial_norm | initial_norm | norm of the starting weights | \sigma_0
 failure |  | why the point of the sweep failed |
 mean_field_loss | time | loss of the infinite width | L^\infty

@@ -10,6 +10,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.runs.outcome import joined
+from dynamics.solve.registry import registered
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import PAIRS, check_decouples, predict, sum_formula_loss
 
@@ -35,6 +36,9 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     g'(s) ≈ c_1² + 2 c_2² s, and that flow is integrated (seconds at most). At leading order the nearest neuron drifts,
     T_p = (1 − C_0)/(c_1² a_p) for k = 1, or grows, T_p = ln(1/C_0)/(2 c_2² a_p) for k = 2.
 
+    For the objective "correlation" the time is the same transit with the kernel g_λ of the smoothed landscape, for any
+    k (see `solve_correlation`).
+
     Parameters
     ----------
     problem : Problem
@@ -55,7 +59,8 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     ----------
     Ren, Nichani, Wu, Lee, arXiv:2504.19983.
     """
-    check_problem(problem)
+    is_spherical = getattr(problem, "objective", "") == "correlation"
+    check_problem(problem, "spherical" if is_spherical else "homogeneous", registered("prediction").fields)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
     values = {

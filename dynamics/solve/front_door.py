@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from dynamics.problem import Problem
-from dynamics.solve.registry import ANSWERS
+from dynamics.solve.registry import answer_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,7 +22,8 @@ def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
     ----------
     problem : Problem
         The student decides: "homogeneous" is given to `solve_overlaps`, "committee" to `solve_committee`, "spherical"
-        to `solve_spherical`. The limit of infinite width has a function of its own, `solve_mean_field`.
+        to `solve_spherical`, and with the objective "correlation" to `solve_correlation`. The limit of infinite width
+        has a function of its own, `solve_mean_field`.
     **arguments
         Keyword arguments of that function, such as `save_at`, `rtol`, `keep` or `checkpoint`.
 
@@ -49,7 +50,7 @@ def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
     if not isinstance(given, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    solve = next(answer for answer in ANSWERS if problem.kind in answer.students).solve()
+    solve = answer_of(problem).solve()
     known = list(inspect.signature(solve).parameters)[1:]
     for name in arguments:
         if name not in known:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, NETWORK_METHODS, PARTICLE_METHODS
 
-__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answers_that", "registered"]
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+
+__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
 
 #: What an answer can do, unless its entry says why not.
 CAPABILITIES = {
@@ -37,6 +40,8 @@ class Answer:
         "module:function" of (problem, *, …) that returns a Dataset.
     students : tuple of str
         Students of the problems that it takes.
+    fields : tuple of str
+        Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     equations : tuple of str
         Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
@@ -54,6 +59,7 @@ class Answer:
     name: str
     function: str
     students: tuple[str, ...] = ("homogeneous",)
+    fields: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     check: str = ""
@@ -73,15 +79,17 @@ class Answer:
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
+_CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
-#: The first answer that takes a problem's student is the one that `dynamics.solve_problem` gives.
+#: The first answer that takes a problem's student and knows its fields is the one that `dynamics.solve_problem` gives.
 ANSWERS = (
     Answer(
         name="overlaps",
         function="dynamics.solve.overlaps:solve_overlaps",
-        equations=("overlaps", "finite_step", "pairs"),
+        fields=("inputs",),
+        equations=("overlaps", "finite_step", "pairs", "classes"),
         methods=FLOW_METHODS,
         check="dynamics.solve.preparation:check_overlaps",
         schedule=_FLOW_TIMES,
@@ -99,7 +107,8 @@ ANSWERS = (
     Answer(
         name="prediction",
         function="dynamics.solve.decoupled:predict_emergence",
-        equations=("transit",),
+        fields=("inputs", *_CORRELATION),
+        equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,
     ),
@@ -117,6 +126,15 @@ ANSWERS = (
         students=("spherical",),
         equations=("spherical", "spherical_step"),
         methods=PARTICLE_METHODS,
+        findings=_FLOWS,
+    ),
+    Answer(
+        name="correlation",
+        function="dynamics.solve.correlation:solve_correlation",
+        students=("spherical",),
+        fields=_CORRELATION,
+        equations=("correlation",),
+        methods=COMMITTEE_METHODS,
         findings=_FLOWS,
     ),
     Answer(
@@ -169,6 +187,12 @@ ANSWERS = (
         },
     ),
 )
+
+
+def answer_of(problem: Problem) -> Answer:
+    """Return the first answer that takes a problem: its student, and what it sets beyond what all answers take."""
+    takers = [answer for answer in ANSWERS if problem.kind in answer.students]
+    return next((answer for answer in takers if set(problem.declared_fields) <= set(answer.fields)), takers[0])
 
 
 def registered(name: str) -> Answer:

@@ -237,7 +237,7 @@ def answered(
 def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
     """Return the arguments that all answers share, checked, and those that are the answer's own."""
     student = getattr(problem, "kind", None)
-    check_problem(problem, student if student in answer.students else answer.students[0])
+    check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
     own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}
     method = check_method(own.pop("method", answer.methods[0]), answer.methods)
     keep, estimate = own.pop("keep", KEEPS[0]), own.pop("error_estimate", None)

@@ -120,7 +120,7 @@ class Grid:
 def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
-    check_problem(problem, getattr(problem, "kind", ""))  # whichever student it has
+    check_problem(problem, getattr(problem, "kind", ""), PROBLEM_KEYS)  # whichever student and fields it has
     named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
     for name, given in named:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
-from dynamics.problem import check_problem
+from dynamics.problem import check_problem, is_correlation
 from dynamics.problem.checks import check_choice
 from dynamics.theory.linearised import leading_escape, linear_times
 from dynamics.theory.matching import draw_matched_overlaps, draw_on_both_sides, match_by_strength, match_greedily
 from dynamics.theory.sides import FarSide
-from dynamics.theory.whitened_pairs import direction_speeds, whitened_pair
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
-    from dynamics.problem.start import OverlapStart
     from hermite.arrays import Array, Integers
 
 #: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
@@ -46,8 +44,6 @@ NOTE_LINEAR = (
     "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
     "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, and leading-order times those of the nearest neuron"
 )
-NOTE_INPUTS = "times are those of the pair alone on inputs of covariance Sigma; matching takes overlaps of both signs as alike"
-NOTE_INPUTS_LINEAR = "k <= 2 with inputs that are not isotropic: no theory predicts the times, which are NaN"
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 #: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
@@ -93,7 +89,8 @@ class EmergencePrediction:
 def predict(problem: Problem) -> EmergencePrediction:
     """Return which neuron learns each direction and when, from the start alone.
 
-    For k ≤ 2 the times are those of the linearised flow. For k ≥ 3 O(m P log(m P)) for the matching. Above 2^24 entries
+    For k ≤ 2 the times are those of the linearised flow; for the objective "correlation" they are those of its one
+    neuron, for any k. For k ≥ 3 O(m P log(m P)) for the matching. Above 2^24 entries
     of the overlap matrix a random start is not drawn; the matched overlaps are, from their distribution
     (`dynamics.theory.matching.draw_matched_overlaps`), at O(P).
 
@@ -107,9 +104,15 @@ def predict(problem: Problem) -> EmergencePrediction:
     >>> predict(problem).predicted_emergence_time.round(6).tolist()
     [0.387327, inf]
     """
-    check_problem(problem)
+    if is_correlation(problem):
+        from dynamics.theory.correlation import predict_correlation
+
+        return predict_correlation(problem)
     if problem.inputs is not None:
-        return _predict_whitened(problem)
+        from dynamics.theory.whitened_prediction import predict_whitened
+
+        return predict_whitened(problem)
+    check_problem(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
     notes: list[str] = []
@@ -170,43 +173,6 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
     )
 
 
-def _predict_whitened(problem: Problem) -> EmergencePrediction:
-    """Return the times of pairs alone on inputs of covariance Σ, matched by a_p s_p |C_0|^(k−2); NaN for k ≤ 2."""
-    a, k = problem.teacher.coefficients, problem.information_exponent
-    weights, start = problem.reduced_weights(), problem.start()
-    speeds = direction_speeds(problem)
-    if k < 3:
-        neuron = np.full(a.size, -1, dtype=np.int64)
-    else:
-        neuron = match_greedily(a * speeds, start.teacher_overlap, k)
-    pairs = _pairs_of(neuron, start)
-    never = np.inf if k > 2 else np.nan
-    leading, emergence, learned = (np.full(a.size, never) for _ in range(3))
-    for p in np.flatnonzero(neuron >= 0).tolist():
-        pair = whitened_pair(problem, weights, int(neuron[p]), p)
-        leading[p] = pair.leading_order()
-        emergence[p], learned[p] = pair.times()
-    notes = [NOTE_INPUTS if k > 2 else NOTE_INPUTS_LINEAR]
-    if problem.activation.coefficients[0] != 0.0:
-        learned[:] = np.nan
-        notes.append(NOTE_CONSTANT)
-    if not problem.teacher.is_orthonormal:
-        notes.append(NOTE_DIRECTIONS)
-    return EmergencePrediction(
-        matched_neuron=pairs.neuron,
-        matched_overlap=pairs.overlap,
-        matched_squared_norm=pairs.squared_norm,
-        leading_order_time=leading,
-        predicted_emergence_time=emergence,
-        predicted_learned_time=learned,
-        learning_neuron=pairs.neuron,
-        learning_overlap=pairs.overlap,
-        learning_squared_norm=pairs.squared_norm,
-        notes=tuple(notes),
-        theory=PAIRS if k > 2 else LINEARISED,
-    )
-
-
 def sum_formula_loss(
     problem: Problem,
     prediction: EmergencePrediction,
@@ -220,7 +186,8 @@ def sum_formula_loss(
 
     for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
     is the predicted learned time, so that the lag of the norm behind the direction is included; with "emergence" it is
-    the predicted emergence time.
+    the predicted emergence time. Of the objective "correlation", where no norm grows, it is the loss of the start until
+    then, and that of C = 1 afterwards.
 
     Examples
     --------
@@ -234,6 +201,10 @@ def sum_formula_loss(
     """
     check_choice("step", step, ("learned", "emergence"))
     t = np.asarray(times, dtype=np.float64)
+    if is_correlation(problem):
+        from dynamics.theory.correlation import staircase
+
+        return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
     when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
@@ -276,20 +247,18 @@ def _matched(problem: Problem, side: FarSide | None) -> tuple[_Pairs, _Pairs, bo
             found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
         drawn = [_Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
         return drawn[0], drawn[-1], True
-    start = problem.start()
-    C = start.teacher_overlap
+    C, squared_norm = problem.start().teacher_overlap, problem.start().squared_norm
+
+    def pairs(neuron: Integers) -> _Pairs:
+        found = neuron >= 0
+        overlap = np.where(found, C[neuron, np.arange(a.size)], np.nan)
+        return _Pairs(neuron, overlap, np.where(found, squared_norm[neuron], np.nan))
+
     if side is None:
-        matched = _pairs_of(match_greedily(a, C, k), start)
+        matched = pairs(match_greedily(a, C, k))
         return matched, matched, False
     first, learning = match_by_strength(a, side.equivalent(C), (C > 0.0) | side.learns, k)
-    return _pairs_of(first, start), _pairs_of(np.where(learning >= 0, learning, first), start), False
-
-
-def _pairs_of(neuron: Integers, start: OverlapStart) -> _Pairs:
-    """Return the pairs of the neurons given, one per direction."""
-    found = neuron >= 0
-    overlap = np.where(found, start.teacher_overlap[neuron, np.arange(neuron.size)], np.nan)
-    return _Pairs(neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan))
+    return pairs(first), pairs(np.where(learning >= 0, learning, first)), False
 
 
 def _side_notes(side: FarSide, first: _Pairs, learning: _Pairs) -> list[str]:

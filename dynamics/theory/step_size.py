@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square
-from dynamics.problem import check_problem, checked_integer, checked_number
+from dynamics.problem import check_problem, checked_integer, checked_number, is_correlation
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 
 if TYPE_CHECKING:
@@ -146,6 +146,10 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     O(500) evaluations per direction.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
+    if is_correlation(problem):
+        from dynamics.theory.correlation import correlation_bias
+
+        return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
     a = problem.teacher.coefficients
     notes: list[str] = []
     if problem.activation.coefficients[0] != 0.0:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import Student
+from dynamics.problem import Student, is_correlation
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -37,14 +37,20 @@ def network_of(problem: Problem) -> Network:
         msg = f"Argument `problem` must have a Student, but has the {problem.kind} student."
         raise TypeError(msg)
     rates = student.learning_rates
-    if (rates[0] > 0 or rates[2] > 0) and has_jump(problem.activation):
+    if rates[0] > 0 or rates[2] > 0:
+        check_no_jump(problem)
+    lengths = np.linalg.norm(start.weights, axis=1) if student.first_layer == "sphere" else None
+    return Network(start.weights, start.second_layer, start.bias, student.output_scale, rates, student.decay, lengths)
+
+
+def check_no_jump(problem: Problem) -> None:
+    """Refuse a link that has a jump where its argument is trained."""
+    if has_jump(problem.activation):
         msg = (
             f"Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
             f"gradient at a jump, but has {problem.activation.name}."
         )
         raise ValueError(msg)
-    lengths = np.linalg.norm(start.weights, axis=1) if student.first_layer == "sphere" else None
-    return Network(start.weights, start.second_layer, start.bias, student.output_scale, rates, student.decay, lengths)
 
 
 def has_jump(link: HermiteExpansion) -> bool:
@@ -65,7 +71,8 @@ def has_jump(link: HermiteExpansion) -> bool:
 
 
 def has_callable(problem: Problem) -> bool:
-    """Return whether a network's link, or one of its teacher's, is a callable, which no file holds."""
+    """Return whether a callable is simulated as it is, tabulated, though no file holds it."""
     units = problem.teacher.units(problem.teacher_link)
     links = [problem.activation, *(unit.link for unit in units)]
-    return problem.kind == "network" and any(not link.is_polynomial and link.expression is None for link in links)
+    is_tabulated = problem.kind == "network" or is_correlation(problem)
+    return is_tabulated and any(not link.is_polynomial and link.expression is None for link in links)

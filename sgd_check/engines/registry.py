@@ -105,12 +105,22 @@ class ResumableEngine(Engine, Protocol):
 
 
 class Declaration(NamedTuple):
-    """One engine: where problem and options are made into it, and what it takes; the first precision is its own."""
+    """One engine: where problem and options are made into it, and what it takes; the first precision is its own.
+
+    `fields` are those of a problem that it knows beyond those that all engines take.
+    """
 
     maker: str
     dtypes: tuple[str, ...] = ("float64",)
     devices: tuple[str, ...] = ("auto", "cpu")
     students: tuple[str, ...] = ("homogeneous",)
+    fields: tuple[str, ...] = ()
+    objective: str = "squared"
+
+    def takes(self, problem: Problem) -> bool:
+        """Return whether the engine simulates problems of this kind."""
+        known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
+        return known and problem.objective == self.objective
 
 
 # Modules load when asked for.
@@ -123,8 +133,19 @@ ENGINES: dict[str, Declaration] = {
         ("homogeneous", "committee", "spherical", "network"),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
+    "scalar": Declaration(
+        "sgd_check.engines.scalar.engine:ScalarEngine",
+        students=("spherical",),
+        fields=("objective", "smoothing"),
+        objective="correlation",
+    ),
 }
 DEFAULT_ENGINE = "projected"
+
+
+def engine_of(problem: Problem) -> str:
+    """Return the engine that "auto" stands for: the first that takes a problem, `DEFAULT_ENGINE` where none does."""
+    return next((name for name, declared in ENGINES.items() if declared.takes(problem)), DEFAULT_ENGINE)
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:

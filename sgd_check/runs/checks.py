@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import MOST_RUNS, Problem, check_memory, checked_integer, checked_real
+from dynamics.problem import MOST_RUNS, Problem, check_fields, check_memory, checked_integer, checked_real
 from hermite.text.messages import shown
-from sgd_check.engines import ENGINES, EngineOptions
+from sgd_check.engines import ENGINES, EngineOptions, engine_of
+from sgd_check.runs.observables import keeps_vectors
+
+if TYPE_CHECKING:
+    from sgd_check.engines.registry import Declaration
 
 LARGEST_SEED = 2**32 - 1
 RECORD_LIMIT = 16 * 2**30
 
 
-def check_student(problem: object, engine: str) -> None:
-    """Refuse anything but a problem, and students that an engine does not simulate."""
+def checked_engine(problem: object, engine: str) -> str:
+    """Return the name of an engine, with "auto" replaced by what it stands for; refuse what it does not simulate.
+
+    That is anything but a problem, a student or a field of the problem that the engine does not know.
+    """
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
-    declared = ENGINES.get(engine) if isinstance(engine, str) else None
+    name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
+    declared = ENGINES.get(name) if isinstance(name, str) else None
+    if declared is not None:
+        _check_declared(problem, name, declared)
     if problem.kind not in (declared.students if declared else ("homogeneous",)):
-        names = [repr(name) for name, other in ENGINES.items() if problem.kind in other.students]
+        names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
         which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
         msg = (
             f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
             f"{problem.kind} student, which {which}."
+        )
+        raise ValueError(msg)
+    return name
+
+
+def _check_declared(problem: Problem, name: str, declared: Declaration) -> None:
+    """Refuse a problem with a field, or another objective, that an engine does not know."""
+    check_fields(problem, declared.fields, f"for engine {name!r}")
+    if problem.objective != declared.objective:
+        msg = (
+            f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
+            f"but has {problem.objective!r}."
         )
         raise ValueError(msg)
 
@@ -112,7 +134,7 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
 
 def check_records(problem: Problem, runs: int, records: int) -> None:
     """Refuse runs whose records do not fit into memory."""
-    beside = problem.dimension if problem.kind == "spherical" else problem.width
+    beside = problem.dimension if keeps_vectors(problem) else problem.width
     need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
     if need > RECORD_LIMIT:
         msg = (

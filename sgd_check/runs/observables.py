@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dynamics.equations import learned_mass, population_loss, squared_error, teacher_term
+from dynamics.problem import is_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,11 @@ class Observables(Protocol):
 
     def learned(self, C: Array, n: Array, /, *layers: Array) -> Array:
         """Return the learned mass of every run, shape (runs, thresholds), given C (runs, m, P) and n (runs, m)."""
+
+
+def keeps_vectors(problem: Problem) -> bool:
+    """Return whether neurons in R^d are recorded, of which the loss is computed; a lone one has no need of them."""
+    return problem.kind == "spherical" and not is_correlation(problem)
 
 
 def observables_of(problem: Problem) -> Observables:
@@ -89,7 +95,7 @@ class _Committee(_Directions):
 
 
 class _Spherical(_Directions):
-    """f = (1/m) Σ σ(w_i·x), |w_i| = 1."""
+    """f = (1/m) Σ σ(w_i·x), |w_i| = 1; the overlap 1 of a lone neuron with itself is a unit vector as good as any."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

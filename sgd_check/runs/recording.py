@@ -9,7 +9,7 @@ import numpy as np
 from sgd_check.engines import NetworkEngine
 from sgd_check.engines.network import network_of
 from sgd_check.runs.crossings import CrossingTracker
-from sgd_check.runs.observables import observables_of
+from sgd_check.runs.observables import keeps_vectors, observables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ class Recorder:
         self._watch, thresholds = Watch(problem, seeds), self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
         # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
-        self._spherical, self._layered = problem.kind == "spherical", problem.kind == "network"
+        self._vectors, self._layered = keeps_vectors(problem), problem.kind == "network"
         self._components = np.array([component.value for component in problem.teacher.components])
         shapes = _shapes(problem, self._watch.emergence.time.shape[1])
         records = plan.recorded.size
@@ -98,7 +98,7 @@ class Recorder:
         """Measure the runs after `step` steps; return which of them have just blown up."""
         index = self._record_of.get(step)
         found = engine.measure(student=index is not None)
-        among = found.neuron_vector if self._spherical else found.student_overlap
+        among = found.neuron_vector if self._vectors else found.student_overlap
         seen = [found.teacher_overlap, found.squared_norm]
         if self._layered and isinstance(engine, NetworkEngine):
             seen += list(engine.layers().swapaxes(0, 1))
@@ -158,7 +158,7 @@ class Recorder:
     @property
     def _among(self) -> str:
         """Variable that tells the loss beside C and n."""
-        return "neuron_vector" if self._spherical else "student_overlap"
+        return "neuron_vector" if self._vectors else "student_overlap"
 
     def _trackers(self) -> list[tuple[str, CrossingTracker]]:
         """Return the trackers that have something to track: a network whose teacher is units learns no components."""
@@ -170,7 +170,7 @@ def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of one record of one run, for every variable."""
     m, components = problem.width, len(problem.teacher.components)
     shapes: dict[str, tuple[int, ...]] = {"teacher_overlap": (m, directions)}
-    shapes |= {"neuron_vector": (m, problem.dimension)} if problem.kind == "spherical" else {"student_overlap": (m, m)}
+    shapes |= {"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}
     shapes |= {"squared_norm": (m,), "loss": ()}
     shapes |= {"second_layer": (m,), "bias": (m,)} if problem.kind == "network" else {}
     return shapes | ({"component": (components,)} if components else {})

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import check_switch
+from dynamics.problem import check_switch, is_correlation
 from dynamics.runs import Rhythm, as_run_file
-from sgd_check.engines import DEFAULT_ENGINE, SpanEngine, make_engine
+from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.engines.network import has_callable
-from sgd_check.runs.checks import check_records, check_student, checked_budget, checked_options
+from sgd_check.runs.checks import check_records, checked_budget, checked_engine, checked_options
 from sgd_check.runs.loop import Reached, StepLoop, parts_of, restored
+from sgd_check.runs.observables import keeps_vectors
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder
 
@@ -46,7 +47,7 @@ def simulate(
     learning_rate: LearningRate,
     steps: int,
     seeds: int | Sequence[int],
-    engine: str = DEFAULT_ENGINE,
+    engine: str = "auto",
     save_at: SaveAt | None = None,
     batch_size: int = 1,
     device: str = "auto",
@@ -62,10 +63,11 @@ def simulate(
     .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
        \quad x \sim N(0, I_d)
 
-    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere. A
-    `Student` moves its layers by η ε_w, η ε_v and η ε_b times their gradients, all from the parameters before the step,
-    and by its decay; on the sphere the step of w_i is the tangential part of the gradient, and |w_i| is then brought
-    back to its starting value.
+    For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere; for its
+    objective "correlation" it is w ← (w + η u)/|w + η u|, u the mean over the batch of the labels f*(x) + τξ times the
+    gradient of the smoothed σ(w·x) along the sphere. A `Student` moves its layers by η ε_w, η ε_v and η ε_b times their
+    gradients, all from the parameters before the step, and by its decay; on the sphere the step of w_i is the
+    tangential part of the gradient, and |w_i| is then brought back to its starting value.
 
     Parameters
     ----------
@@ -80,12 +82,14 @@ def simulate(
         How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
         the start. On the processor of one machine a seed gives the same bits alone, beside others and on any number of
         threads.
-    engine : {"projected", "torch", "diffusion"}
+    engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
         not depend on d, for every d ≥ m + the number of axes that the teacher spans, for any `Student` too. "torch"
         draws the samples in R^d, for every student.
         "diffusion" is the limit of small and many steps, which takes thousands to billions of them at once, for up to
         four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
+        "scalar" is for the objective "correlation", exact in law by a chain in the overlap alone, for every d ≥ 2, or
+        3 with batches. "auto" is the first of them that takes the problem.
     save_at : SaveAt, optional
         Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
         steps, twelve records per e-fold.
@@ -112,8 +116,8 @@ def simulate(
         Wall-clock budget in seconds; what was recorded until then is kept.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
-        goes on from it if the runs end early, for the engines "projected" and, but for its fused kernel and the
-        spherical student, "torch".
+        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel and
+        the spherical student, "torch".
 
     Returns
     -------
@@ -155,7 +159,7 @@ def simulate(
     cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
     three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
     """
-    check_student(problem, engine)
+    engine = checked_engine(problem, engine)
     plan = make_plan(learning_rate, steps, save_at)
     check_switch("progress", progress, optional=True)
     options = checked_options(
@@ -274,7 +278,7 @@ class Simulation:
                 "step": self.plan.recorded,
                 "seed": np.array(self.options.seeds, dtype=np.int64),
                 "neuron": neurons,
-                **({} if problem.kind == "spherical" else {"neuron_2": neurons}),
+                **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
                 **({"component_name": [each.name for each in components]} if components else {}),
             },
             solver={
@@ -293,5 +297,5 @@ def _predicted_values(problem: Problem) -> dict[str, Any]:
     from dynamics.runs import prediction_values
     from dynamics.theory import predict
 
-    has_one = problem.kind == "homogeneous" and problem.information_exponent > 2
+    has_one = is_correlation(problem) or (problem.kind == "homogeneous" and problem.information_exponent > 2)
     return dict(prediction_values(predict(problem))) if has_one else {}

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 import dynamics
-from dynamics.problem import checked_integer, checked_number
+from dynamics.problem import checked_integer, checked_number, is_correlation
 from hermite.text.messages import shown
-from sgd_check.engines import DEFAULT_ENGINE
-from sgd_check.runs.checks import check_student, checked_options
+from sgd_check.runs.checks import checked_engine, checked_options
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.alignment import checked_rate, decided_by_curves
 from sgd_check.verdicts.comparison import compare
@@ -63,9 +62,9 @@ def check(
     Parameters
     ----------
     problem : Problem
-        With the homogeneous student, a network, or a committee; of a committee of information exponent 3 or more a
-        learning rate is needed. A spherical student has a mean field, which is held against networks of several widths:
-        see `compare`.
+        With the homogeneous student, a network, a committee, or the objective "correlation"; of a committee of
+        information exponent 3 or more a learning rate is needed. The spherical student has otherwise a mean field,
+        which is held against networks of several widths: see `compare`.
     learning_rate : float, optional
         Step size η > 0, dimensionless. By default the largest one, up to a tenth of the limit of stability, at which
         every checked direction has an expected delay of at most 4 % and scatters so little that an error of 30 % in its
@@ -80,8 +79,8 @@ def check(
         choices that do not depend on its speed.
     seeds : int or sequence of int, default 32
         How many runs, or the seeds themselves.
-    engine : {"projected", "torch", "diffusion"}, optional
-        As of `simulate`; by default "projected", and for committees "torch".
+    engine : {"projected", "torch", "diffusion", "scalar"}, optional
+        As of `simulate`; by default "auto".
     theory : {"auto", "finite-step", "flow"}
         What is tested: "flow" (allowing the delay by the step size), "finite-step" (the equation of the mean step at
         the learning rate of the runs, sharper since it has that delay), or "auto": "finite-step" where it can be solved
@@ -182,16 +181,13 @@ def check(
 
 def _checked_engine(problem: Problem, engine: str | None) -> str:
     """Return the engine's name, or say in one sentence why the problem cannot be checked."""
-    student = getattr(problem, "kind", None)
-    if student == "spherical":
+    if getattr(problem, "kind", None) == "spherical" and not is_correlation(problem):
         msg = (
             "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
         )
         raise ValueError(msg)
-    name = ("torch" if student == "committee" else DEFAULT_ENGINE) if engine is None else engine
-    check_student(problem, name)
-    return name
+    return checked_engine(problem, "auto" if engine is None else engine)
 
 
 def _check_theory(theory: str) -> None:

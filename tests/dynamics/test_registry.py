@@ -21,7 +21,12 @@ SAVE_AT = dynamics.SaveAt.at([0.0, 0.1, 0.2])
 WATCHING = {"trackers", "progress", "max_runtime", "on_failure"}
 
 
-def problem(student="homogeneous"):
+def problem(student="homogeneous", fields=()):
+    if "objective" in fields and student == "spherical":
+        one = dynamics.Teacher([1.0])
+        return dynamics.Problem(
+            activation="he4", teacher=one, width=1, dimension=8, student=student, objective="correlation"
+        )
     if student == "network":
         return dynamics.Problem(student=dynamics.Student(activation="erf", width=3), teacher=TEACHER, dimension=8)
     link = "erf" if student == "committee" else "he4"
@@ -65,7 +70,7 @@ def test_the_front_door_names_what_it_cannot_pass_on():
 
 @pytest.mark.parametrize("answer", answers_that("estimate"), ids=lambda answer: answer.name)
 def test_every_integrated_answer_estimates_its_errors(answer):
-    asked = problem(answer.students[0])
+    asked = problem(answer.students[0], answer.fields)
     found = answer.solve()(asked, save_at=SAVE_AT, progress=False)
     errors = [name for name in found.data_vars if str(name).endswith("_error")]
     assert {"loss_error", "emergence_time_error"} <= set(errors)
@@ -80,7 +85,7 @@ def test_every_integrated_answer_estimates_its_errors(answer):
 @pytest.mark.filterwarnings("ignore:The loss rises by up to")
 @pytest.mark.parametrize("answer", answers_that("sound"), ids=lambda answer: answer.name)
 def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch):
-    asked = problem(answer.students[0])
+    asked = problem(answer.students[0], answer.fields)
     losses = iter([1.0, 2.0, 3.0])
 
     class Rising(Integration):

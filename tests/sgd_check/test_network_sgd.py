@@ -12,7 +12,7 @@ import hermite
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.runs import StorageError
-from sgd_check.engines.projected import engine as projected
+from sgd_check.engines import seeded_runs
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.engines.projected.links import link_piece, render_anywhere
 from sgd_check.engines.projected.network_source import horner_text
@@ -296,11 +296,11 @@ def test_a_polynomial_is_summed_by_horners_rule():
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 @pytest.mark.parametrize(("name", "batch"), [("projected", 1), ("projected", 4), ("torch", 1), ("torch", 4)])
 def test_a_seed_gives_the_same_bits_alone_beside_others_cut_and_paused(monkeypatch, name, batch, first_layer):
-    monkeypatch.setattr(projected, "THREADED_OPERATIONS", 0)
+    monkeypatch.setattr(seeded_runs, "THREADED_OPERATIONS", 0)
     problem, rates = network("erf", POLYNOMIAL, 20, first_layer), np.linspace(0.01, 0.02, 300)
 
     def final(seeds, pieces=(), cores=1):
-        monkeypatch.setattr(projected, "available_cores", lambda: cores)
+        monkeypatch.setattr(seeded_runs, "available_cores", lambda: cores)
         run = engine(problem, name, seeds, batch)
         for piece in np.split(rates, pieces):
             state = run.state()

@@ -9,7 +9,7 @@ from scipy import stats
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines.projected import engine as projected
+from sgd_check.engines import seeded_runs
 from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
@@ -214,10 +214,10 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
         activation=SMOOTH, teacher=Teacher([0.8, 0.6]), width=width, dimension=dimension, initial_overlaps=start
     )
     rates = np.full(400, 1e-2 / dimension)
-    monkeypatch.setattr(projected, "THREADED_OPERATIONS", 0)
+    monkeypatch.setattr(seeded_runs, "THREADED_OPERATIONS", 0)
 
     def final(seeds, cores):
-        monkeypatch.setattr(projected, "available_cores", lambda: cores)
+        monkeypatch.setattr(seeded_runs, "available_cores", lambda: cores)
         run = engine(problem, seeds, batch)
         with run.running():
             run.advance(rates)

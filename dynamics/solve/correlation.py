@@ -1,0 +1,167 @@
+"""One spherical neuron and one direction by their correlation; the equations are in `equations.correlation`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dynamics.problem import is_correlation
+from dynamics.problem.checks import checked_number
+from dynamics.runs.dataset import prediction_attributes, prediction_values
+from dynamics.runs.soundness import Soundness
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.step_settings import checked_batch_size
+from dynamics.theory.horizon import default_schedule
+from dynamics.theory.prediction import predict, sum_formula_loss
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from dynamics.problem.schedule import SaveAt
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.skeleton import Asked
+
+__all__ = ["solve_correlation"]
+
+
+def solve_correlation(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "auto",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    learning_rate: float | None = None,
+    step_theory: Literal["finite-d"] = "finite-d",
+    batch_size: int = 1,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate the overlap C = w·θ of one spherical neuron that descends −E[f* σ(w·x)], smoothed or not.
+
+    .. math:: C' = a\, g_\lambda'(C)\, (1 - C^2), \qquad
+       g_\lambda = \sum_k c_k c^*_k (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j,
+       \quad \mu_j = \prod_{i<j} \frac{2i+1}{d-1+2i},
+
+    the flow averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to w; exact at every d.
+    With a learning rate η, the mean motion under steps w ← (w + η u)/|w + η u| to second order in η, u the mean of
+    f* ψ x_⊥ over B samples,
+
+    .. math:: C' = D - \frac{\eta}{2} C \Big[\frac1B E[y^2 \psi^2 r^2]
+       + \Big(1 - \frac1B\Big) \frac{D^2}{1 - C^2}\Big], \qquad D = a\, g_\lambda'(C) (1 - C^2),
+
+    with ψ the derivative of the smoothed link, y the noisy label and r² = |x_⊥|²; the means are exact at every d.
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="spherical"``, ``objective="correlation"``, one neuron and one direction; any λ = `smoothing`.
+        A link that is smoothed has a degree of at most 12, or a series cut there by ``order=12``.
+    save_at : SaveAt, optional
+        Saved times. Default: 150 geometric times from a tenth of the emergence to 2.5 times the learned time.
+    keep : {"full", "summary"}
+        "summary" leaves out `teacher_overlap`.
+    method : str
+        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or
+        "auto": "explicit" while that is cheap, else "bdf".
+    rtol, atol : float
+        Wanted accuracy of artanh C; `atol` is in units of 1/√d.
+    learning_rate : float, optional
+        η > 0 of SGD, dimensionless; time is η · step. Default: the flow, η → 0, which the label noise does not change.
+        Needs polynomial links of degree at most 12.
+    step_theory : {"finite-d"}
+        The means of a step are those at the problem's own d.
+    batch_size : int
+        Number B of samples per step of SGD.
+    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`, E(f − f*)² of f = σ(w·x), which is not what is descended, and `predicted_loss(time)`, that of the
+        start until the predicted emergence and of C = 1 afterwards; `max_overlap(time, direction)` and
+        `learned_mass(time, direction)`, g(C)/g(1) with g = Σ c_j² s^j; "full" adds `teacher_overlap(time, neuron,
+        direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent), `learned_time`, first
+        g(C)/g(1) ≥ a/2, and both as the flow predicts them by quadrature, with estimated errors as in
+        `solve_overlaps`. Dimensionless; times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As `solve_overlaps`.
+
+    References
+    ----------
+    Damian, Nichani, Ge and Lee, arXiv:2305.10633; without smoothing Ben Arous, Gheissari and Jagannath,
+    arXiv:2003.10409.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> asked = {"teacher": Teacher([1.0]), "width": 1, "dimension": 64, "student": "spherical"}
+    >>> start = ([[0.125]], [[1.0]], [1.0])
+    >>> problem = Problem(activation="he3", objective="correlation", initial_overlaps=start, **asked)
+    >>> flow = solve_correlation(problem, save_at=SaveAt.at([0.0, 2.1412163]), progress=False)
+    >>> flow.teacher_overlap.values.ravel().round(6).tolist()
+    [0.125, 0.5]
+    """
+    return answered(registered("correlation"), _build, problem, locals())
+
+
+def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
+    from dynamics.equations.correlation.system import CorrelationSystem
+    from dynamics.equations.mean_field.system import teacher_square
+    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+
+    problem = asked.problem
+    _check(problem, step_theory)
+    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    size = checked_batch_size(batch_size, steps=rate is not None)
+    system = CorrelationSystem(problem, rate or 0.0, size)
+    prediction = predict(problem)
+    schedule = asked.schedule(lambda: default_schedule(problem, prediction))
+    last, method = float(schedule.times[-1]), asked.method
+    if method == "auto":
+        method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
+    step: dict[str, Any] = {"learning_rate": rate, "step_theory": step_theory, "batch_size": size}
+    falls = rate is None and problem.smoothing == 0.0
+    return Integration.of(
+        system,
+        asked,
+        title="Correlation of one neuron and one direction" + ("" if rate is None else " under steps of SGD"),
+        schedule=schedule,
+        method=FlowMethod(system, method, asked.atol, last_time=last),
+        coords={"neuron": np.arange(1)} if asked.keep == "full" else {},
+        constants={
+            **prediction_values(prediction),
+            "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
+        },
+        settings=step,
+        says=lambda _: prediction_attributes(prediction) | ({} if rate is None else step),
+        notes=prediction.notes,
+        sound=Soundness(asked.rtol, teacher_square(problem), falls=falls),
+    )
+
+
+def _check(problem: Problem, step_theory: object) -> None:
+    """Refuse what other answers are for."""
+    if not is_correlation(problem):
+        msg = "Argument `problem` must have `objective` 'correlation' here, but has 'squared'."
+        raise ValueError(msg)
+    if step_theory != "finite-d":
+        msg = f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}."
+        raise ValueError(msg)

@@ -1,0 +1,252 @@
+r"""When one spherical neuron finds one direction by their correlation, and what steps of finite size do to that.
+
+In x = artanh C the flow of `dynamics.equations.correlation.system` is x' = a g_λ'(C), so that its times are integrals,
+
+.. math:: t = \int \frac{dC}{a\, g_\lambda'(C)\, (1 - C^2)},
+
+for a start on the wrong side of 0 too, which a smoothed odd link leaves through 0. Steps of a learning rate η slow the
+mean to C' = D − ½ η C E|u|², by which times are integrals as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.polynomial import polynomial
+
+from dynamics.equations.correlation.step_means import StepMeans, signal_slope, step_means
+from dynamics.equations.spherical.system import squared_error
+from dynamics.theory.prediction import EmergencePrediction
+from dynamics.theory.step_size import EscapeBias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+
+#: Squared overlap at which a direction emerges.
+EMERGED = np.sqrt(0.5)
+#: Points at which a velocity is looked at for a zero on the way.
+GRID = 4001
+#: Nodes of the rule for the delay and the scatter.
+NODES = 1000
+
+NOTE_LEADING = "the leading order of the time is known without smoothing alone"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Escape:
+    """The way of the overlap: x = artanh C of its start and its end, and a g_λ' in powers of C.
+
+    Velocities vary over lengths in x from `scale` on, so that u with x = scale · sinh u tells all of them apart.
+    """
+
+    first: float
+    last: float
+    slope: Array
+    scale: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Values of u at start and end."""
+        return float(np.arcsinh(self.first / self.scale)), float(np.arcsinh(self.last / self.scale))
+
+    def overlap(self, u: Array) -> Array:
+        """Return C at u."""
+        return np.asarray(np.tanh(self.scale * np.sinh(u)))
+
+    def grid(self) -> Array:
+        """Return C at points all over the way, with 0, where an odd link without smoothing vanishes, if it passes."""
+        first, last = self.ends
+        return self.overlap(np.append(np.linspace(first, last, GRID), 0.0 if first < 0.0 < last else first))
+
+    def pull(self, C: Array) -> Array:
+        """Return x' of the flow."""
+        return np.asarray(polynomial.polyval(C, self.slope))
+
+
+def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
+    """Return the way of the flow from the start to an overlap of this size.
+
+    It ends at −C where k is even and the flow leads there; it is empty where the start is beyond the level.
+    """
+    C, slope = float(problem.start().teacher_overlap[0, 0]), signal_slope(problem)
+    signed = bool(problem.information_exponent % 2)
+    size = C if signed else abs(C)
+    side = -1.0 if polynomial.polyval(C, slope) < 0.0 and not signed else 1.0
+    first = float(np.arctanh(np.clip(C, -1.0 + 1e-15, 1.0 - 1e-15)))
+    # Beyond the start itself, velocities of a smoothed link vary from about λ/√d on.
+    widest = (problem.smoothing or 1.0) / np.sqrt(problem.dimension)
+    scale = float(min(abs(first) or widest, widest, 1.0))
+    return Escape(first, first if size >= level else side * float(np.arctanh(level)), slope, scale)
+
+
+def transit_integral(way: Escape, velocity: Callable[[Array], Array]) -> float:
+    r"""Return ∫ dx/x' along a way, inf where x' vanishes or leads away; `velocity` is x' as a function of C.
+
+    Examples
+    --------
+    >>> way = Escape(np.arctanh(0.1), np.arctanh(0.5), np.zeros(1), 0.1)
+    >>> round(transit_integral(way, lambda C: C), 8)  # ln(sinh x/sinh x_0)
+    1.74825378
+    """
+    from scipy.integrate import quad
+
+    if way.first == way.last:
+        return 0.0
+    if not (np.sign(way.last - way.first) * velocity(way.grid()) > 0.0).all():
+        return float("inf")
+
+    def integrand(u: float) -> float:
+        return float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u))))
+
+    # With all that it has to say, it warns of nothing: next to a zero of x' fewer digits are right.
+    return float(quad(integrand, *way.ends, epsabs=0.0, epsrel=1e-11, limit=500, full_output=True)[0])
+
+
+def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1, *, level: float = EMERGED) -> float:
+    """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
+
+    Time is η · step. Raises ValueError for a learning rate where the means of a step are not known.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> asked = {"teacher": Teacher([1.0]), "width": 1, "dimension": 64, "student": "spherical"}
+    >>> start = ([[0.125]], [[1.0]], [1.0])
+    >>> problem = Problem(activation="he3", objective="correlation", initial_overlaps=start, **asked)
+    >>> round(mean_time(problem, level=0.5), 7)
+    2.1412163
+    """
+    way = escape_of(problem, level)
+    means = step_means(problem) if learning_rate > 0.0 else None
+
+    def velocity(C: Array) -> Array:
+        pull = way.pull(C)
+        return pull if means is None else pull - slowing(means, C, pull, learning_rate, batch_size)
+
+    return transit_integral(way, velocity)
+
+
+def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
+    """Return what steps take from x' = `pull`: ½ η C E|u|²/(1 − C²)."""
+    size = means.drag_at(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * pull**2
+    return np.asarray(0.5 * learning_rate * C * size)
+
+
+def predict_correlation(problem: Problem) -> EmergencePrediction:
+    """Return when the overlap reaches C² = ½, and g(C)/g(1) = a/2, in the flow."""
+    start, own = problem.start(), problem.activation.kernel
+    half = 0.5 * float(problem.teacher.coefficients[0])
+    grid = np.linspace(0.0, 1.0, GRID)
+    enough = np.flatnonzero(np.asarray(own(grid)) >= half * float(own(1.0)))
+    level = float(grid[enough[0]]) if enough.size else np.nan
+    learned = mean_time(problem, level=_refined(problem, level, half)) if enough.size and level < 1.0 else np.inf
+    leading = _leading_order(problem)
+    only = np.zeros(1, dtype=np.int64)
+    return EmergencePrediction(
+        matched_neuron=only,
+        matched_overlap=start.teacher_overlap[0].copy(),
+        matched_squared_norm=np.ones(1),
+        leading_order_time=np.array([leading]),
+        predicted_emergence_time=np.array([mean_time(problem)]),
+        predicted_learned_time=np.array([learned]),
+        learning_neuron=only,
+        learning_overlap=start.teacher_overlap[0].copy(),
+        learning_squared_norm=np.ones(1),
+        notes=(NOTE_LEADING,) if np.isnan(leading) else (),
+    )
+
+
+def staircase(problem: Problem, emergence: float, times: Array) -> Array:
+    """Return E(f − f*)² of the start before the emergence, and of the neuron on the direction after it."""
+    way = escape_of(problem)
+    C, end = float(problem.start().teacher_overlap[0, 0]), np.sign(way.last) or 1.0
+    before, after = (squared_error(problem, np.ones((1, 1)), np.array([[each]])) for each in (C, end))
+    return np.where(times < emergence, before, after)
+
+
+def _refined(problem: Problem, level: float, half: float) -> float:
+    """Return the overlap at which g(C) = g(1)·half, just below a point of the grid."""
+    from scipy.optimize import brentq
+
+    own = problem.activation.kernel
+    goal = half * float(own(1.0))
+    low = max(level - 1.0 / (GRID - 1), 0.0)
+    return level if own(low) >= goal else float(brentq(lambda C: float(own(C)) - goal, low, level, xtol=1e-14))
+
+
+def _leading_order(problem: Problem) -> float:
+    """Return the time that the lowest power of g alone needs, NaN with smoothing, which has several of one size."""
+    C, k = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent
+    if problem.smoothing > 0.0:
+        return float("nan")
+    slope = signal_slope(problem)
+    rate = float(slope[k - 1]) if slope.size >= k else 0.0
+    C = abs(C) if k % 2 == 0 else C
+    if rate <= 0.0 or (C <= 0.0 and k > 1):
+        return float("inf")
+    if k <= 2:
+        return (1.0 - C if k == 1 else -np.log(C)) / rate
+    return float(1.0 / (rate * (k - 2) * C ** (k - 2)))
+
+
+def largest_rate(problem: Problem, batch_size: int = 1) -> float:
+    """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
+
+    Raises ValueError where the means of a step are not known, or nothing emerges in the flow either.
+    """
+    way, means = escape_of(problem), step_means(problem)
+    C = way.grid()
+    pull = way.pull(C)
+    needed = slowing(means, C, pull, 1.0, batch_size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(needed * pull > 0.0, pull / needed, np.inf)
+    if way.first == way.last or not np.isfinite(mean_time(problem)):
+        msg = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
+        raise ValueError(msg)
+    return float(found.min())
+
+
+def correlation_bias(problem: Problem, noise_rate: float, flow_time: float) -> EscapeBias:
+    r"""Return the leading relative delay and scatter that a rate, η over the batch size, causes; see `escape_bias`.
+
+    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step. The mean equation of steps has all of
+    the drift's delay. NaN, with a note, where the means of a step are not known.
+    """
+    nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)
+    try:
+        means = step_means(problem)
+    except ValueError as error:
+        return EscapeBias(*(nothing,) * 6, never, (str(error),))
+    if not 0.0 < flow_time < np.inf:
+        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing, never)
+    way = escape_of(problem)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    first, last = way.ends
+    u = first + 0.5 * (last - first) * (nodes + 1.0)
+    C = way.overlap(u)
+    pull, across = way.pull(C), 1.0 - C**2
+    dt = 0.5 * (last - first) * weights * way.scale * np.cosh(u) / pull
+    bend = polynomial.polyval(C, polynomial.polyder(way.slope))
+    flow, turn = pull * across, bend * across - 2.0 * C * pull
+    lost = slowing(means, C, pull, noise_rate, 1) / pull
+    trapped = bool((lost >= 1.0).any())
+    delay = np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time
+    # dC = flow dt, and the variance of C grows by this per unit of time.
+    spread = noise_rate * (means.spread_at(C) * across - flow**2)
+    fluctuation = 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
+    scatter = float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time
+    drift = np.array([delay])
+    return EscapeBias(
+        bias=drift + fluctuation,
+        drift_bias=drift,
+        step_bias=drift,
+        scatter=np.array([scatter]),
+        emergence_time=flow_time * (1.0 + drift + fluctuation),
+        search_growth=np.zeros(1),
+        trapped=np.array([trapped]),
+    )

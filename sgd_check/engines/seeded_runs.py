@@ -1,0 +1,122 @@
+"""Runs that draw their samples from generators of their own, advanced block by block on several threads."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from dynamics.compiler import available_cores
+from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
+from sgd_check.engines.threads import RunThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from hermite.arrays import Array
+
+# Numbers drawn for one seed at a time: little enough to stay in the second-level cache until they are used.
+BLOCK_NUMBERS = 2**14
+# Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
+THREADED_OPERATIONS = 2**15
+
+Bench = TypeVar("Bench")
+
+
+class SeededRuns(Generic[Bench]):
+    """What engines share whose runs are independent and resumable; a subclass says how a block of steps is taken.
+
+    Every seed has three generators of its own (SFC64): of coordinates, of lengths and of label noise. Each is consumed
+    in the order of the steps alone, so that the bits of a seed depend neither on the other seeds, nor on the number of
+    threads, nor on how the run is cut.
+
+    `start` are the arrays of one run, `block` is the number of steps that are taken at a time, of so many `operations`
+    each, and `make_bench` makes the buffers of a thread.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        start: Mapping[str, Array],
+        block: int,
+        operations: int,
+        make_bench: Callable[[], Bench],
+    ) -> None:
+        self._state = {name: np.repeat(array[None], len(seeds), axis=0) for name, array in start.items()}
+        self._running = np.ones(len(seeds), dtype=bool)
+        self._generators = [generators(seed, (AXES, LENGTHS, LABEL_NOISE)) for seed in seeds]
+        self._block, self._operations = block, operations
+        self._threads = RunThreads(min(len(seeds), available_cores()))
+        self._benches = [make_bench() for _ in range(self._threads.count)]
+
+    def _attributes(self, link_name: str) -> dict[str, str | int | float]:
+        """Return what to write down about the runs."""
+        return {
+            "device": "cpu",
+            "dtype": "float64",
+            "simulated_link": link_name,
+            "numba_version": metadata.version("numba"),
+            "random_numbers": f"SFC64 of numpy {np.__version__}",
+            "threads": self._threads.count,
+        }
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which the seeds share threads; they end with it."""
+        return self._threads.running()
+
+    def advance(self, rates: Array) -> None:
+        """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
+        active = np.flatnonzero(self._running).tolist()
+        if not self._threads.shared or rates.size * self._operations < THREADED_OPERATIONS:
+            self._advance_seeds(active, rates, self._benches[0])
+            return
+        shares = [(active[k :: self._threads.count], bench) for k, bench in enumerate(self._benches)]
+        self._threads.each(lambda share: self._advance_seeds(share[0], rates, share[1]), shares)
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN and step them no more."""
+        for array in self._state.values():
+            array[stopped] = np.nan
+        self._running &= ~stopped
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of all runs, "running" (seeds,) and "generators" (seeds, streams, 6 words)."""
+        return {
+            **{name: array.copy() for name, array in self._state.items()},
+            "running": self._running.copy(),
+            "generators": np.array([[words_of(stream) for stream in streams] for streams in self._generators]),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from what `state` returned; raise ValueError if an array has another shape."""
+        own = self.state()
+        for name, array in own.items():
+            if state[name].shape != array.shape:
+                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
+                raise ValueError(msg)
+        for name, array in self._state.items():
+            array[:] = state[name]
+        self._running[:] = state["running"]
+        for streams, stored in zip(self._generators, state["generators"], strict=True):
+            for stream, words in zip(streams, stored, strict=True):
+                set_words(stream, words)
+
+    def _advance_seeds(self, seeds: list[int], rates: Array, bench: Bench) -> None:
+        for seed in seeds:
+            for first in range(0, rates.size, self._block):
+                part = rates[first : first + self._block]
+                if self._take(seed, part, bench) < part.size:
+                    self._running[seed] = False
+                    break
+
+    def _take(self, seed: int, rates: Array, bench: Bench) -> int:
+        """Take the steps of one run at these rates, at most a block; return how many were taken before it failed."""
+        raise NotImplementedError
+
+    def _moved(self, seed: int) -> list[Any]:
+        """Return views of the arrays of one run."""
+        return [array[seed] for array in self._state.values()]

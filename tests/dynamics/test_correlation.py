@@ -1,0 +1,256 @@
+"""One neuron, one direction, the correlation: against numbers of the page, quadrature, and differences in weight space."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import special
+
+import dynamics
+from dynamics.equations.correlation.smoothing import gradient_table
+from dynamics.equations.correlation.step_means import chi_square_rule, step_means
+from dynamics.solve.registry import ANSWERS
+from dynamics.theory.correlation import correlation_bias, largest_rate, mean_time
+from dynamics.theory.prediction import predict
+from dynamics.theory.step_size import escape_bias
+
+TEACHER = dynamics.Teacher([1.0])
+
+
+def problem(k=3, smoothing=0.0, d=64, C=None, **given):
+    overlap = d**-0.5 if C is None else C
+    return dynamics.Problem(
+        **{"activation": f"he{k}", "teacher": TEACHER} | given,
+        width=1,
+        dimension=d,
+        student="spherical",
+        objective="correlation",
+        smoothing=smoothing,
+        initial_overlaps=([[overlap]], [[1.0]], [1.0]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("k", "smoothing", "d", "C", "drift", "drag"),
+    [(3, 2.0, 20, 0.3, 0.059502475008, 1.908900761), (4, 1.5, 20, 0.4, 0.0470295359701, 9.822707117)],
+)
+def test_means_of_a_step_are_those_of_the_page(k, smoothing, d, C, drift, drag):
+    means = step_means(problem(k, smoothing, d))
+    assert means.drift(C) == pytest.approx(drift, rel=1e-11)
+    assert means.drag_at(C) == pytest.approx(drag, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "smoothing", "d"),
+    [
+        ({"k": 3}, 2.0, 20),
+        ({"k": 4}, 1.5, 20),
+        (
+            {
+                "activation": {2: 1.0, 5: 1.0},
+                "teacher_activation": {2: 0.5, 4: -1.0},
+                "teacher": dynamics.Teacher([0.7]),
+            },
+            0.8,
+            10**6,
+        ),
+        ({"k": 3}, 0.0, 2),
+    ],
+)
+def test_the_closed_drift_is_the_mean_of_the_gradient(given, smoothing, d):
+    """The kernel g_λ and the table ψ are derived apart; Gauss' rules join them, in whichever basis y is written."""
+    asked = problem(smoothing=smoothing, d=d, label_noise=0.3, **given)
+    table, means, a = gradient_table(asked), step_means(asked), asked.teacher.coefficients[0]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(16)
+    weights = weights / weights.sum()
+    squares, shares = chi_square_rule(d - 2, 12)
+    z, v, chi = np.meshgrid(nodes, nodes, squares, indexing="ij")
+    mass = weights[:, None, None] * weights[:, None] * shares
+    r2 = v**2 + chi
+    psi = np.polynomial.polynomial.polyval2d(z, r2, table)
+    for C in (-0.9, 0.05, 0.6):
+        s = np.sqrt(1.0 - C * C)
+        y = a * asked.teacher_link.value(C * z + s * v)
+        scale = np.sqrt(np.sum(mass * y**2) * np.sum(mass * psi**2))
+        assert means.drift(C) == pytest.approx(np.sum(mass * y * psi * s * v), abs=1e-12 * scale)
+        square = (y**2 + 0.09) * psi**2
+        assert means.drag_at(C) == pytest.approx(np.sum(mass * square * r2), rel=1e-12)
+        assert means.spread_at(C) == pytest.approx(np.sum(mass * square * v**2), rel=1e-12)
+
+
+def test_the_gradient_is_that_of_the_smoothed_neuron_in_weight_space(rng):
+    d, smoothing = 5, 1.3
+    asked = problem(4, smoothing, d)
+    # ζ, a coordinate of the sphere in R^4, has density ∝ (1 − ζ²)^½.
+    zeta, share = special.roots_gegenbauer(6, 1.0)
+    share = share / share.sum()
+
+    def value(w, x):
+        z = w @ x
+        beside = np.sqrt(x @ x - z * z)
+        return share @ asked.activation.value((z + smoothing * beside * zeta) / np.sqrt(1.0 + smoothing**2))
+
+    w, x = rng.standard_normal((2, d))
+    w /= np.linalg.norm(w)
+    turn = rng.standard_normal(d)
+    turn -= (turn @ w) * w
+    turn /= np.linalg.norm(turn)
+    step = 1e-5
+    ends = [value(w * np.cos(angle) + turn * np.sin(angle), x) for angle in (step, -step)]
+    z = w @ x
+    psi = np.polynomial.polynomial.polyval2d(z, x @ x - z * z, gradient_table(asked))
+    assert psi * (turn @ x) == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
+
+
+@pytest.mark.parametrize(("k", "smoothing", "time"), [(3, 0.0, 2.1412163), (4, 64**0.25, 85.9678485)])
+def test_flow_times_are_those_of_the_page(k, smoothing, time):
+    assert mean_time(problem(k, smoothing), level=0.5) == pytest.approx(time, rel=1e-7)
+
+
+@pytest.mark.parametrize(("k", "slopes"), [(3, (2.0065, 1.7591, 1.5299)), (4, (2.9998, 2.5271, 2.0702))])
+def test_flow_slopes_are_those_of_the_page(k, slopes):
+    d = np.array([1e3, 1e4, 1e5, 1e6])
+    for exponent, expected in zip((0.0, 0.125, 0.25), slopes, strict=True):
+        smoothing = d**exponent if exponent else 0.0 * d
+        times = [mean_time(problem(k, lam, int(n)), level=0.5) for lam, n in zip(smoothing, d, strict=True)]
+        samples = np.array(times) * d ** (k / 2 + exponent * (2 - 2 * k))
+        assert np.polyfit(np.log(d), np.log(samples), 1)[0] == pytest.approx(expected, abs=1e-3)
+
+
+def test_integrated_and_predicted_times_are_one():
+    asked = problem(3, 2.0, C=-0.1)  # through 0, where a smoothed odd link still pulls
+    flow = dynamics.solve_problem(asked, progress=False)
+    assert flow.attrs["answer"] == "correlation"
+    predicted = dynamics.predict_emergence(asked)
+    for name in ("emergence_time", "learned_time"):
+        np.testing.assert_allclose(flow[name], predicted[f"predicted_{name}"], rtol=1e-7)
+        np.testing.assert_array_equal(flow[f"predicted_{name}"], predicted[name])
+    assert abs(flow.emergence_time - flow.predicted_emergence_time) <= 10 * flow.emergence_time_error
+    np.testing.assert_allclose(predicted.loss[[0, -1]], [2.0 + 2e-3, 0.0], atol=1e-12)
+    stepped = dynamics.solve_problem(asked, learning_rate=4e-3, batch_size=2, progress=False, method="bdf")
+    assert float(stepped.emergence_time[0]) == pytest.approx(mean_time(asked, 4e-3, 2), rel=1e-6)
+    assert stepped.emergence_time > 1.02 * flow.emergence_time
+    # At rest the drift and the drag of the steps are equal.
+    C = float(stepped.teacher_overlap[-1, 0, 0])
+    means = step_means(asked)
+    drift = means.drift(C)
+    drag = means.drag_at(C) / 2 + drift**2 / (1 - C * C) / 2
+    assert drift == pytest.approx(2e-3 * C * drag, rel=1e-5)
+
+
+def test_without_smoothing_the_flow_is_that_of_a_pair():
+    """The norm of a light homogeneous neuron does not act on its direction."""
+    pair = dynamics.Problem(
+        activation="he4", teacher=TEACHER, width=1, dimension=64, initial_overlaps=([[-0.2]], [[1.0]], [1e-12])
+    )
+    other = predict(problem(4, C=-0.2))
+    np.testing.assert_allclose(other.predicted_emergence_time, predict(pair).predicted_emergence_time, rtol=1e-9)
+    np.testing.assert_allclose(other.leading_order_time, predict(pair).leading_order_time, rtol=1e-12)
+    assert np.isinf(predict(problem(3, C=-0.2)).predicted_emergence_time[0])
+    assert predict(problem(3, C=0.8)).predicted_emergence_time[0] == 0.0
+
+
+def test_delay_and_scatter_at_leading_order():
+    asked = problem(3, 64**0.25)
+    time = mean_time(asked)
+    bias = escape_bias(asked, 1e-6, predict(asked))
+    assert bias.drift_bias[0] == pytest.approx(mean_time(asked, 1e-6) / time - 1.0, rel=1e-5)
+    limit = largest_rate(asked)
+    assert np.isfinite(mean_time(asked, 0.99 * limit))
+    assert np.isinf(mean_time(asked, 1.01 * limit))
+    assert correlation_bias(asked, 1.01 * limit, time).trapped[0]
+    assert correlation_bias(problem(activation="tanh"), 1e-3, 1.0).notes
+
+
+def test_other_answers_refuse_the_objective_by_name():
+    asked = problem(3, 2.0)
+    sentence = (
+        "Argument `problem` must have `objective` 'squared' here, but has 'correlation', which is not known there."
+    )
+    others = [answer for answer in ANSWERS if "objective" not in answer.fields]
+    assert len(others) == len(ANSWERS) - 2
+    for answer in others:
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            answer.solve()(asked, **({"widths": [2, 4]} if answer.name == "chaos" else {}))
+    with pytest.raises(ValueError, match=r"^Argument `problem` must have `objective` 'squared' here"):
+        dynamics.learning_rate_limit(asked)
+    plain = dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8, student="spherical")
+    with pytest.raises(ValueError, match=r"^Argument `problem` must have `objective` 'correlation' here, but has 'squ"):
+        dynamics.solve_correlation(plain)
+
+
+def test_files_hold_the_new_fields_and_files_from_before_do_without():
+    asked = problem(3, 2.0)
+    flow = dynamics.solve_problem(asked, save_at=dynamics.SaveAt.at([0.0, 1.0]), progress=False)
+    again = dynamics.Problem.from_dataset(flow)
+    assert again == asked
+    assert (again.objective, again.smoothing) == ("correlation", 2.0)
+    plain = dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8)
+    found = dynamics.predict_emergence(plain)
+    stored = json.loads(found.attrs["parameters"])
+    assert (stored["problem"].pop("objective"), stored["problem"].pop("smoothing")) == ("squared", 0.0)
+    found.attrs["parameters"] = json.dumps(stored)
+    assert dynamics.Problem.from_dataset(found) == plain
+
+
+def test_smoothing_is_an_axis_of_sweeps():
+    found = dynamics.sweep(problem(3), {"smoothing": [0.0, 1.0, 2.0]}, study="prediction", workers=1, progress=False)
+    times = [mean_time(problem(3, lam)) for lam in (0.0, 1.0, 2.0)]
+    np.testing.assert_allclose(found.predicted_emergence_time.values.ravel(), times, rtol=1e-9)
+    assert dynamics.Problem.from_dataset(found.sel(smoothing=2.0)).smoothing == 2.0
+
+
+BASE = {"activation": "he3", "teacher": TEACHER, "width": 1, "dimension": 8, "student": "spherical"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"smoothing": -1.0}, "Argument `smoothing` must be finite and at least 0, but is -1.0."),
+        ({"smoothing": 2.0}, "Argument `smoothing` must be 0 for the objective 'squared', but is 2.0."),
+        ({"objective": "hinge"}, "Argument `objective` must be one of 'squared', 'correlation', but is 'hinge'."),
+        (
+            {"objective": "correlation", "width": 2},
+            "Argument `width` must be 1 for the objective 'correlation', but is 2.",
+        ),
+        (
+            {"objective": "correlation", "student": "homogeneous"},
+            "Argument `objective` must be 'squared' for the homogeneous student, but is 'correlation'.",
+        ),
+        (
+            {"objective": "correlation", "teacher": dynamics.Teacher([0.5, 0.5])},
+            "Argument `teacher` must have one direction for the objective 'correlation', but has 2.",
+        ),
+        (
+            {"objective": "correlation", "dimension": 1},
+            "Argument `dimension` must be at least 2 for the objective 'correlation', but is 1.",
+        ),
+    ],
+)
+def test_bad_fields_are_refused_in_a_sentence(given, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        dynamics.Problem(**{**BASE, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "start"),
+    [
+        (
+            {"activation": "he13", "smoothing": 1.0},
+            {},
+            "Argument `activation` must have a degree of at most 12 to be smoo",
+        ),
+        ({"activation": "tanh"}, {"learning_rate": 1e-3}, "Argument `activation` must be a polynomial for exact means"),
+        (
+            {},
+            {"step_theory": "infinite-d"},
+            "Argument `step_theory` must be 'finite-d' for the objective 'correlation'",
+        ),
+    ],
+)
+def test_what_cannot_be_solved_is_refused_before_any_work(given, arguments, start):
+    with pytest.raises(ValueError, match=f"^{start}"):
+        dynamics.solve_problem(problem(**given), progress=False, **arguments)

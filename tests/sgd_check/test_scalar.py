@@ -1,0 +1,208 @@
+"""The chain in one number: against vectors in R^d, the mean equation of steps, and numbers of the page."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import dynamics
+import sgd_check
+from dynamics.theory.correlation import mean_time
+from sgd_check.engines import EngineOptions, make_engine
+
+TEACHER = dynamics.Teacher([1.0])
+
+
+def problem(link="he3", smoothing=0.0, d=64, C=None, **given):
+    return dynamics.Problem(
+        **{"activation": link, "teacher": TEACHER} | given,
+        width=1,
+        dimension=d,
+        student="spherical",
+        objective="correlation",
+        smoothing=smoothing,
+        initial_overlaps=([[d**-0.5 if C is None else C]], [[1.0]], [1.0]),
+    )
+
+
+def chain(asked, rates, runs, batch=1):
+    engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(runs)), batch_size=batch))
+    with engine.running():
+        engine.advance(rates)
+        return engine.measure(student=False).teacher_overlap[:, 0, 0]
+
+
+def vectors(asked, rates, runs, batch=1):
+    """SGD of many neurons in R^d; the gradient of the smoothed link by a Gauss rule over the sphere."""
+    rng, d, lam = np.random.default_rng(12), asked.dimension, asked.smoothing
+    zeta, share = special.roots_gegenbauer(4, 0.5 * (d - 3))
+    share = share / share.sum()
+    C = asked.initial_overlaps[0][0, 0]
+    w = np.zeros((runs, d))
+    w[:, 0], w[:, 1] = C, np.sqrt(1.0 - C * C)
+    for rate in rates:
+        turn = np.zeros_like(w)
+        for _ in range(batch):
+            x = rng.standard_normal((runs, d))
+            z = np.sum(w * x, axis=1)[:, None]
+            r = np.sqrt(np.sum(x * x, axis=1)[:, None] - z * z)
+            inside = (z + lam * r * zeta) / np.sqrt(1.0 + lam**2)
+            # r moves too: dr/dz = −z/r.
+            outer = (1.0 - lam * zeta * z / r) / np.sqrt(1.0 + lam**2)
+            slope = np.sum(share * asked.activation.derivative(inside) * outer, axis=1)
+            label = asked.teacher.coefficients[0] * asked.teacher_link.value(x[:, 0])
+            label += asked.label_noise * rng.standard_normal(runs)
+            turn += (label * slope)[:, None] * (x - z * w)
+        w += rate / batch * turn
+        w /= np.linalg.norm(w, axis=1, keepdims=True)
+    return w[:, 0]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("asked", "rate", "steps", "runs", "batch"),
+    [
+        (problem("he3", 0.0, 16, 0.3), 0.02, 60, 15_000, 1),
+        (problem("he3", 2.0, 16, 0.3), 0.05, 150, 1500, 1),
+        (problem("he4", 2.0, 16, 0.3), 0.02, 150, 1500, 1),
+        (
+            problem("he3", 1.0, 8, -0.2, teacher_activation={2: 0.5, 3: 1.0}, label_noise=0.5),
+            0.1,
+            60,
+            1500,
+            4,
+        ),
+    ],
+)
+def test_the_chain_has_the_law_of_vectors(asked, rate, steps, runs, batch):
+    """Kolmogorov and Smirnov's test; each case fails at one in a thousand choices of its fixed seeds."""
+    rates = np.full(steps, rate)
+    found = [law(asked, rates, runs, batch) for law in (chain, vectors)]
+    assert found[0].std() > 0.05  # the runs have gone some way
+    assert stats.ks_2samp(*found).pvalue > 1e-3
+
+
+@pytest.mark.statistical
+def test_the_mean_time_is_that_of_the_mean_equation():
+    """Means over the flow's are 1.028, 1.039, 1.030 on the page; a mean of 64 has a standard error of 0.016."""
+    for d in (64, 128, 256):
+        asked = problem("he3", d**0.25, d)
+        rate = 0.02 * d**-0.5  # c d^(−k/2) λ^(2k − 2)
+        flow = mean_time(asked)
+        assert 1.0 < mean_time(asked, rate) / flow < 1.04
+        runs = sgd_check.simulate(asked, learning_rate=rate, steps=int(2.5 * flow / rate), seeds=64, progress=False)
+        assert runs.attrs["engine"] == "scalar"
+        assert not runs.censored.any()
+        assert 0.97 < float(runs.emergence_time.mean()) / flow < 1.10
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("link", "expected"), [("z**2", (14.20, 28.97, 43.5)), ("min(z**2, 4)", (24.46, 51.97, 78.6))])
+def test_online_passages_of_squares_are_those_of_the_page(link, expected):
+    """To 3 %; the standard error of a mean of so many runs is below 1 %."""
+    for d, runs, samples in zip((100, 1000, 10_000), (300, 60, 16), expected, strict=True):
+        asked = problem(link, d=d, C=2.0 * d**-0.5)
+        engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(runs))))
+        stretch, first = max(d // 20, 1), np.full(runs, np.nan)
+        with engine.running():
+            for number in range(1, int(60 * samples)):
+                engine.advance(np.full(stretch, 0.02 / d))
+                passed = np.abs(engine.measure(student=False).teacher_overlap[:, 0, 0]) >= 0.5
+                first[passed & np.isnan(first)] = number * stretch / d
+                if not np.isnan(first).any():
+                    break
+        assert first.mean() == pytest.approx(samples, rel=0.03)
+
+
+def test_steps_do_not_see_the_dimension():
+    """At 10^12 a sample has |x|² = d to 1e-6, so that the chain is that of a known length."""
+    d, rate = 10**12, 1e-13
+    asked = problem("he3", 0.0, d, 0.5)
+    engine = make_engine("scalar", asked, EngineOptions(seeds=(3,)))
+    state = engine.state()
+    engine.advance(np.array([rate]))
+    from sgd_check.engines.generators import AXES, generators
+
+    z, v = generators(3, (AXES,))[0].standard_normal(2)
+    s = np.sqrt(0.75)
+    link = asked.activation
+    step = rate * link.value(0.5 * z + s * v) * link.derivative(z)
+    after = (0.5 + step * s * v) / np.sqrt(1.0 + step**2 * d)
+    moved = engine.measure(student=False).teacher_overlap[0, 0, 0] - 0.5
+    assert moved == pytest.approx(after - 0.5, rel=1e-4)
+    engine.restore(state)
+    assert engine.measure(student=True).student_overlap[0, 0, 0] == 1.0
+
+
+def test_bits_depend_neither_on_cuts_nor_on_other_seeds():
+    asked = problem("he3", 2.0, 64, label_noise=0.2)
+    rates = np.full(9000, 1e-3)
+    whole = make_engine("scalar", asked, EngineOptions(seeds=(5, 6, 7), batch_size=2))
+    with whole.running():
+        whole.advance(rates)
+    cut = make_engine("scalar", asked, EngineOptions(seeds=(6,), batch_size=2))
+    cut.advance(rates[:1234])
+    other = make_engine("scalar", asked, EngineOptions(seeds=(6,), batch_size=2))
+    other.restore(cut.state())
+    other.advance(rates[1234:])
+    np.testing.assert_array_equal(
+        whole.measure(student=False).teacher_overlap[1], other.measure(student=False).teacher_overlap[0]
+    )
+
+
+def test_runs_are_resumed_from_their_file(tmp_path):
+    asked = problem("he3", 2.0)
+    path = tmp_path / "runs.nc"
+    given = {"learning_rate": sgd_check.power_law_decay(1e-3, 0.5), "steps": 20_000, "seeds": 2, "progress": False}
+    whole = sgd_check.simulate(asked, **given)
+    sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=1e-9)
+    again = sgd_check.resume(path, learning_rate=given["learning_rate"], progress=False)
+    np.testing.assert_array_equal(again.teacher_overlap, whole.teacher_overlap)
+    assert dynamics.Problem.from_dataset(again) == asked
+
+
+def test_runs_that_leave_the_numbers_are_given_up():
+    asked = problem("he3", 0.0)
+    runs = sgd_check.simulate(asked, learning_rate=1e200, steps=3, seeds=2, progress=False)
+    assert runs.blown_up.all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "sentence"),
+    [
+        (
+            problem(),
+            {"engine": "torch"},
+            "Argument `problem` must have `objective` 'squared' for engine 'torch', but has 'correlation', "
+            "which is not known there.",
+        ),
+        (
+            dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8, student="spherical"),
+            {"engine": "scalar"},
+            "Argument `problem` must have `objective` 'correlation' for engine 'scalar', but has 'squared'.",
+        ),
+        (
+            problem(d=2, C=0.5),
+            {"batch_size": 2},
+            "Argument `dimension` must be at least 3 for engine 'scalar' with batches, but is 2.",
+        ),
+        (
+            problem("sign"),
+            {},
+            "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
+            "gradient at a jump, but has sign.",
+        ),
+        (
+            problem("tanh", 1.0),
+            {},
+            "Argument `activation` must have a degree of at most 12 to be differentiated as a polynomial, "
+            "but has 59; `order=12` cuts its series there.",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_a_sentence(asked, given, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        sgd_check.simulate(asked, **{"learning_rate": 1e-3, "steps": 5, "seeds": 1, "progress": False} | given)
