@@ -115,6 +115,13 @@ PROBLEM_OPTIONS = (
         "initial-norm", positive, "norm of the starting weights, sigma_0 [0.01; network: 1]", "S0", models=WITH_WIDTH
     ),
     Option("seed", natural_number, "seed of the random start", default="0"),
+    Option(
+        "spectrum",
+        non_negative,
+        "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
+        "ALPHA",
+        models=OVERLAPS,
+    ),
     Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU", models=WITH_WIDTH),
 )
 

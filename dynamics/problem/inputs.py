@@ -30,13 +30,13 @@ SMALLEST_EIGENVALUE, LARGEST_EIGENVALUE = 1e-100, 1e30
 class Axes(NamedTuple):
     """Axes of R^d that are kept, in increasing order, the teacher's first.
 
-    `eigenvalue` and `count`, shape (classes,), are the distinct eigenvalues s_c, increasing, and the numbers d_c of
-    their axes; `index` and `kind`, shape (D,), are the place of a kept axis in R^d and its class.
+    `eigenvalue` and `sizes`, shape (classes,), are the distinct eigenvalues s_c, increasing, and the numbers d_c of
+    their axes; `places` and `kind`, shape (D,), are the place of a kept axis in R^d and its class.
     """
 
     eigenvalue: Array
-    count: Integers
-    index: Integers
+    sizes: Integers
+    places: Integers
     kind: Integers
 
     @property
@@ -48,7 +48,7 @@ class Axes(NamedTuple):
     @property
     def trace(self) -> float:
         """Return tr Σ."""
-        return float(self.eigenvalue @ self.count)
+        return float(self.eigenvalue @ self.sizes)
 
     def columns(self, kind: int, span: int) -> Integers:
         """Return the kept axes of a class beyond the teacher's, by their place among the kept ones."""
@@ -146,7 +146,7 @@ class Inputs:
 
         Examples
         --------
-        >>> Inputs([2.0, 0.5], [3, 90]).axes(93, span=1, width=3).index.tolist()
+        >>> Inputs([2.0, 0.5], [3, 90]).axes(93, span=1, width=3).places.tolist()
         [0, 1, 2, 3, 4, 5]
         """
         values, counts = self._runs(dimension, width)
@@ -228,7 +228,10 @@ class Inputs:
 
     def _identity(self) -> tuple[object, ...]:
         """Return what inputs are compared by."""
-        return (self.alpha, *(None if each is None else each.tobytes() for each in (self.eigenvalues, self.multiplicities)))
+        return (
+            self.alpha,
+            *(None if each is None else each.tobytes() for each in (self.eigenvalues, self.multiplicities)),
+        )
 
     def __repr__(self) -> str:
         if self.eigenvalues is None or self.multiplicities is None:
@@ -252,12 +255,12 @@ def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int,
 
     Where a class has more than m axes beyond the teacher's, its part is the triangular Bartlett factor.
     """
-    check_memory("width", width, 3 * width * axes.index.size)
-    weights = rng.standard_normal((width, axes.index.size))
-    of_teacher = np.bincount(axes.kind[:span], minlength=axes.count.size)
-    for kind in np.flatnonzero(axes.count - of_teacher > width):
+    check_memory("width", width, 3 * width * axes.places.size)
+    weights = rng.standard_normal((width, axes.places.size))
+    of_teacher = np.bincount(axes.kind[:span], minlength=axes.sizes.size)
+    for kind in np.flatnonzero(axes.sizes - of_teacher > width):
         columns = axes.columns(int(kind), span)
-        freedom = float(axes.count[kind] - of_teacher[kind]) - np.arange(width)
+        freedom = float(axes.sizes[kind] - of_teacher[kind]) - np.arange(width)
         weights[:, columns] = np.tril(weights[:, columns], -1) + np.diag(np.sqrt(rng.chisquare(freedom)))
     weights *= np.sqrt(axes.eigenvalues)
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
@@ -270,7 +273,7 @@ def whitened(weights: Array, inputs: Inputs, axes: Axes, span: int) -> Array:
     of_axis = inputs.eigenvalues_of_axes(weights.shape[1])
     full = weights * np.sqrt(of_axis)
     found: Array = full[:, index]
-    for which in np.flatnonzero(axes.count > np.bincount(kind, minlength=values.size)):
+    for which in np.flatnonzero(axes.sizes > np.bincount(kind, minlength=values.size)):
         beyond = np.flatnonzero(of_axis[span:] == values[which]) + span
         factor = np.linalg.qr(full[:, beyond].T).R
         factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
-_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps")
+_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha")
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
@@ -61,6 +61,8 @@ def _stored(dataset: Any) -> dict[str, Any]:
             stored["activation"]["order"] = None if value == "None" else int(value)
         elif name == "teacher":
             stored["beta"] = None
+        elif name == "alpha":
+            stored["inputs"] = {"alpha": value}
         elif name in stored:
             stored[name] = value
     return stored

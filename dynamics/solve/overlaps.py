@@ -173,9 +173,9 @@ def _build(
     schedule = asked.schedule(lambda: default_schedule(problem, pairs))
     check_flow_memory(problem, asked.keep, len(schedule))
     _warn_truncation(problem)
+    system = make_system(problem, step)
     limit = limit_of(problem, step)
     warn_limit(step, limit)
-    system = make_system(problem, step)
     flow = FlowMethod(
         system,
         first_method(system, asked.method, float(schedule.times[-1]), device),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import Problem, check_problem
+from dynamics.problem import Inputs, Problem, check_problem
 from dynamics.problem.checks import checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6
-PROBLEM_KEYS = tuple(f.name for f in fields(Problem))
+#: `inputs` are set by "alpha": a label of them is no number.
+PROBLEM_KEYS = tuple(f.name for f in fields(Problem) if f.name != "inputs")
 #: Keys that are no fields of a problem, each with the field that it sets.
-DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher"}
+DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher", "alpha": "inputs"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ class Grid:
 def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
-    check_problem(problem, getattr(problem, "kind", ""), PROBLEM_KEYS)  # whichever student and fields it has
+    check_problem(
+        problem, getattr(problem, "kind", ""), (*PROBLEM_KEYS, "inputs")
+    )  # whichever student and fields it has
     named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
     for name, given in named:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
@@ -149,7 +152,7 @@ def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study,
 
 
 def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
-    """Return a problem with fields, `k`, `beta` or `num_directions` replaced.
+    """Return a problem with fields, `k`, `beta`, `num_directions` or `alpha` replaced.
 
     A new link comes with its own order of truncation unless `order` is changed too.
     """
@@ -163,6 +166,8 @@ def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
             msg = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
             raise ValueError(msg)
         found["teacher"] = Teacher.power_law(count, beta)
+    if "alpha" in found:
+        found["inputs"] = Inputs.power_law(found.pop("alpha"))
     if "activation" in found:
         found.setdefault("order", None)
     if isinstance(problem.student, Student):

@@ -48,9 +48,11 @@ class WhitenedPair:
     def times(self, rtol: float = RTOL) -> tuple[float, float]:
         """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
         state = np.append(0.0, self.weight)
-        overlap, n = self.overlap(state)
+        n = self.overlap(state)[1]
         rate = self.coefficient * self.speed * float(self.link.kernel(1.0))
-        begun = self._first(lambda y: self.overlap(y)[0] ** 2 - 0.5, 0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol)
+        begun = self._first(
+            lambda y: self.overlap(y)[0] ** 2 - 0.5, 0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol
+        )
         if begun is None:
             return np.inf, np.inf
         grown = LEARNING_FACTOR * (1.0 + max(np.log(self.coefficient / n), 0.0)) / rate
@@ -99,7 +101,7 @@ class WhitenedPair:
         stops: Any = passed
         stops.terminal = True
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
-        found = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
+        found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
         return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
 
 
@@ -109,10 +111,13 @@ def whitened_pair(problem: Problem, weights: Array, neuron: int, direction: int)
     if axes is None:
         msg = "Argument `problem` must have `inputs`, but has none."
         raise ValueError(msg)
-    row = np.zeros(axes.index.size)
-    row[: teacher.span] = np.eye(teacher.span)[direction] if teacher.directions is None else teacher.directions[direction]
+    row = np.zeros(axes.places.size)
+    row[: teacher.span] = (
+        np.eye(teacher.span)[direction] if teacher.directions is None else teacher.directions[direction]
+    )
     on = row != 0.0
-    square = np.bincount(axes.kind[~on], weights=weights[neuron, ~on] ** 2, minlength=axes.eigenvalue.size)
+    square = np.zeros(axes.eigenvalue.size)
+    np.add.at(square, axes.kind[~on], weights[neuron, ~on] ** 2)
     return WhitenedPair(
         problem.activation,
         float(teacher.coefficients[direction]),

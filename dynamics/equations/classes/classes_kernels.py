@@ -30,8 +30,8 @@ def class_forces(
         total = 0.0
         for p in range(P):
             c = 0.0
-            for l in range(r):
-                c += rows[p, l] * U[i, l]
+            for k in range(r):
+                c += rows[p, k] * U[i, k]
             C[i, p] = c
             A[i, p] = parameters[p] * g1(c)
             total += 2.0 * parameters[p] * g0(c) - A[i, p] * c
@@ -60,14 +60,14 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     first = P + P * r
     for i in range(m):
         growth = 0.0
-        for l in range(D):
-            rate = e[i] * U[i, l] - BU[i, l]
-            if l < r:
-                rate += toward[i, l]
-            dU[i, l] = parameters[first + l] * rate
-            growth += dU[i, l] * U[i, l]
-        for l in range(D):
-            dU[i, l] -= growth * U[i, l]
+        for k in range(D):
+            rate = e[i] * U[i, k] - BU[i, k]
+            if k < r:
+                rate += toward[i, k]
+            dU[i, k] = parameters[first + k] * rate
+            growth += dU[i, k] * U[i, k]
+        for k in range(D):
+            dU[i, k] -= growth * U[i, k]
         out[m * D + i] = 2.0 * growth
 
 
@@ -83,15 +83,15 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     first = P + P * r
     for i in range(m):
         stretch = 0.0
-        for l in range(D):
-            u = y[i * D + l]
+        for k in range(D):
+            u = y[i * D + k]
             rate = e[i] - B[i, i]
-            if l < r:
+            if k < r:
                 for p in range(P):
-                    theta = parameters[P + p * r + l]
+                    theta = parameters[P + p * r + k]
                     rate += parameters[p] * g2(C[i, p]) * theta * theta
-            out[i * D + l] = parameters[first + l] * rate - 0.5 * out[m * D + i]
-            stretch += parameters[first + l] * u * u
+            out[i * D + k] = parameters[first + k] * rate - 0.5 * out[m * D + i]
+            stretch += parameters[first + k] * u * u
         out[m * D + i] = -4.0 * n[i] * g0(1.0) * stretch
 
 
@@ -106,8 +106,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         share = np.exp(y[m * D + i]) / g0(1.0)
         for p in range(P):
             c = 0.0
-            for l in range(r):
-                c += parameters[P + p * r + l] * y[i * D + l]
+            for k in range(r):
+                c += parameters[P + p * r + k] * y[i * D + k]
             if c > 0.0 or sizes[4] == 0:
                 out[p] = max(out[p], c * c - 0.5)
             out[P + p] += share * g0(c)
@@ -119,7 +119,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     m, D = sizes[0], sizes[2]
     for i in range(m):
         square = 0.0
-        for l in range(i * D, i * D + D):
-            square += y[l] * y[l]
-        for l in range(i * D, i * D + D):
-            y[l] /= np.sqrt(square)
+        for k in range(i * D, i * D + D):
+            square += y[k] * y[k]
+        for k in range(i * D, i * D + D):
+            y[k] /= np.sqrt(square)
