@@ -24,11 +24,12 @@ from dynamics.commands.readers import (
 )
 from dynamics.integrators.names import FLOW_METHODS
 
-MODELS = ("overlaps", "decoupled", "mean-field", "network")
+MODELS = ("overlaps", "decoupled", "mean-field", "network", "correlation")
 #: Models of the homogeneous student, those whose width is finite, and those that are integrated in time.
 HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "network")
-INTEGRATED = ("overlaps", "mean-field", "network")
-OVERLAPS, FLOW, MEAN_FIELD, NETWORK = ("overlaps",), ("overlaps", "network"), ("mean-field",), ("network",)
+INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
+OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
+NETWORK, CORRELATION = ("network",), ("correlation",)
 STEP_THEORIES = ("finite-d", "infinite-d")
 
 
@@ -79,7 +80,7 @@ PROBLEM_OPTIONS = (
         plain,
         "link of the teacher, if it is not the student's",
         "LINK",
-        models=(*MEAN_FIELD, *NETWORK),
+        models=(*MEAN_FIELD, *NETWORK, *CORRELATION),
     ),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
     Option(
@@ -95,7 +96,12 @@ PROBLEM_OPTIONS = (
         "R",
         models=WITH_WIDTH,
     ),
-    Option("directions", positive_integer, "number of teacher directions P [16; mean-field: 1; network: 2]", "P"),
+    Option(
+        "directions",
+        positive_integer,
+        "number of teacher directions P [16; mean-field, correlation: 1; network: 2]",
+        "P",
+    ),
     Option(
         "coefficients",
         numbers,
@@ -116,13 +122,32 @@ PROBLEM_OPTIONS = (
     ),
     Option("seed", natural_number, "seed of the random start", default="0"),
     Option(
+        "label-noise",
+        non_negative,
+        "standard deviation of the noise on the labels [0]",
+        "TAU",
+        models=(*WITH_WIDTH, *CORRELATION),
+    ),
+    Option(
         "spectrum",
         non_negative,
         "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
         "ALPHA",
         models=OVERLAPS,
     ),
-    Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU", models=WITH_WIDTH),
+    Option(
+        "objective",
+        plain,
+        "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
+        choices=("squared", "correlation"),
+    ),
+    Option(
+        "smoothing",
+        non_negative,
+        "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]",
+        "LAMBDA",
+        models=CORRELATION,
+    ),
 )
 
 #: What is said of a two-layer network alone; any of them chooses the model.
@@ -171,7 +196,11 @@ NETWORK_OPTIONS = (
 
 SOLVER_OPTIONS = (
     Option(
-        "model", plain, "equations to solve; options of networks choose network", default="overlaps", choices=MODELS
+        "model",
+        plain,
+        "equations to solve; options of networks choose network, --objective or --smoothing correlation",
+        default="overlaps",
+        choices=MODELS,
     ),
     Option(
         "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED

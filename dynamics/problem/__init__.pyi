@@ -3,6 +3,7 @@ from .checks import check_choice as check_choice
 from .checks import check_switch as check_switch
 from .checks import checked_increasing as checked_increasing
 from .checks import checked_integer as checked_integer
+from .checks import checked_list as checked_list
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import float_array as float_array

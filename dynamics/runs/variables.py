@@ -168,6 +168,7 @@ k | k | information exponent of the link | k
 beta | beta | decay of the teacher's coefficients | \beta
 num_directions | num_directions | number of teacher directions | P
 objective | objective | what is descended |
+smoothing_exponent | smoothing_exponent | exponent of the smoothing in the dimension | e
 smoothing | smoothing | smoothing of the landscape | \lambda
 initial_norm | initial_norm | norm of the starting weights | \sigma_0
 failure |  | why the point of the sweep failed |

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import NETWORK, NETWORK_OPTIONS
+from dynamics.commands.options import CORRELATION, NETWORK, NETWORK_OPTIONS
 from dynamics.commands.parsing import UsageError
 from dynamics.solve.registry import registered
 
@@ -28,6 +28,8 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         raise UsageError(msg)
     if options["model"] in NETWORK:
         return _network(options, link)
+    if options["model"] in CORRELATION:
+        return _correlation(options, link)
     if registered(options["model"]).students[0] == "spherical":
         return _spherical(options, link)
     return _homogeneous(options, link)
@@ -65,6 +67,25 @@ def _spherical(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
         seed=options["seed"],
         student="spherical",
         teacher_activation=options["teacher_activation"],
+    )
+
+
+def _correlation(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
+    """Return the problem of one neuron and one direction, by default of weight 1."""
+    from dynamics.problem import Problem, Teacher
+
+    count = options["directions"] or 1
+    return Problem(
+        activation=link,
+        teacher=Teacher([1.0] * count if options["coefficients"] is None else options["coefficients"]),
+        width=1,
+        dimension=options["dimension"] or 256,
+        seed=options["seed"],
+        label_noise=options["label_noise"] or 0.0,
+        student="spherical",
+        teacher_activation=options["teacher_activation"],
+        objective="correlation",
+        smoothing=options["smoothing"] or 0.0,
     )
 
 

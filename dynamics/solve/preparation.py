@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dynamics.problem import is_correlation
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,9 +47,17 @@ def check_network(problem: Problem, options: Mapping[str, Any]) -> None:
     network_system(problem, network_step(problem, *(options[name] for name in names)))
 
 
+def check_correlation(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a link of which the means are not known."""
+    from dynamics.solve.correlation import correlation_system
+
+    correlation_system(problem, *(options[name] for name in ("learning_rate", "step_theory", "batch_size")))
+
+
 def flow_schedule(problem: Problem) -> SaveAt:
     """Return the times that the flow of overlaps saves by default, by the predicted times where theory has them."""
     from dynamics.theory.horizon import default_schedule
     from dynamics.theory.prediction import predict
 
-    return default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    has_pairs = problem.information_exponent > 2 or is_correlation(problem)
+    return default_schedule(problem, predict(problem) if has_pairs else None)

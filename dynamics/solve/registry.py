@@ -135,6 +135,8 @@ ANSWERS = (
         fields=_CORRELATION,
         equations=("correlation",),
         methods=COMMITTEE_METHODS,
+        check="dynamics.solve.preparation:check_correlation",
+        schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),
     Answer(

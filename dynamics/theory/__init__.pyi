@@ -1,6 +1,8 @@
 from .asymptotics import asymptotic_exponents as asymptotic_exponents
 from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
+from .correlation import largest_rate as largest_rate
+from .correlation import mean_time as mean_time
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .slopes import fit_slope as fit_slope

@@ -74,7 +74,8 @@ def _read_prediction(source: Path, targets: Sequence[Path | None], *, overwrite:
 
 def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str, Any]:
     """Return the settings with learning rate and batch size of a prediction that carries them, else with defaults."""
-    from sgd_check.engines import DEFAULT_ENGINE
+    from dynamics.problem import Problem
+    from sgd_check.engines import engine_of
     from sgd_check.verdicts.defaults import DEFAULT_SEEDS
     from sgd_check.verdicts.finite_step import step_of
 
@@ -91,8 +92,9 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
             name = "--" + key.replace("_", "-")
             msg = f"Option {name} must be that of the prediction, {value:g}, but is {asked[key]:g}."
             raise UsageError(msg)
-    defaults = {"engine": DEFAULT_ENGINE, "seeds": DEFAULT_SEEDS, "batch_size": 1}
-    return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried}
+    engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
+    defaults = {"seeds": DEFAULT_SEEDS, "batch_size": 1}
+    return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried, "engine": engine}
 
 
 def _announce(course: Course, seconds: float | None, seeds: int) -> None:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem import is_correlation
 from sgd_check.verdicts.rivals import rivals_of_pairs
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
     stepped = has_step(prediction)
-    if problem.kind != "homogeneous" or problem.information_exponent <= 2:
+    if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
         why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
         return _unknown(problem, time, why, stepped=stepped)
     pairs = theory.predict(problem)

@@ -285,11 +285,14 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--K=3"], "unrecognized arguments: --K=3. Did you mean '--k'?"),
         (
             ["--model", "meanfield"],
-            "Option --model must be one of overlaps, decoupled, mean-field, network, but is 'meanfield'. "
+            "Option --model must be one of overlaps, decoupled, mean-field, network, correlation, but is 'meanfield'. "
             "Did you mean 'mean-field'?",
         ),
         (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
-        (["--model", "x"], "Option --model must be one of overlaps, decoupled, mean-field, network, but is 'x'."),
+        (
+            ["--model", "x"],
+            "Option --model must be one of overlaps, decoupled, mean-field, network, correlation, but is 'x'.",
+        ),
         (
             ["--model", "decoupled", "--rtol", "1e-3"],
             "Option --rtol must be absent for --model decoupled, but is 1e-3.",
