@@ -4,6 +4,7 @@ from .laws.frontier import compute_frontier as compute_frontier
 from .laws.quadratic import quadratic_laws as quadratic_laws
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
+from .problem.inputs import Inputs as Inputs
 from .problem.problem import Problem as Problem
 from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student

@@ -138,6 +138,13 @@ PROBLEM_OPTIONS = (
         models=(*WITH_WIDTH, *CORRELATION),
     ),
     Option(
+        "spectrum",
+        non_negative,
+        "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
+        "ALPHA",
+        models=OVERLAPS,
+    ),
+    Option(
         "objective",
         plain,
         "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",

@@ -10,6 +10,8 @@ from .checks import checked_real as checked_real
 from .checks import checked_seeds as checked_seeds
 from .checks import float_array as float_array
 from .checks import whole_number as whole_number
+from .inputs import Axes as Axes
+from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
 from .problem import check_fields as check_fields

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_number, whole_number
+from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
     CORRELATION,
@@ -19,6 +20,7 @@ from dynamics.problem.problem_checks import (
     FRAME,
     NETWORK,
     check_frame_width,
+    check_inputs,
     check_named_student,
     check_one_start,
     check_same_as,
@@ -93,6 +95,10 @@ class Problem:
         student "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
+    inputs : Inputs, optional
+        Covariance Σ of the inputs, for the homogeneous student; by default the identity. Then n_i = w_iᵀΣw_i, C and G
+        are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its `directions`) are the whitened Σ^½ θ_p, of unit
+        length, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
     student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network, for `dynamics.solve_network`. Of those with a name "homogeneous" is the
         student above, with the second layer tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x), second layer fixed to 1
@@ -135,6 +141,7 @@ class Problem:
     initial_weights: Array | None = field(default=None, repr=False)
     initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
+    inputs: Inputs | None = None
     student: Literal["homogeneous", "committee", "spherical", "stiefel"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
@@ -155,6 +162,7 @@ class Problem:
             initial_weights: ArrayLike | None = None,
             initial_overlaps: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
             label_noise: float = 0.0,
+            inputs: Inputs | None = None,
             student: str | Student = "homogeneous",
             teacher_activation: object = None,
             order: int | None = None,
@@ -202,6 +210,7 @@ class Problem:
         assign("order", link.order)
         starts = (self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
         check_one_start(self.kind, self.width, *starts)
+        check_inputs(self.inputs, self.kind, self.initial_overlaps, *sizes)
         if self.kind == FRAME:
             check_frame_width(self.width, self.dimension)
         if self.initial_weights is not None:
@@ -261,12 +270,24 @@ class Problem:
             raise ValueError(msg)
         return network_start(self.student, self.reduced_weights(), self.seed)
 
+    def input_axes(self) -> Axes | None:
+        """Return the axes of the inputs that `reduced_weights` has; None for isotropic inputs."""
+        if self.inputs is None:
+            return None
+        return self.inputs.axes(self.dimension, self.teacher.span, self.width)
+
     def reduced_weights(self) -> Array:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
 
         Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
-        the teacher fixed, so every engine starts from this one matrix.
+        the teacher fixed, so every engine starts from this one matrix. With `inputs` they are the whitened weights
+        Σ^½ w, on the axes that `input_axes` keeps.
         """
+        if (axes := self.input_axes()) is not None and self.inputs is not None:
+            if self.initial_weights is not None:
+                return whitened(self.initial_weights, self.inputs, axes, self.teacher.span)
+            generator = np.random.default_rng(self.seed)
+            return random_whitened(generator, axes, self.teacher.span, self.width, self.initial_norm)
         if self.initial_weights is not None:
             return self.initial_weights
         if self.initial_overlaps is not None:
@@ -295,6 +316,7 @@ class Problem:
             "label_noise": self.label_noise,
             "student": self.student.parameters() if isinstance(self.student, Student) else self.student,
             **{name: getattr(self, name) for name in DECLARED_FIELDS},
+            "inputs": None if self.inputs is None else self.inputs.parameters(),
         }
         if is_network:
             parameters["teacher"] = stored_teacher(self.teacher)
@@ -315,6 +337,8 @@ class Problem:
             found["unit_bias"] = (("unit",), teacher.biases)
         if isinstance(self.student, Student):
             found |= {each: (("neuron",), values) for each, values in self.student.arrays().items()}
+        if self.inputs is not None:
+            found |= self.inputs.arrays()
         if self.initial_weights is not None:
             found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
         if self.initial_overlaps is not None:

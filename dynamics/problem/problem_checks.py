@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_number
+from dynamics.problem.inputs import Inputs
 from dynamics.problem.network_start import checked_network_weights
 from dynamics.problem.start import check_orthogonal, check_unit_lengths, checked_overlaps, checked_weights
 from dynamics.problem.student import Student
@@ -24,7 +25,7 @@ NETWORK = "network"
 SQUARED, CORRELATION = "squared", "correlation"
 OBJECTIVES = (SQUARED, CORRELATION)
 #: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
-DECLARED_FIELDS = {"objective": SQUARED, "smoothing": 0.0}
+DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
 #: The kind of a problem whose neurons stay orthogonal and of one length.
 FRAME = "stiefel"
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
@@ -174,6 +175,23 @@ def check_one_start(kind: str, width: int, weights: object, overlaps: object, no
         if value != unset:
             msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
             raise ValueError(msg)
+
+
+def check_inputs(inputs: object, kind: str, overlaps: object, teacher: Teacher, width: int, dimension: int) -> None:
+    """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
+    if inputs is None:
+        return
+    if not isinstance(inputs, Inputs):
+        msg = f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}."
+        raise TypeError(msg)
+    if kind != "homogeneous":
+        msg = f"Argument `inputs` must be None for the {kind} student, but is {inputs!r}."
+        raise ValueError(msg)
+    if overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."
+        raise ValueError(msg)
+    inputs.check_dimension(dimension)
+    inputs.axes(dimension, teacher.span, width)
 
 
 def checked_given_weights(given: Any, student: str | Student, teacher: Teacher, width: int, dimension: int) -> Array:

@@ -86,6 +86,8 @@ max_overlap | time direction | largest overlap of any neuron with the direction 
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)
 overlap | time direction | overlap of the matched neuron | C_p
 matched_squared_norm | time direction | squared norm of the matched neuron | n_p
+input_eigenvalue | input_class | eigenvalue of the covariance of the inputs | s_c
+input_multiplicity | input_class | number of axes in a row with the eigenvalue | d_c
 initial_weight | neuron axis | given starting weight | w_i
 initial_second_layer | neuron | given second layer at the start | v_i(0)
 initial_bias | neuron | given bias at the start | b_i(0)

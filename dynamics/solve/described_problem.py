@@ -41,7 +41,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
 
 
 def _homogeneous(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
-    from dynamics.problem import Problem
+    from dynamics.problem import Inputs, Problem
 
     teacher = _teacher(options, 16)
     count = teacher.num_directions
@@ -53,6 +53,7 @@ def _homogeneous(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
         initial_norm=options["initial_norm"],
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
+        inputs=None if options["spectrum"] is None else Inputs.power_law(options["spectrum"]),
     )
 
 

@@ -50,6 +50,7 @@ TRUNCATION_WARNING = 1e-2
 
 _TITLES = {
     "overlaps": "Coupled overlap flow of the two-homogeneous student",
+    "classes": "Coupled overlap flow of the two-homogeneous student on inputs that are not isotropic",
     "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
 }
 
@@ -169,9 +170,9 @@ def _build(
     schedule = asked.schedule(lambda: default_schedule(problem, pairs))
     check_flow_memory(problem, keep=asked.keep, times=len(schedule))
     _warn_truncation(problem)
+    system = make_system(problem, step)
     limit = limit_of(problem, step)
     warn_limit(step, limit)
-    system = make_system(problem, step)
     flow = FlowMethod(
         system,
         first_method(system, asked.method, float(schedule.times[-1]), device),
@@ -230,7 +231,8 @@ def first_method(system: FlowSystem, method: str, last_time: float, device: obje
 
     if method != "auto":
         return method
-    return "stiff" if device is not None else choose_method(system, last_time)
+    chosen = "stiff" if device is not None else choose_method(system, last_time)
+    return "bdf" if chosen == "stiff" and system.name == "classes" and device is None else chosen
 
 
 def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:

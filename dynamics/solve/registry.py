@@ -89,7 +89,8 @@ ANSWERS = (
     Answer(
         name="overlaps",
         function="dynamics.solve.overlaps:solve_overlaps",
-        equations=("overlaps", "finite_step", "pairs"),
+        fields=("inputs",),
+        equations=("overlaps", "finite_step", "pairs", "classes"),
         methods=FLOW_METHODS,
         check="dynamics.solve.preparation:check_overlaps",
         schedule=_FLOW_TIMES,
@@ -107,7 +108,7 @@ ANSWERS = (
     Answer(
         name="prediction",
         function="dynamics.solve.decoupled:predict_emergence",
-        fields=_CORRELATION,
+        fields=("inputs", *_CORRELATION),
         equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem import Problem
+from dynamics.problem import Inputs, Problem
 from dynamics.problem.checks import checked_integer
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6
 #: Keys that are no fields of a problem with Gaussian inputs, each with the field that it sets.
-DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher"}
+DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher", "alpha": "inputs"}
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,15 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
 
 
 def keys_of(problem: Question) -> tuple[str, ...]:
-    """Return the keys of a grid that change a problem."""
+    """Return the keys of a grid that change a problem; a label of `inputs`, which "alpha" sets, is no number."""
     names = tuple(f.name for f in fields(cast("Any", problem)))
-    return (*names, *DERIVED_KEYS) if isinstance(problem, Problem) else names
+    if isinstance(problem, Problem):
+        return (*(name for name in names if name != "inputs"), *DERIVED_KEYS)
+    return names
 
 
 def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
-    """Return a problem with fields replaced; of one with Gaussian inputs also `k`, `beta` or `num_directions`.
+    """Return a problem with fields replaced; of one with Gaussian inputs also k, beta, num_directions or alpha.
 
     A new link comes with its own order of truncation unless `order` is changed too.
     """
@@ -180,6 +182,8 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
             msg = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
             raise ValueError(msg)
         found["teacher"] = Teacher.power_law(count, beta)
+    if "alpha" in found:
+        found["inputs"] = Inputs.power_law(found.pop("alpha"))
     if "activation" in found:
         found.setdefault("order", None)
     if isinstance(problem.student, Student):

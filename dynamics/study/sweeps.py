@@ -56,8 +56,9 @@ def sweep(
         What the points have in common.
     grid : mapping of str to sequence
         Key -> distinct values; every combination is one point. A key is a field of the problem; "k", which makes the
-        link the Hermite polynomial h_k; "beta" or "num_directions", which make the teacher a power law; or an option of
-        the study, such as "learning_rate". A new link brings its own order of truncation.
+        link the Hermite polynomial h_k; "beta" or "num_directions", which make the teacher a power law; "alpha", which
+        makes the covariance of the inputs one; or an option of the study, such as "learning_rate". A new link brings
+        its own order of truncation.
     study : str or callable
         What is asked at every point: "overlaps", "decoupled", "prediction", "committee", "mean-field", "spherical",
         "chaos"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of

@@ -67,7 +67,8 @@ class EmergencePrediction:
     matched_overlap: Array
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
-    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none. For k ≤ 2 as `linearised.leading_escape`.
+    #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as
+    #: `linearised.leading_escape`.
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
@@ -108,6 +109,10 @@ def predict(problem: Problem) -> EmergencePrediction:
         from dynamics.theory.correlation import predict_correlation
 
         return predict_correlation(problem)
+    if problem.inputs is not None:
+        from dynamics.theory.whitened_prediction import predict_whitened
+
+        return predict_whitened(problem)
     check_problem(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)

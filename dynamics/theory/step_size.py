@@ -27,6 +27,7 @@ _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
+NOTE_INPUTS = "the inputs are not isotropic, as the noise of the search takes them to be: the bias is NaN"
 NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
 
 
@@ -169,6 +170,8 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
         notes.append(NOTE_CONSTANT)
     if not problem.teacher.is_orthonormal:
         notes.append(NOTE_DIRECTIONS)
+    if problem.inputs is not None:
+        notes.append(NOTE_INPUTS)
     if notes:
         unknown = np.full(a.size, np.nan)
         never = np.zeros(a.size, dtype=bool)
