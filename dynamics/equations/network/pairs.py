@@ -132,7 +132,9 @@ def pair_source(
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
     centred = all(given is not None and not any(given) for given in values)
-    pieces = _constants(links), *_pieces(links[0].family, centred=centred)
+    # That the teacher alone has biases is rare.
+    alone = values[0] == (0.0,) and not centred
+    pieces = _constants(links, mixed=alone), *_pieces(links[0].family, centred=centred)
     return PairSource(pieces, _numbers(links, terms, is_series), _HEAD + 3 * terms + 4, tuple(links))
 
 
@@ -141,14 +143,14 @@ def _distinct(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
 
 
-def _constants(links: Sequence[Link]) -> Piece:
+def _constants(links: Sequence[Link], *, mixed: bool) -> Piece:
     """Return what the kernels need not compile where all links are alike, by far the most frequent case.
 
-    Of any others all branches are compiled, so that one source serves them all.
+    Of any others, or if `mixed`, all branches are compiled, so that one source serves them all.
     """
     family = links[0].family
     alike = {family} if family != ERF else {ERF, SIGN}
-    mixed = any(link.has_line or link.family not in alike for link in links)
+    mixed = mixed or any(link.has_line or link.family not in alike for link in links)
     found = {
         "HAS_LISTS": mixed,
         "HAS_LINES": mixed,
