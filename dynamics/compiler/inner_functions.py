@@ -10,17 +10,12 @@ This replaces steps of Numba that are not public, so only in versions that are k
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.compiler_machinery import PassManager
-
-from dynamics.compiler.front_end import answered_once, passes
 
 #: Versions of Numba whose libraries of code, and what its compiler asks of them, are as is assumed here.
 KNOWN_VERSIONS = ("0.68.",)
@@ -65,9 +60,6 @@ def _compiler_into(kind: type[JITCodeLibrary]) -> type[Compiler]:
             if kind is _InnerLibrary:
                 self.state.targetctx.get_executable = _without_machine_code
 
-        def define_pipelines(self) -> list[PassManager]:
-            return [passes(self.state)]
-
     return IntoLibrary
 
 
@@ -81,5 +73,3 @@ _known = numba.__version__.startswith(KNOWN_VERSIONS)
 #: Options of `numba.njit` for inner functions, and of `njit` and `cfunc` for what is called by its address.
 INNER: dict[str, Any] = {"pipeline_class": _compiler_into(_InnerLibrary)} if _known else {}
 ENTRY: dict[str, Any] = {"pipeline_class": _compiler_into(_EntryLibrary)} if _known else {}
-#: What holds while they are compiled.
-compiling: Callable[[], AbstractContextManager[None]] = answered_once if _known else nullcontext

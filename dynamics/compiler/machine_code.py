@@ -15,7 +15,7 @@ from numba.core.caching import CacheImpl, InTreeCacheLocator
 from numba.core.registry import cpu_target
 
 from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
-from dynamics.compiler.inner_functions import ENTRY, compiling
+from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
@@ -86,7 +86,7 @@ def fill_unless_another_does(path: Path) -> None:
 
 
 def _fill(path: Path, exports: Mapping[str, str]) -> None:
-    with signs_of_life(path), compiling():
+    with signs_of_life(path):
         if not is_sealed(path):
             discard_compiled(path)
         functions_of(path, exports)

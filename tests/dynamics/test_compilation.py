@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 
 import numba
@@ -94,7 +93,6 @@ def test_functions_that_call_others_are_compiled_by_known_and_by_other_versions(
         monkeypatch.setattr(inner_functions, "INNER", {})
         monkeypatch.setattr(inner_functions, "ENTRY", {})
         monkeypatch.setattr(machine_code, "ENTRY", {})
-        monkeypatch.setattr(machine_code, "compiling", nullcontext)
     pieces = Piece("constants", f"SHIFT = {1.0 + stored + 2.0 * plain}\n"), Piece("nested", NESTED)
     compiled = load(pieces, {"last": "f8(f8)"})
     x = np.array([1.0, 2.0, -3.0])
