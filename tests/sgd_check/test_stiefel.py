@@ -188,12 +188,8 @@ def test_what_frames_cannot_do():
         sgd_check.simulate(replace(asked, activation="he4", order=None), **run)
     with pytest.raises(ValueError, match=r"^Argument `problem` must not have the stiefel student here"):
         sgd_check.check(asked)
-    with (
-        pytest.raises(
-            ValueError, match=r"^Argument `learning_rate` must be below 0\.00214.* use engine 'projected'\.$"
-        ),
-        pytest.warns(UserWarning, match="above which noise keeps"),
-    ):
+    sentence = r"^Argument `learning_rate` must be below 0\.00214.* use engine 'projected'\.$"
+    with pytest.raises(ValueError, match=sentence):
         sgd_check.simulate(asked, **run | {"learning_rate": 3e-3}, engine="diffusion")
     with pytest.raises(ValueError, match=r"^Argument `engine` must be 'torch' for a dimension below width"):
         sgd_check.simulate(frame(dimension=4), **run)
