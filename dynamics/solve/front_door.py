@@ -22,7 +22,8 @@ def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
     ----------
     problem : Problem
         The student decides: "homogeneous" is given to `solve_overlaps`, "committee" to `solve_committee`, "spherical"
-        to `solve_spherical`, "stiefel" to `solve_quadratic`, a `Student` to `solve_network`. The limit of infinite width has a function of its own, `solve_mean_field`.
+        to `solve_spherical`, "stiefel" to `solve_quadratic`, a `Student` to `solve_network`. The limit of
+        infinite width has a function of its own, `solve_mean_field`.
     **arguments
         Keyword arguments of that function, such as `save_at`, `rtol`, `keep` or `checkpoint`.
 
