@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
+from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import spread_colours
 from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
@@ -30,7 +31,8 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     Parameters
     ----------
     dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `calibration` or `sgd_transfer`.
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
+        `calibration` or `sgd_transfer`.
 
     Returns
     -------
@@ -221,8 +223,11 @@ def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
         for at, (verdict, colour) in enumerate(zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, strict=True)):
             ax.barh(cases, shares[:, at], left=left, color=colour, label=verdict)
             left += shares[:, at]
-        ax.invert_yaxis()
-        finish_panel(ax, "share of comparisons", "", f"η = {rate / limit:.3g} of the limit of stability")
+        title = f"η = {rate / limit:.3g} of the limit of stability"
+        finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    axes[0].invert_yaxis()
+    for unused in axes[dataset.sizes["learning_rate"] :]:
+        unused.set_visible(False)
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:
@@ -233,6 +238,7 @@ _DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
     "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
     "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
     "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "full-batch": (draw_full_batch, (11.0, 4.4), 1, 2, {}),
     "calibration": (_draw_calibration, (12.0, 4.4), 1, 2, {"sharey": True}),
     "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
 }
