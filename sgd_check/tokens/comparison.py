@@ -45,7 +45,8 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
     .. math:: \frac{4 m_{4B} - m_B}{3} = 0
 
-    is taken for every component (freedom by Welch and Satterthwaite), for what is beyond 0.4 %.
+    is taken for every component (freedom by Welch and Satterthwaite), for what is beyond 0.4 %. Times are found between
+    two looks at a run, so that some hundred steps should lie before the first of them.
 
     Parameters
     ----------
