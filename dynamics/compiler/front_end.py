@@ -1,4 +1,4 @@
-"""What Numba's front end asks itself over and over while kernels are compiled, answered once: a seventh of the time.
+"""What Numba's front end asks itself over and over while kernels are compiled, answered once: a tenth of the time.
 
 Numba types each operation by trying the rules of all numbers and arrays in turn, finds the variables of each statement
 some nine times, and tells listeners of each call of LLVM. Passes for what no kernel contains (closures, contexts,
