@@ -18,3 +18,4 @@ from .studies.step_sizes import step_size_phases as step_size_phases
 from .studies.transfer import sgd_transfer as sgd_transfer
 from .verdicts.check import check as check
 from .verdicts.comparison import compare as compare
+from .version import __version__ as __version__

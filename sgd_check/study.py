@@ -30,6 +30,8 @@ examples:
       steps to escape for d = 32 to 1024, k = 3 and 4, sixteen runs each; about ten minutes on two cores
   python -m sgd_check.study sample-complexity --k 4 --dimensions 32,64,128
       the same in seconds
+  python -m sgd_check.study sample-complexity --k 3 --smoothing-exponent 0,0.125,0.25
+      one spherical neuron whose landscape is smoothed; half a minute
   python -m sgd_check.study step-size --dimension 32 --json
 
 `python -m sgd_check.study NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
@@ -47,8 +49,20 @@ STUDIES = {
         "steps to escape against the dimension at a step size ~ d^(-k/2)",
         (
             Option("k", integers, "information exponents, at least 3", "K,K", "3,4", argument="information_exponents"),
-            Option("dimensions", integers, "", "D,D,...", "32,64,128,256,512,1024"),
-            Option("rate", positive, "step size in units of d^(-k/2)", "C", "0.1"),
+            Option(
+                "smoothing-exponent",
+                numbers,
+                "exponents e from 0 to 1/4: one spherical neuron, in a landscape smoothed by d^e [the squared error]",
+                "E,E",
+                argument="smoothing_exponents",
+            ),
+            Option("dimensions", integers, "[32,64,128,256,512,1024; smoothed: 64,128,256,512]", "D,D,..."),
+            Option(
+                "rate",
+                positive,
+                "step size in units of d^(-k/2), smoothed: of d^(-k/2+(2k-2)e) [0.1; smoothed: 0.05]",
+                "C",
+            ),
             START,
             SEEDS,
             SEED,

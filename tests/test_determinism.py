@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ROOT, python
 from threadpoolctl import threadpool_limits
 
 import dynamics
 import sgd_check
 from dynamics import Problem, SaveAt, Teacher
 
-ROOT = Path(dynamics.__file__).parent.parent
 SAVE_AT = SaveAt.geometric(0.5, 20.0, 5)
 PAIR = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)
 SPHERICAL = Problem(activation="he4", teacher=Teacher([1.0]), width=3, dimension=16, student="spherical")
@@ -72,13 +69,7 @@ def test_another_process_gives_the_same_bits():
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"import test_determinism as t\nprint(*(t.digest(t.ANSWERS[name]()) for name in {names!r}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", script, PYTHONHASHSEED="12345")
     assert done.stdout.split() == [digest(ANSWERS[name]()) for name in names]
 
 

@@ -63,5 +63,5 @@ axes.set(
 axes.set_xticks(dimensions, [str(d) for d in dimensions])
 axes.minorticks_off()
 axes.set_ylim(20, 5e5)
-axes.legend()
+axes.legend(loc="upper left")
 figure.savefig("one_direction.png")

@@ -24,11 +24,12 @@ from dynamics.commands.readers import (
 )
 from dynamics.integrators.names import FLOW_METHODS
 
-MODELS = ("overlaps", "decoupled", "mean-field", "network")
+MODELS = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
 #: Models of the homogeneous student, those whose width is finite, and those that are integrated in time.
-HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "network")
-INTEGRATED = ("overlaps", "mean-field", "network")
-OVERLAPS, FLOW, MEAN_FIELD, NETWORK = ("overlaps",), ("overlaps", "network"), ("mean-field",), ("network",)
+HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network")
+INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
+OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
+NETWORK, CORRELATION = ("network",), ("correlation",)
 STEP_THEORIES = ("finite-d", "infinite-d")
 
 
@@ -70,7 +71,12 @@ class Option(NamedTuple):
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
 PROBLEM_OPTIONS = (
-    Option("k", positive_integer, "information exponent; the link is then the Hermite polynomial h_k [4]", "K"),
+    Option(
+        "k",
+        positive_integer,
+        "information exponent; the link is then the Hermite polynomial h_k [4; quadratic: 2]",
+        "K",
+    ),
     Option(
         "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
     ),
@@ -79,7 +85,7 @@ PROBLEM_OPTIONS = (
         plain,
         "link of the teacher, if it is not the student's",
         "LINK",
-        models=(*MEAN_FIELD, *NETWORK),
+        models=(*MEAN_FIELD, *NETWORK, *CORRELATION),
     ),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
     Option(
@@ -95,7 +101,12 @@ PROBLEM_OPTIONS = (
         "R",
         models=WITH_WIDTH,
     ),
-    Option("directions", positive_integer, "number of teacher directions P [16; mean-field: 1; network: 2]", "P"),
+    Option(
+        "directions",
+        positive_integer,
+        "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]",
+        "P",
+    ),
     Option(
         "coefficients",
         numbers,
@@ -106,16 +117,46 @@ PROBLEM_OPTIONS = (
     Option(
         "width",
         positive_integer,
-        "number of neurons m; every direction is covered from about P ln P on [3 P; network: 8]",
+        "number of neurons m; every direction is covered from about P ln P on [3 P; network: 8; quadratic: 32]",
         "M",
         models=WITH_WIDTH,
     ),
-    Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64]", "D"),
+    Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64; quadratic: 1e6]", "D"),
     Option(
-        "initial-norm", positive, "norm of the starting weights, sigma_0 [0.01; network: 1]", "S0", models=WITH_WIDTH
+        "initial-norm",
+        positive,
+        "norm of the starting weights, sigma_0 [0.01; network: 1; quadratic: m^(-1/4)]",
+        "S0",
+        models=WITH_WIDTH,
     ),
     Option("seed", natural_number, "seed of the random start", default="0"),
-    Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU", models=WITH_WIDTH),
+    Option(
+        "label-noise",
+        non_negative,
+        "standard deviation of the noise on the labels [0]",
+        "TAU",
+        models=(*WITH_WIDTH, *CORRELATION),
+    ),
+    Option(
+        "spectrum",
+        non_negative,
+        "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
+        "ALPHA",
+        models=OVERLAPS,
+    ),
+    Option(
+        "objective",
+        plain,
+        "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
+        choices=("squared", "correlation"),
+    ),
+    Option(
+        "smoothing",
+        non_negative,
+        "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]",
+        "LAMBDA",
+        models=CORRELATION,
+    ),
 )
 
 #: What is said of a two-layer network alone; any of them chooses the model.
@@ -164,7 +205,11 @@ NETWORK_OPTIONS = (
 
 SOLVER_OPTIONS = (
     Option(
-        "model", plain, "equations to solve; options of networks choose network", default="overlaps", choices=MODELS
+        "model",
+        plain,
+        "equations to solve; options of networks choose network, --objective or --smoothing correlation",
+        default="overlaps",
+        choices=MODELS,
     ),
     Option(
         "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED
@@ -214,7 +259,8 @@ SOLVER_OPTIONS = (
     Option(
         "t-max",
         positive,
-        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone]",
+        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
+        "quadratic: 2.5 times the last predicted alignment]",
         "T",
     ),
     Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),

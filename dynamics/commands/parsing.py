@@ -20,6 +20,7 @@ from hermite.text.command_line import (
     OutputError,
     PlainParser,
     UsageError,
+    add_version,
     exit_code_of,
     say,
     tell,
@@ -83,14 +84,16 @@ def _suggestion(word: str, choices: Iterable[str]) -> str:
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments."""
-    return Parser(
+    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    parser = Parser(
         prog=f"python -m {module}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_version(parser)
+    return parser
 
 
 def read_option(option: Option, text: Any) -> Any:

@@ -39,6 +39,7 @@ EXPLICIT_BOUNDED_STEPS = 1e5
 SMALLEST_STIFF_RTOL = 1e-9
 #: Why the method "stiff" is not for a system of another name than that of the flow.
 FLOW_ALONE = "its slowed clusters are derived for the gradient flow, not for finite steps"
+ISOTROPIC_ALONE = "its slowed clusters are derived for isotropic inputs"
 
 
 def choose_method(system: FlowSystem, last_time: float) -> str:
@@ -85,7 +86,8 @@ class FlowMethod:
         if self.name == "stiff":
             from dynamics.integrators.large_flow import reason_against
 
-            self.note = reason_against(self.system.problem) if self.system.name == "overlaps" else FLOW_ALONE
+            notes = {"overlaps": reason_against(self.system.problem), "classes": ISOTROPIC_ALONE}
+            self.note = notes.get(self.system.name, FLOW_ALONE)
             if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
                 self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
             if self.note is not None and self.device is not None:

@@ -59,6 +59,13 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     return weights
 
 
+def orthogonal_rows(weights: Array, length: float) -> Array:
+    """Return orthogonal rows of one length by Gram and Schmidt: a lower-triangular part stays so."""
+    factor, triangle = np.linalg.qr(weights.T)
+    rows: Array = length * (factor * np.sign(np.diag(triangle))).T
+    return rows
+
+
 def overlaps_from_weights(weights: Array, teacher: Teacher) -> OverlapStart:
     """Return (C, G, n) of weight rows whose first axes are the teacher's."""
     width = len(weights)
@@ -174,6 +181,17 @@ def check_unit_lengths(name: str, squared_lengths: Array) -> None:
         msg = (
             f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
             f"length {np.sqrt(squared_lengths[i]):.6g}."
+        )
+        raise ValueError(msg)
+
+
+def check_orthogonal(name: str, gram: Array) -> None:
+    """Raise one sentence about the argument `name` unless its neurons are orthogonal and of one length."""
+    off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
+    if off > UNIT_LENGTH_TOLERANCE:
+        msg = (
+            f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
+            f"product is off by {off:.3g} of the squared length."
         )
         raise ValueError(msg)
 

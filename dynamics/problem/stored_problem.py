@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem.inputs import Inputs
 from dynamics.problem.problem_checks import DECLARED_FIELDS
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
-_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps")
+_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha")
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
@@ -60,6 +61,8 @@ def _stored(dataset: Any) -> dict[str, Any]:
             stored["activation"]["order"] = None if value == "None" else int(value)
         elif name == "teacher":
             stored["beta"] = None
+        elif name == "alpha":
+            stored["inputs"] = {"alpha": value}
         elif name in stored:
             stored[name] = value
     return stored
@@ -106,6 +109,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "teacher_activation": teacher_activation,
         "order": stored["activation"]["order"],
         **_declared(stored),
+        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
     }
 
 

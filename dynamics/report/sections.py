@@ -27,6 +27,7 @@ PROBLEM_WORDS = {
     "initial_norm": "norm of the starting weights",
     "seed": "seed of the start",
     "label_noise": "label noise τ",
+    "inputs": "covariance of the inputs",
 }
 PROVENANCE_WORDS = {
     "source": "written by",
@@ -161,9 +162,16 @@ def _of(path: str) -> str:
 
 def _problem_value(name: str, value: Any) -> Any:
     """Return a value of a stored problem as it is shown: a link by its name."""
+    if name == "inputs":
+        return "the identity" if value is None else _covariance(value["alpha"])
     if name not in ("activation", "teacher_activation"):
         return value
     return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))
+
+
+def _covariance(alpha: float | None) -> str:
+    """Return what Σ is: a power law, or what the table of eigenvalues says."""
+    return "diagonal, by its eigenvalues" if alpha is None else f"eigenvalues l^(-{alpha:g})"
 
 
 def _plain(value: Any) -> Any:

@@ -54,6 +54,8 @@ learned_time_truncation_error | direction | estimated error of the learned time 
     \delta_J T_p^{\mathrm{learn}}
 loss_level_time_error | loss_level | estimated numerical error of the time at which the loss falls below a fraction |
     \delta T_L
+loss_level_time_truncation_error | loss_level | estimated error, by the cut series of the link, of the time at which the
+    loss falls below a fraction | \delta_J T_L
 teacher_overlap | time neuron direction | overlap of neuron and direction | C_{ip}
 student_overlap | time neuron neuron_2 | overlap of two neurons | G_{ij}
 squared_norm | time neuron | squared norm of the neuron | n_i
@@ -72,10 +74,20 @@ sensitivity | time direction | eigenvalue of the mean squared gradient of the ne
 series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
+alignment | time direction | squared projection of the direction on the span of the neurons | A_j
+aligned_time | direction | first time at which the direction is half in the span of the neurons | t_j
+predicted_aligned_time | direction | time at which the direction alone would be half in the span | \hat{t}_j
+fine_tuned_loss | time | least loss of a second layer on the span of the neurons | L^{\mathrm{tuned}}
+sigmoid_loss | time | loss with every direction aligned alone, a second layer aside | L^{\mathrm{sum}}
+staircase_loss | time | loss of the directions that are not yet aligned by prediction | L^{\mathrm{stairs}}
+rate_limit | direction | learning rate above which noise keeps the neurons from the direction | \eta^*_j
+fewest_steps | direction | steps of SGD to alignment at half of that rate | n_j
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)
 overlap | time direction | overlap of the matched neuron | C_p
 matched_squared_norm | time direction | squared norm of the matched neuron | n_p
+input_eigenvalue | input_class | eigenvalue of the covariance of the inputs | s_c
+input_multiplicity | input_class | number of axes in a row with the eigenvalue | d_c
 initial_weight | neuron axis | given starting weight | w_i
 initial_second_layer | neuron | given second layer at the start | v_i(0)
 initial_bias | neuron | given bias at the start | b_i(0)
@@ -166,6 +178,7 @@ k | k | information exponent of the link | k
 beta | beta | decay of the teacher's coefficients | \beta
 num_directions | num_directions | number of teacher directions | P
 objective | objective | what is descended |
+smoothing_exponent | smoothing_exponent | exponent of the smoothing in the dimension | e
 smoothing | smoothing | smoothing of the landscape | \lambda
 initial_norm | initial_norm | norm of the starting weights | \sigma_0
 failure |  | why the point of the sweep failed |

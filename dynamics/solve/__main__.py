@@ -9,7 +9,18 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import JSON, NETWORK, NO_PLOT, NO_PROGRESS, OPTIONS, OVERWRITE, PLOT, QUIET, Option
+from dynamics.commands.options import (
+    CORRELATION,
+    JSON,
+    NETWORK,
+    NO_PLOT,
+    NO_PROGRESS,
+    OPTIONS,
+    OVERWRITE,
+    PLOT,
+    QUIET,
+    Option,
+)
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -50,6 +61,8 @@ examples:
       the law of the neurons of an infinitely wide network on the sphere, flowing to the poles
   python -m dynamics.solve --teacher "x1 + x1*x2 + x1*x2*x3" --activation erf --width 8 --biases fixed --scale 1/m
       any two-layer network, here on a staircase: each component of the polynomial is learned after the one before
+  python -m dynamics.solve --objective correlation --smoothing 4 --k 4 --dimension 256
+      one neuron on the sphere and one direction, in a landscape that is smoothed
 
   python -m dynamics.solve --resume small.nc
       go on with a run that was interrupted, killed or out of time; its file and figure are replaced
@@ -71,7 +84,6 @@ COMMAND_OPTIONS = (
     JSON,
     QUIET,
     NO_PROGRESS,
-    Option("version", switch, "print the version and exit"),
 )
 #: Options that another makes meaningless.
 EXCLUDED = {
@@ -95,12 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Mapping[str, Any]) -> int:
-    """Show the version, go on with a run, or solve a problem; return the exit code."""
-    if given["version"]:
-        from dynamics.runs.provenance import DISTRIBUTION, version
-
-        tell(f"{DISTRIBUTION} {version()}")
-        return EXIT_DONE
+    """Go on with a run, or solve a problem; return the exit code."""
     try:
         return resume_from_file(given, _find) if given["resume"] else _solve(given, _options(given))
     except MemoryError as error:
@@ -129,6 +136,10 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         if text is not None and values["model"] not in option.models:
             msg = f"Option --{option.name} must be absent for --model {values['model']}, but is {text}."
             raise UsageError(msg)
+    objective = "correlation" if values["model"] in CORRELATION else "squared"
+    if values["objective"] not in (None, objective):
+        msg = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
+        raise UsageError(msg)
     for chosen, others in EXCLUDED.items():
         for name in others if values[chosen] is not None else ():
             if values[name] is not None:
@@ -140,11 +151,17 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _implied_model(given: Mapping[str, Any], from_file: Mapping[str, str]) -> str | None:
-    """Return "network" where something is said of a network and no model is chosen."""
+    """Return the model of which something is said that others do not take, where no model is chosen."""
     if "model" in from_file:
         return None
-    said = (option.key for option in OPTIONS if option.models == NETWORK)
-    return NETWORK[0] if any(given[key] is not None or key in from_file for key in said) else None
+    said = {option.key for option in OPTIONS if given[option.key] is not None or option.key in from_file}
+    objective = from_file.get("objective") if given["objective"] is None else given["objective"]
+    if objective == CORRELATION[0]:
+        return objective
+    models = (NETWORK, CORRELATION)
+    return next(
+        (only[0] for only in models for option in OPTIONS if option.models == only and option.key in said), None
+    )
 
 
 def _as_text(value: Any) -> str:

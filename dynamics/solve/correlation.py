@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.equations.correlation.system import CorrelationSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
 
 __all__ = ["solve_correlation"]
 
@@ -41,7 +42,7 @@ def solve_correlation(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     learning_rate: float | None = None,
-    step_theory: Literal["finite-d"] = "finite-d",
+    step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
@@ -82,8 +83,8 @@ def solve_correlation(
     learning_rate : float, optional
         η > 0 of SGD, dimensionless; time is η · step. Default: the flow, η → 0, which the label noise does not change.
         Needs polynomial links of degree at most 12.
-    step_theory : {"finite-d"}
-        The means of a step are those at the problem's own d.
+    step_theory : {"finite-d"}, optional
+        With a learning rate: the means of a step are those at the problem's own d.
     batch_size : int
         Number B of samples per step of SGD.
     trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
@@ -123,26 +124,26 @@ def solve_correlation(
 
 
 def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
-    from dynamics.equations.correlation.system import CorrelationSystem
     from dynamics.equations.mean_field.system import teacher_square
     from dynamics.integrators.flow_methods import FlowMethod, choose_method
 
     problem = asked.problem
-    _check(problem, step_theory)
-    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
-    size = checked_batch_size(batch_size, steps=rate is not None)
-    system = CorrelationSystem(problem, rate or 0.0, size)
+    system = correlation_system(problem, learning_rate, step_theory, batch_size)
     prediction = predict(problem)
     schedule = asked.schedule(lambda: default_schedule(problem, prediction))
     last, method = float(schedule.times[-1]), asked.method
     if method == "auto":
         method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
-    step: dict[str, Any] = {"learning_rate": rate, "step_theory": step_theory, "batch_size": size}
-    falls = rate is None and problem.smoothing == 0.0
+    stepped = learning_rate is not None
+    step = {
+        "learning_rate": learning_rate,
+        "step_theory": "finite-d" if stepped else None,
+        "batch_size": system.batch_size,
+    }
     return Integration.of(
         system,
         asked,
-        title="Correlation of one neuron and one direction" + ("" if rate is None else " under steps of SGD"),
+        title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
         schedule=schedule,
         method=FlowMethod(system, method, asked.atol, last_time=last),
         coords={"neuron": np.arange(1)} if asked.keep == "full" else {},
@@ -151,17 +152,26 @@ def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_si
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
         settings=step,
-        says=lambda _: prediction_attributes(prediction) | ({} if rate is None else step),
+        says=lambda _: prediction_attributes(prediction) | (step if stepped else {}),
         notes=prediction.notes,
-        sound=Soundness(asked.rtol, teacher_square(problem), falls=falls),
+        sound=Soundness(asked.rtol, teacher_square(problem), falls=not stepped and problem.smoothing == 0.0),
     )
 
 
-def _check(problem: Problem, step_theory: object) -> None:
-    """Refuse what other answers are for."""
+def correlation_system(
+    problem: Problem, learning_rate: object, step_theory: object, batch_size: object
+) -> CorrelationSystem:
+    """Return the equations, or refuse what they are not for."""
+    from dynamics.equations.correlation.system import CorrelationSystem
+
     if not is_correlation(problem):
         msg = "Argument `problem` must have `objective` 'correlation' here, but has 'squared'."
         raise ValueError(msg)
-    if step_theory != "finite-d":
+    if step_theory not in (None, "finite-d"):
         msg = f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}."
         raise ValueError(msg)
+    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    if rate is None and step_theory is not None:
+        msg = f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}."
+        raise ValueError(msg)
+    return CorrelationSystem(problem, rate or 0.0, checked_batch_size(batch_size, steps=rate is not None))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dynamics.problem import is_correlation
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
 def check_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
-    from dynamics.solve.overlaps import check_flow_memory
+    from dynamics.problem.memory import check_flow_memory
     from dynamics.solve.step_settings import checked_step, make_system
 
-    check_flow_memory(problem, options["keep"], options["save"][1])
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     step = checked_step(*(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
     if step.step_theory is not None:
         make_system(problem, step)
@@ -29,6 +31,13 @@ def check_decoupled(problem: Problem, _options: Mapping[str, Any]) -> None:
     check_decouples(problem)
 
 
+def check_quadratic_network(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a link other than h_2."""
+    from dynamics.theory.quadratic import check_quadratic
+
+    check_quadratic(problem)
+
+
 def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
     from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature
@@ -38,11 +47,20 @@ def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def check_network(problem: Problem, options: Mapping[str, Any]) -> None:
-    """Refuse contradictory settings of steps, a network whose means are not known, and neurons that start alike."""
+    """Refuse what exceeds the memory, contradictory settings, unknown means, and neurons that start alike."""
+    from dynamics.problem.memory import check_flow_memory
     from dynamics.solve.network import network_step, network_system
 
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     names = ("learning_rate", "method", "step_theory", "batch_size")
     network_system(problem, network_step(problem, *(options[name] for name in names)))
+
+
+def check_correlation(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a link of which the means are not known."""
+    from dynamics.solve.correlation import correlation_system
+
+    correlation_system(problem, *(options[name] for name in ("learning_rate", "step_theory", "batch_size")))
 
 
 def flow_schedule(problem: Problem) -> SaveAt:
@@ -50,4 +68,5 @@ def flow_schedule(problem: Problem) -> SaveAt:
     from dynamics.theory.horizon import default_schedule
     from dynamics.theory.prediction import predict
 
-    return default_schedule(problem, predict(problem) if problem.information_exponent > 2 else None)
+    has_pairs = problem.information_exponent > 2 or is_correlation(problem)
+    return default_schedule(problem, predict(problem) if has_pairs else None)

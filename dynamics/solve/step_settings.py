@@ -82,8 +82,19 @@ def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """Return the finite-step equations for a step theory, the flow otherwise.
 
-    ValueError is raised for a step theory of a problem that has no exact one-step moments.
+    ValueError is raised for a step theory of a problem that has no exact one-step moments, and for any learning rate
+    of one whose inputs are not isotropic.
     """
+    if problem.inputs is not None:
+        from dynamics.equations.classes.system import ClassSystem
+
+        if settings.learning_rate is not None:
+            msg = (
+                "Argument `learning_rate` must be None for a problem with `inputs`, of which the flow alone is known, "
+                f"but is {settings.learning_rate}."
+            )
+            raise ValueError(msg)
+        return ClassSystem(problem)
     if settings.step_theory is None or settings.learning_rate is None:
         from dynamics.equations.overlaps.system import OverlapSystem
 

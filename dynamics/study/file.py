@@ -16,6 +16,7 @@ from dynamics.commands.options import OPTIONS
 from dynamics.commands.parsing import UsageError, read_toml
 from dynamics.commands.readers import natural_number, positive_integer
 from dynamics.problem import Problem
+from dynamics.problem.inputs import Inputs
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
@@ -27,7 +28,7 @@ TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
 PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
               "teacher_activation", "order")  # fmt: skip
-PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions")
+PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")
 #: Keys of which a grid is rounded: what the command line reads as integers, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
     "num_directions",
@@ -128,7 +129,8 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
             msg = f"Table [problem] or [grid] must have {needed}, but neither does."
             raise UsageError(msg)
     try:
-        return Problem(teacher=_teacher(given), **fields)
+        inputs = Inputs.power_law(given["alpha"]) if "alpha" in given else None
+        return Problem(teacher=_teacher(given), inputs=inputs, **fields)
     except (TypeError, ValueError) as error:
         msg = f"Table [problem] must describe a problem, but does not: {error}"
         raise UsageError(msg) from None

@@ -31,7 +31,10 @@ PROVENANCE = frozenset(
      "environment", "coordinates")
 )  # fmt: skip
 #: Axes that mean something else than the variable of the same name.
-AXIS_LABELS = {"seed": {"long_name": "seed of the random start"}}
+AXIS_LABELS = {
+    "seed": {"long_name": "seed of the random start"},
+    "alpha": {"long_name": "decay of the eigenvalues of the inputs", "symbol": r"\alpha"},
+}
 #: Above so many bytes a variable is stored in chunks of one point each, of at most this size.
 CHUNK_BYTES = 1 << 22
 

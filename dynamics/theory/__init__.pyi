@@ -1,8 +1,13 @@
 from .asymptotics import asymptotic_exponents as asymptotic_exponents
 from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
+from .correlation import largest_rate as largest_rate
+from .correlation import mean_time as mean_time
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
+from .quadratic import check_quadratic as check_quadratic
+from .quadratic import frame_escape as frame_escape
+from .quadratic import rate_limits as rate_limits
 from .recovery.laws import make_estimator as make_estimator
 from .recovery.sample import ACROSS as ACROSS
 from .recovery.sample import first_coordinates as first_coordinates

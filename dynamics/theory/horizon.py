@@ -9,6 +9,7 @@ import numpy as np
 
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.theory.components import mean_derivatives_at
+from dynamics.theory.whitened_pairs import direction_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
             last = LAST_LEARNED_FACTOR * max(float(learned[finite].max()), emerged)
             first = 0.1 * emerged
             return SaveAt.geometric(max(first, 1e-3 * last / DEFAULT_COUNT, 1e-12), max(last, 1e-9), DEFAULT_COUNT)
-    a_min = float(problem.teacher.coefficients.min())
+    a_min = float((problem.teacher.coefficients * direction_speeds(problem)).min())
     slope = float(problem.activation.kernel_derivative(1.0))
     growth = np.log(problem.dimension) + abs(np.log(float(np.min(problem.start().squared_norm))))
     last = 20.0 * max(growth, 1.0) / (a_min * slope)

@@ -67,7 +67,8 @@ class EmergencePrediction:
     matched_overlap: Array
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
-    #: T_p = 1 / (k (k − 2) c_k² a_p |C_0|^(k−2)); inf for none. For k ≤ 2 as `linearised.leading_escape`.
+    #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as
+    #: `linearised.leading_escape`.
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
@@ -108,6 +109,10 @@ def predict(problem: Problem) -> EmergencePrediction:
         from dynamics.theory.correlation import predict_correlation
 
         return predict_correlation(problem)
+    if problem.inputs is not None:
+        from dynamics.theory.whitened_prediction import predict_whitened
+
+        return predict_whitened(problem)
     check_problem(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
@@ -182,8 +187,10 @@ def sum_formula_loss(
 
     for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
     is the predicted learned time, so that the lag of the norm behind the direction is included; with "emergence" it is
-    the predicted emergence time. Of the objective "correlation", where no norm grows, it is the loss of the start until
-    then, and that of C = 1 afterwards.
+    the predicted emergence time. A neuron at −θ with the share r of a direction (`dynamics.theory.sides`) takes
+    r² g(1) a_p² away, with "learned" when it has half of that; the rest goes with the neuron that learns the direction
+    from the side of θ, if there is one. Of the objective "correlation", where no norm grows, it is the loss of the
+    start until then, and that of C = 1 afterwards.
 
     Examples
     --------
@@ -203,13 +210,32 @@ def sum_formula_loss(
         return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
-    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    when, height = _stairs(problem, prediction, step)
     order = np.argsort(when, kind="stable")
-    # Summed from the last direction to the first, so that a small loss keeps its relative precision.
-    left = np.append(np.cumsum((problem.teacher.coefficients[order] ** 2)[::-1])[::-1], 0.0)
+    # Summed from the last step to the first, so that a small loss keeps its relative precision.
+    left = np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
     loss: Array = norm * left[np.searchsorted(when[order], t, side="right")]
     return loss
+
+
+def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tuple[Array, Array]:
+    """Return the times of the steps of the sum formula, inf for never, and their heights in units of g(1)."""
+    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    height, side = problem.teacher.coefficients**2, FarSide.of(problem)
+    there = np.flatnonzero(prediction.matched_overlap < 0.0)
+    if side is None or there.size == 0 or side.share == 0.0:
+        return when, height
+    a, share = problem.teacher.coefficients[there], side.share**2
+    own = when[there]
+    if step == "learned" and not side.learns:
+        ratio = a / prediction.matched_squared_norm[there]
+        own = side.half_learned(prediction.matched_overlap[there], ratio) / a
+    # The rest goes with the neuron on the side of θ that learns the direction.
+    rest = np.where(prediction.learning_overlap[there] > 0.0, prediction.predicted_learned_time[there], np.inf)
+    when, height = when.copy(), height.copy()
+    when[there], height[there] = np.minimum(own, rest), share * a**2
+    return np.append(when, rest), np.append(height, (1.0 - share) * a**2)
 
 
 def check_decouples(problem: Problem) -> None:

@@ -1,19 +1,24 @@
-"""Command line: `python -m hermite.exponents LINK`, what a link needs to be learned."""
+"""Command line: `python -m hermite.exponents LINK`, what a link, or a function of several directions, asks for."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, exit_code_of, tell
+from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell
+
+if TYPE_CHECKING:
+    from hermite.exponents.samples import SampleLaw
 
 EXAMPLES = """\
 examples:
   python -m hermite.exponents he3
   python -m hermite.exponents "z^2*exp(-z^2)" --degrees 6
   python -m hermite.exponents "heaviside(abs(z) - 1)" --json
+  python -m hermite.exponents "sign(z1) + sign(z1*z2*z3)"
+      both leaps of a function of up to three directions, with the directions that each step finds
 
 A link that begins with a minus stands after two of them: python -m hermite.exponents -- "-z + h3(z)".
 stdout holds the result, stderr everything else. exit codes: 0 done, 1 the result could not be printed, 2 usage
@@ -34,8 +39,9 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_version(parser)
     add = parser.add_argument
-    add("link", metavar="LINK", help="name or formula in z, as hermite.expand takes it")
+    add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")
     add("--json", action="store_true", help="print one JSON object")
     return parser
@@ -47,63 +53,93 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
         msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
         raise UsageError(msg)
+    from hermite.text.parser import named_axes
+
     try:
-        found = exponents(parsed.link, int(parsed.degrees))
+        if named_axes(parsed.link):
+            values, text = leaps(parsed.link)
+        else:
+            values, text = exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
         raise UsageError(str(error)) from None
     if parsed.json:
         import json
 
-        tell(json.dumps(found))
-    else:
-        tell(_as_text(found))
+        text = json.dumps(values)
+    tell(text)
     return EXIT_DONE
 
 
-def exponents(link: str, degrees: int) -> dict[str, Any]:
-    """Return what the command prints, as values that JSON takes."""
-    import numpy as np
-
+def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
+    """Return what the command prints of a link: values that JSON takes, and lines of text."""
     from hermite.conversion import expand
-    from hermite.exponents.generative import generative_exponent, label_correlations
+    from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations
     from hermite.exponents.samples import sample_laws
 
     expansion = expand(link)
     information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
-    squares = np.square(expand(link, order=degrees).coefficients)
-    variance = expansion.norm_squared - float(expansion.coefficients[0]) ** 2
+    shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
+    correlations = label_correlations(expansion, degrees)[1:].tolist()
     laws = sample_laws(information, generative)
-    return {
+    values = {
         "link": expansion.name,
         "information_exponent": information,
         "generative_exponent": generative,
         "lambda_squared": lambda_squared,
-        "coefficient_shares": (squares[1:] / variance).tolist(),
-        "label_correlations": label_correlations(expansion, degrees)[1:].tolist(),
-        "samples": {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()},
+        "coefficient_shares": shares,
+        "label_correlations": correlations,
+        "samples": _as_values(laws),
     }
+    lines = [
+        f"link                  {expansion.name}",
+        f"information exponent  {information}",
+        f"generative exponent   {generative}, λ_{generative}² = {lambda_squared:.5g}",
+        "",
+        "   k  c_k²/Var σ       λ_k²",
+        *(
+            f"{k:>4}  {_digits(share):>10}  {_digits(label):>9}"
+            for k, (share, label) in enumerate(zip(shares, correlations, strict=True), 1)
+        ),
+    ]
+    return values, "\n".join([*lines, *_as_lines(laws)])
 
 
-def _as_text(found: dict[str, Any]) -> str:
-    """Return the lines of a result."""
+def leaps(function: str) -> tuple[dict[str, Any], str]:
+    """Return what the command prints of a function of several directions: values that JSON takes, and lines of text."""
+    from hermite.exponents.leap import leap
     from hermite.exponents.samples import sample_laws
 
-    generative = found["generative_exponent"]
-    rows = zip(found["coefficient_shares"], found["label_correlations"], strict=True)
-    laws = sample_laws(found["information_exponent"], generative).values()
-    return "\n".join(
-        [
-            f"link                  {found['link']}",
-            f"information exponent  {found['information_exponent']}",
-            f"generative exponent   {generative}, λ_{generative}² = {found['lambda_squared']:.5g}",
-            "",
-            "   k  c_k²/Var σ       λ_k²",
-            *(f"{k:>4}  {_digits(share):>10}  {_digits(label):>9}" for k, (share, label) in enumerate(rows, 1)),
-            "",
-            "samples in d dimensions",
-            *(f"  {law.algorithm:<38}{law}" for law in laws),
-        ]
-    )
+    information, generative = leap(function, kind="information"), leap(function, kind="generative")
+    laws = sample_laws(information.leap, generative.leap)
+    del laws["smoothed"]  # known for one direction alone
+    values = {
+        "link": function,
+        **{
+            f"{found.kind}_leap": {
+                "leap": found.leap,
+                "complete": found.complete,
+                "flag": [
+                    {"degree": step.degree, "directions": step.directions.tolist(), "strength": step.strength}
+                    for step in found.flag
+                ],
+            }
+            for found in (information, generative)
+        },
+        "samples": _as_values(laws),
+    }
+    lines = [f"function              {function}"]
+    for found in (information, generative):
+        _, _, flag = repr(found).partition(" leap ")
+        lines.append(f"{found.kind + ' leap':<22}{flag}")
+    return values, "\n".join([*lines, *_as_lines(laws)])
+
+
+def _as_values(laws: dict[str, SampleLaw]) -> dict[str, Any]:
+    return {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
+
+
+def _as_lines(laws: dict[str, SampleLaw]) -> list[str]:
+    return ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
 
 
 def _digits(value: float) -> str:

@@ -114,6 +114,14 @@ def generative_exponent(link: object) -> GenerativeExponent:
     raise ValueError(msg)
 
 
+def coefficient_shares(expansion: HermiteExpansion) -> Array:
+    """Return c_j² / Var σ, j = 0 ... order, the entry of j = 0 set to 0; the variance without cancellation."""
+    squares = np.square(expansion.coefficients)
+    squares[0] = 0.0
+    shares: Array = squares / (float(np.sum(squares)) + expansion.truncation_error**2)
+    return shares
+
+
 def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
     """Return λ_0² ... λ_degree², from the intervals that carry all but rounding of h_degree² γ."""
     cells = label_cells(expansion.link.value, 2.0 * degree**0.5 + 6.0)

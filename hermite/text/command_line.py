@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -25,6 +27,22 @@ class UsageError(Exception):
 
 class OutputError(Exception):
     """Why stdout takes nothing, in the rest of a sentence."""
+
+
+class VersionAsked(Exception):
+    """The command is to print the version of the program, and no more."""
+
+
+class _Version(argparse.Action):
+    """A flag that ends parsing, so that nothing else need be given."""
+
+    def __call__(self, *_arguments: Any) -> NoReturn:
+        raise VersionAsked
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that prints the version."""
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -54,8 +72,9 @@ class PlainParser(argparse.ArgumentParser):
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
     try:
-        _check_directory()
-        return command()
+        with _ended_by_signals():
+            _check_directory()
+            return _done(command)
     except UsageError as error:
         say(f"error: {error}")
         return EXIT_USAGE
@@ -65,6 +84,33 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     except KeyboardInterrupt:
         say(interrupted)
         return EXIT_INTERRUPTED
+
+
+def _done(command: Callable[[], int]) -> int:
+    """Return the exit code of a command, which may be asked for the version instead."""
+    try:
+        return command()
+    except VersionAsked:
+        from hermite.version import PROGRAM
+
+        tell(PROGRAM)
+        return EXIT_DONE
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have a scheduler, or a terminal that is closed, end a command as Ctrl-C does, where nobody said otherwise."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heard = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        heard = []
+    for number in heard:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _check_directory() -> None:

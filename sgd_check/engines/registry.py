@@ -125,14 +125,16 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network")),
+    "projected": Declaration(
+        "sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network", "stiefel")
+    ),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
-        ("homogeneous", "committee", "spherical", "network"),
+        ("homogeneous", "committee", "spherical", "network", "stiefel"),
     ),
-    "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
+    "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(
         "sgd_check.engines.scalar.engine:ScalarEngine",
         students=("spherical",),

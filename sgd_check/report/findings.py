@@ -18,6 +18,7 @@ from sgd_check.report.mean_field import distance_table, mean_field_values, width
 from sgd_check.report.recovery import estimate_findings, law_drawing, law_table, law_values
 from sgd_check.report.simulation import simulation_findings
 from sgd_check.report.studies import study_told
+from sgd_check.report.tokens import TOKENS, token_comparison_findings
 from sgd_check.verdicts.mean_field import THEORY
 from sgd_check.verdicts.recovery import THEORY as LAW
 
@@ -35,6 +36,8 @@ _WORDS = {"agree": "Theory and SGD agree.", "disagree": "Theory and SGD disagree
 def comparison_findings(tree: xr.DataTree) -> Findings:
     """Return what `sgd_check.compare` says, with its numbers and figures."""
     attrs = tree["comparison"].attrs
+    if attrs["theory"] == TOKENS:
+        return token_comparison_findings(tree)
     verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     tables, drawings, numbers = _parts(tree)

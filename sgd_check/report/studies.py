@@ -11,6 +11,8 @@ from dynamics.report import transfer_told
 from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import xarray as xr
 
     #: What a study found, as plain values, and what is to be said about it.
@@ -22,16 +24,25 @@ def study_told(dataset: xr.Dataset) -> Told:
     return _TOLD[dataset.attrs["answer"]](dataset)
 
 
+def rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
+    """Yield the curves of a study of the sample complexity: k, and e where the landscape is smoothed, and its part."""
+    one = dataset.isel(direction=0)
+    exponents = one["smoothing_exponent"].values.tolist() if "smoothing_exponent" in one.dims else [None]
+    for k in one["information_exponent"].values.tolist():
+        for e in exponents:
+            of_link = one.sel(information_exponent=k)
+            yield ({"k": k}, of_link) if e is None else ({"k": k, "e": e}, of_link.sel(smoothing_exponent=e))
+
+
 def _complexity(dataset: xr.Dataset) -> Told:
     points, fits = [], []
-    for k in dataset["information_exponent"].values.tolist():
-        one = dataset.sel(information_exponent=k).isel(direction=0)
+    for name, one in rows_of(dataset):
         rate = one["step_size"].values
         mean, error = log_means(one["emergence_step"].values)
         for at, d in enumerate(one["dimension"].values.tolist()):
             points.append(
                 {
-                    "k": k,
+                    **name,
                     "d": d,
                     "eta": rate[at],
                     "steps": np.exp(mean[at]),
@@ -46,7 +57,7 @@ def _complexity(dataset: xr.Dataset) -> Told:
         exponent, spread = one["exponent"].values, float(one["exponent_error"].values[0])
         fits.append(
             {
-                "k": k,
+                **name,
                 "exponent": exponent[0],
                 "standard_error": spread,
                 "equation": exponent[1],
@@ -63,13 +74,18 @@ def _complexity(dataset: xr.Dataset) -> Told:
 def _complexity_sentences(fits: list[dict[str, Any]]) -> list[str]:
     lines = []
     for fit in fits:
-        k = fit["k"]
+        k, e = fit["k"], fit.get("e")
+        smoothed = "" if e is None else f", smoothed by d^{e:g}" if e else ", not smoothed"
+        law = "k - 1" if e is None else "k - 1 - (2 k - 4) e"
+        # η ~ d^(−k/2) λ^(2k − 2).
+        share = k / 2 - (2 * k - 2) * (e or 0.0)
+        time = f"k/2 - 1 = {k / 2 - 1:g}" if e is None else f"{fit['asymptotic'] - share:g} as d grows"
         lines.append(
-            f"k = {k}: steps ~ d^x, x = {fit['exponent']:.3f} +- {fit['standard_error']:.3f} by SGD; at these d "
-            f"{fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; k - 1 = {k - 1}. "
-            f"SGD's x is {fit['z_asymptotic']:+.1f} standard errors from k - 1 and {fit['z_equation']:+.1f} from the "
-            f"equation's; its times agree with the equation's at p = {fit['p_value']:.2g}. "
-            f"In flow time: {fit['exponent'] - k / 2:.3f} by SGD, k/2 - 1 = {k / 2 - 1:g}."
+            f"k = {k}{smoothed}: steps ~ d^x, x = {fit['exponent']:.3f} +- {fit['standard_error']:.3f} by SGD; at "
+            f"these d {fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; {law} = "
+            f"{fit['asymptotic']:g}. SGD's x is {fit['z_asymptotic']:+.1f} standard errors from {law} and "
+            f"{fit['z_equation']:+.1f} from the equation's; its times agree with the equation's at p = "
+            f"{fit['p_value']:.2g}. In flow time: {fit['exponent'] - share:.3f} by SGD, {time}."
         )
     lines.append("Standard errors: from the scatter over runs. z: mean ln(steps) against the equation, in these.")
     return lines

@@ -73,8 +73,9 @@ OPTIONS = (
     Option(
         "engine",
         plain,
-        "how to simulate: projected (exact in law, its cost does not depend on d), torch (in R^d) or diffusion "
-        "(many small steps at once, for up to four neurons) [projected; torch for a mean field]",
+        "how to simulate: projected (exact in law, its cost does not depend on d), torch (in R^d), diffusion "
+        "(many small steps at once, for up to four neurons) or scalar (the objective correlation, exact in law) "
+        "[auto: the first that takes the problem; torch for a mean field]",
         "NAME",
     ),
     Option(

@@ -15,6 +15,7 @@ from dynamics.problem import (
     checked_seeds,
     is_correlation,
 )
+from dynamics.theory import check_quadratic
 from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions, engine_of
 from sgd_check.runs.observables import keeps_vectors
@@ -72,6 +73,11 @@ def checked_options(
     """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
     chosen = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
+    if problem.kind == "stiefel":
+        check_quadratic(problem)
+        if samples != 1:
+            msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}."
+            raise ValueError(msg)
     check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
     return EngineOptions(
         seeds=chosen,

@@ -1,27 +1,37 @@
 r"""Study of the sample complexity: steps to escape against the dimension, at a step size η = c d^(−k/2).
 
 One neuron starts at C² = s/d from the one direction. The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples.
+A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and n ∝ d^(k−1−(2k−4)e) for e ≤ 1/4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import checked_increasing, checked_number
-from dynamics.theory import fit_slope
+from dynamics.problem import (
+    Problem,
+    Teacher,
+    checked_increasing,
+    checked_list,
+    checked_number,
+    checked_real,
+    is_correlation,
+)
+from dynamics.theory import fit_slope, mean_time, predict
+from hermite.text.messages import shown
 from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
 from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, log_means, under_way
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
 
-    from dynamics.problem import Problem
     from dynamics.runs import Values
     from hermite.arrays import Array
     from sgd_check.studies.escape import Escapes
@@ -31,6 +41,30 @@ HORIZON = 6.0
 # The equation of finite steps is followed to this many times the flow's escape.
 REACH = 8.0
 SOURCES = ("SGD", "finite-step equation", "flow", "asymptotic")
+#: Smoothing beyond d^(1/4) takes more samples again.
+LARGEST_EXPONENT = 0.25
+#: Dimensions and step size by default, without smoothing and with: strong smoothing at small d, with a large step, has
+#: noise that no mean equation tells of.
+DIMENSIONS, SMOOTHED_DIMENSIONS = (32, 64, 128, 256, 512, 1024), (64, 128, 256, 512)
+RATE, SMOOTHED_RATE = 0.1, 0.05
+
+
+class Key(NamedTuple):
+    """Information exponent, exponent e of the smoothing (None: the squared error, not smoothed), and dimension."""
+
+    k: int
+    exponent: float | None
+    dimension: int
+
+    @property
+    def smoothing(self) -> float:
+        """Return λ = d^e, and none at all for e = 0."""
+        return float(self.dimension**self.exponent) if self.exponent else 0.0
+
+    @property
+    def asymptotic(self) -> float:
+        """Exponent of the samples in d."""
+        return self.k - 1.0 - (2.0 * self.k - 4.0) * (self.exponent or 0.0)
 
 
 @dataclass(frozen=True)
@@ -51,9 +85,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class SampleComplexity(PreparedStudy):
-    """The study, prepared: one cell for each information exponent and dimension."""
+    """The study, prepared: one cell for each information exponent, smoothing and dimension."""
 
-    cells: dict[tuple[int, int], Cell]
+    cells: dict[Key, Cell]
 
     @property
     def steps(self) -> float:
@@ -64,7 +98,7 @@ class SampleComplexity(PreparedStudy):
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         from sgd_check.studies.escape import escape_times
 
-        found: dict[tuple[int, int], Escapes] = {}
+        found: dict[Key, Escapes] = {}
         with under_way(self.steps, self.progress) as meter:
             for key in sorted(self.cells, key=lambda key: self.cells[key].expected_steps):
                 cell = self.cells[key]
@@ -75,6 +109,7 @@ class SampleComplexity(PreparedStudy):
                     seeds=self._seeds(key),
                     report=meter.add,
                 )
+        exponents = self.settings["smoothing_exponents"]
         return self.dataset(
             "sample-complexity",
             self._values(found),
@@ -82,21 +117,22 @@ class SampleComplexity(PreparedStudy):
             title="Steps to escape against the dimension",
             coords={
                 "information_exponent": np.array(self.settings["information_exponents"]),
+                **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
                 "dimension": np.array(self.settings["dimensions"]),
                 "run": np.arange(self.settings["seeds"]),
                 "source": np.array(SOURCES),
             },
         )
 
-    def _seeds(self, key: tuple[int, int]) -> range:
+    def _seeds(self, key: Key) -> range:
         return self.seeds_of(list(self.cells).index(key))
 
-    def _grid(self, value: Any) -> Array:
-        """Return a function of the cell's key as an array over links and dimensions."""
-        exponents, dimensions = self.settings["information_exponents"], self.settings["dimensions"]
-        return np.array([[value((k, d)) for d in dimensions] for k in exponents], dtype=np.float64)
+    def _grid(self, value: Callable[[Key], Any]) -> Array:
+        """Return a function of the cell's key as an array over links and smoothings, in one axis, and dimensions."""
+        found = np.array([value(key) for key in self.cells], dtype=np.float64)
+        return found.reshape(-1, len(self.settings["dimensions"]), *found.shape[1:])
 
-    def _values(self, found: dict[tuple[int, int], Escapes]) -> Values:
+    def _values(self, found: dict[Key, Escapes]) -> Values:
         count = self.settings["seeds"]
         nothing = np.full(count, np.nan)
         time = self._grid(lambda key: found[key].time[:, 0] if key in found else nothing)
@@ -106,35 +142,44 @@ class SampleComplexity(PreparedStudy):
         finite = self._grid(lambda key: self.cells[key].finite_step_time)
         mean, error = log_means(time)
         exponent, exponent_error = self._exponents(mean - np.log(rate), error, finite / rate, flow / rate)
-        where, one = ("information_exponent", "dimension"), (..., None)
+        one = (..., None)
         with np.errstate(invalid="ignore", divide="ignore"):
             deviation = (mean - np.log(finite)) / error
         lost = np.isnan(time).mean(axis=-1)
-        return {
-            "emergence_time": ((*where, "run"), time[one]),
-            "emergence_step": ((*where, "run"), (time / rate[one])[one]),
-            "predicted_emergence_time": (where, flow[one]),
-            "finite_step_time": (where, finite[one]),
-            "time_deviation": (where, deviation[one]),
-            "p_value": (("information_exponent",), [agreement(row, count) for row in deviation]),
-            "step_size": (where, rate),
-            "first_seed": (where, self._grid(lambda key: self._seeds(key).start).astype(np.int64)),
-            "blown_up_share": (where, blown.mean(axis=-1)),
-            "censored_share": (where, np.where(np.isnan(blown[..., 0]), np.nan, lost)[one]),
-            "exponent": (("information_exponent",), exponent),
-            "exponent_error": (("information_exponent",), exponent_error),
+        values: dict[str, tuple[tuple[str, ...], Any]] = {
+            "emergence_time": (("dimension", "run"), time[one]),
+            "emergence_step": (("dimension", "run"), (time / rate[one])[one]),
+            "predicted_emergence_time": (("dimension",), flow[one]),
+            "finite_step_time": (("dimension",), finite[one]),
+            "time_deviation": (("dimension",), deviation[one]),
+            "p_value": ((), np.array([agreement(row, count) for row in deviation])),
+            "step_size": (("dimension",), rate),
+            "first_seed": (("dimension",), self._grid(lambda key: self._seeds(key).start).astype(np.int64)),
+            "blown_up_share": (("dimension",), blown.mean(axis=-1)),
+            "censored_share": (("dimension",), np.where(np.isnan(blown[..., 0]), np.nan, lost)[one]),
+            "exponent": ((), exponent),
+            "exponent_error": ((), exponent_error),
         }
+        return {name: self._by_link(dims, array) for name, (dims, array) in values.items()}
+
+    def _by_link(self, dims: tuple[str, ...], rows: Array) -> tuple[tuple[str, ...], Array]:
+        """Return dims and array with the axis of rows divided into links and, where there are any, smoothings."""
+        exponents = self.settings["smoothing_exponents"]
+        if exponents is None:
+            return ("information_exponent", *dims), rows
+        return ("information_exponent", "smoothing_exponent", *dims), rows.reshape(-1, len(exponents), *rows.shape[1:])
 
     def _exponents(self, log_steps: Any, error: Any, finite: Any, flow: Any) -> tuple[Any, Any]:
-        """Return the slopes of log n against log d per link and source, and their standard errors."""
+        """Return the slopes of log n against log d per row and source, and their standard errors."""
         d = np.array(self.settings["dimensions"], dtype=np.float64)
+        laws = self._grid(lambda key: key.asymptotic)[:, 0].tolist()
         rows, errors = [], []
-        for at, k in enumerate(self.settings["information_exponents"]):
+        for at, law in enumerate(laws):
             measured = fit_slope(d, log_steps[at], error[at])
             # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
             used = np.isfinite(log_steps[at] + error[at])
             theory = [fit_slope(d, np.where(used, np.log(curve[at]), np.nan)).exponent for curve in (finite, flow)]
-            rows.append([measured.exponent, *theory, k - 1.0])
+            rows.append([measured.exponent, *theory, law])
             errors.append([measured.standard_error, 0.0, 0.0, 0.0])
         return np.array(rows), np.array(errors)
 
@@ -160,8 +205,9 @@ def agreement(deviations: Array, runs: int) -> float:
 def sample_complexity(
     *,
     information_exponents: Sequence[int] = (3, 4),
-    dimensions: Sequence[int] = (32, 64, 128, 256, 512, 1024),
-    rate: float = 0.1,
+    smoothing_exponents: Sequence[float] | None = None,
+    dimensions: Sequence[int] | None = None,
+    rate: float | None = None,
     start: float = DEFAULT_START,
     seeds: int = 16,
     seed: int = 0,
@@ -171,16 +217,22 @@ def sample_complexity(
 
     .. math:: \eta = c\, d^{-k/2}, \qquad T \propto d^{k/2-1}, \qquad n = T/\eta \propto d^{k-1}
 
-    for one neuron of link h_k that starts at C² = s/d (C > 0) from the one direction, of weight 1.
+    for one neuron of link h_k that starts at C² = s/d (C > 0) from the one direction, of weight 1. With smoothing
+    exponents e the neuron is spherical and descends its correlation with the labels, smoothed by λ = d^e,
+
+    .. math:: \eta = c\, d^{-k/2} \lambda^{2k-2}, \qquad n \propto d^{k-1-(2k-4)e}.
 
     Parameters
     ----------
     information_exponents : sequence of int
         k ≥ 3, increasing.
-    dimensions : sequence of int
-        d, increasing, at least two.
-    rate : float
-        c > 0, dimensionless.
+    smoothing_exponents : sequence of float, optional
+        e, increasing, from 0 (not smoothed) to 1/4, beyond which more samples are needed again. Default: the squared
+        error of the homogeneous student, not smoothed.
+    dimensions : sequence of int, optional
+        d, increasing, at least two. Default: 32 to 1024, with smoothing 64 to 512.
+    rate : float, optional
+        c > 0, dimensionless. Default: 0.1, with smoothing 0.05.
     start : float
         s > 0.
     seeds : int
@@ -196,7 +248,8 @@ def sample_complexity(
         `emergence_time` and `emergence_step` (information_exponent, dimension, run, direction; NaN if never),
         `predicted_emergence_time` (flow) and `finite_step_time`, `time_deviation` (z of the mean of ln T against the
         finite-step equation), shares of censored and blown-up runs, and `exponent(information_exponent, source)`, the
-        slope of ln n against ln d, with `exponent_error`.  The slope in flow time is smaller by k/2 exactly.
+        slope of ln n against ln d, with `exponent_error`; all for each `smoothing_exponent` too, where these are given.
+        The slope in flow time is smaller by k/2 exactly, and by (2k − 2)e more.
         `attrs["stop_reason"]` is "reached_end" or "interrupted"; what was not computed is NaN.
 
     Raises
@@ -212,22 +265,56 @@ def sample_complexity(
     ends when it has escaped.
     """
     exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
-    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=2)
+    smoothings = None if smoothing_exponents is None else _checked_smoothings(smoothing_exponents)
+    usual = (DIMENSIONS, RATE) if smoothings is None else (SMOOTHED_DIMENSIONS, SMOOTHED_RATE)
+    sizes = checked_increasing(usual[0] if dimensions is None else dimensions, "dimensions", minimum=2, fewest=2)
     settings: dict[str, Any] = {
         "information_exponents": exponents,
+        "smoothing_exponents": smoothings,
         "dimensions": sizes,
-        "rate": checked_number(rate, "rate", positive=True),
+        "rate": checked_number(usual[1] if rate is None else rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
     }
-    cells = {(k, d): _cell(k, d, settings["rate"], settings["start"]) for k in exponents for d in sizes}
-    return SampleComplexity(settings, progress, cells[exponents[-1], sizes[-1]].problem, cells)
+    rows = [None] if smoothings is None else smoothings
+    keys = [Key(k, e, d) for k in exponents for e in rows for d in sizes]
+    cells = {key: _cell(key, settings["rate"], settings["start"]) for key in keys}
+    longest = max(cells.values(), key=lambda cell: cell.expected_steps)
+    return SampleComplexity(settings, progress, longest.problem, cells)
 
 
-def _cell(k: int, d: int, rate: float, start: float) -> Cell:
-    from dynamics.theory import predict
+def _checked_smoothings(given: Sequence[float]) -> list[float | None]:
+    """Return exponents of the smoothing, increasing and from 0 to 1/4."""
+    found = [checked_real(each, "smoothing_exponents") for each in checked_list(given, "smoothing_exponents")]
+    increase = all(a < b for a, b in pairwise(found))
+    if not found or not increase or not 0.0 <= found[0] <= found[-1] <= LARGEST_EXPONENT:
+        msg = f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(found)}."
+        raise ValueError(msg)
+    return [*found]
 
-    problem = prepared_pairs(k, d, start=start)
-    learning_rate = rate * d ** (-0.5 * k)
+
+def _cell(key: Key, rate: float, start: float) -> Cell:
+    problem, learning_rate = _problem(key, start), rate * key.dimension ** (-0.5 * key.k)
+    learning_rate *= key.smoothing ** (2 * key.k - 2) if key.smoothing else 1.0
     flow = float(predict(problem).predicted_emergence_time[0])
+    if is_correlation(problem):
+        return Cell(problem, learning_rate, flow, mean_time(problem, learning_rate))
     return Cell(problem, learning_rate, flow, float(finite_step_times(problem, learning_rate, REACH * flow)[0]))
+
+
+def _problem(key: Key, start: float) -> Problem:
+    """Return the problem of one neuron at C² = s/d."""
+    pair = prepared_pairs(key.k, key.dimension, start=start)
+    if key.exponent is None:
+        return pair
+    overlap = pair.start().teacher_overlap
+    return Problem(
+        activation=pair.activation,
+        teacher=Teacher([1.0]),
+        width=1,
+        dimension=key.dimension,
+        student="spherical",
+        objective="correlation",
+        smoothing=key.smoothing,
+        initial_overlaps=(overlap, [[1.0]], [1.0]),
+    )

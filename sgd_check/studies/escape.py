@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.problem import SaveAt
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.plan import make_plan
 from sgd_check.runs.recording import Watch
 
@@ -48,7 +48,7 @@ def escape_times(
     count = max(2, round(np.log(end / first) / np.log(LOOK_RATIO)))
     times = np.unique(np.rint(np.geomspace(first, end, count) / learning_rate)) * learning_rate
     plan = make_plan(learning_rate, steps, SaveAt.at(times))
-    engine = make_engine(DEFAULT_ENGINE, problem, EngineOptions(seeds=tuple(seeds)))
+    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(seeds)))
     watch = Watch(problem, len(seeds))
     going, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
     with engine.running():

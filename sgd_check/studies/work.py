@@ -15,7 +15,7 @@ from dynamics.commands import duration
 from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
 from dynamics.runs import study_dataset
 from dynamics.solve import solve_overlaps
-from sgd_check.engines import DEFAULT_ENGINE, EngineOptions, make_engine
+from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.defaults import measured_seconds_per_step
 
@@ -35,7 +35,7 @@ LONG_RUN_SECONDS = 660
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
-    engine = make_engine(DEFAULT_ENGINE, problem, EngineOptions(seeds=tuple(range(runs))))
+    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(runs))))
     # Whatever else the machine does can only make a burst slower.
     return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
 

@@ -36,7 +36,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        if "emergence_time" not in dataset:
+        if "emergence_time" not in with_emergence(dataset):
             msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
             raise ValueError(msg)
     if "seed" not in simulated.dims:
@@ -46,13 +46,21 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
         raise ValueError(msg)
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     _check_same(predicted, problem)
+    _check_own_starts(prediction, simulated)
     if has_step(prediction) or "seed" in prediction.dims:
         _check_steps(prediction, simulated)
         if predicted.label_noise != problem.label_noise:
             refuse("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
         _check_seeds(prediction, simulated)
-    return problem, simulated
+    return problem, with_emergence(simulated)
+
+
+def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset in which the times of alignment of a span, where it has such, stand for those of emergence."""
+    if "emergence_time" in dataset or "aligned_time" not in dataset:
+        return dataset
+    return dataset.assign(emergence_time=dataset["aligned_time"])
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
@@ -96,9 +104,11 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
 def decided_by_curves(problem: Problem) -> bool:
     """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
 
-    That is so for every general network, and for the two sums of neurons at information exponents up to 2.
+    That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
+    orthogonal neurons has times at which its span has each direction.
     """
-    return problem.kind == "network" or (problem.kind != "spherical" and problem.information_exponent <= 2)
+    by_times = problem.kind in ("spherical", "stiefel")
+    return problem.kind == "network" or (not by_times and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
@@ -201,6 +211,16 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
     for field, a, b in zip(fields, *starts, strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
             refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
+
+
+def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
+    """Refuse runs that have starts of their own, unless those of the prediction have the same."""
+    theirs, ours = (
+        sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
+        for dataset in (prediction, simulation)
+    )
+    if theirs != ours:
+        refuse("starts", theirs, ours)
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:

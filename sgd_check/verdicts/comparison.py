@@ -14,6 +14,7 @@ from sgd_check.verdicts.alignment import (
     of_sound_runs,
     sound_runs,
     unfinished,
+    with_emergence,
 )
 from sgd_check.verdicts.comparison_variables import (
     emergence_ratio,
@@ -61,15 +62,18 @@ def compare(
 
     .. math:: E \ln\frac{T_{\mathrm{SGD}}}{T_p} \in
         \begin{cases}
-        \ln(1 + \varphi_p) - s_p^2/2 \pm (0.02 + s_p^4/2) & \text{before another direction is learned} \\
+        \ln(1 + \varphi_p) - s_p^2/2 \pm (0.02 + s_p^4/2) & \text{isolated direction} \\
         [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{else, flow} \\
         [-s_p^2,\; 2 \varphi_p] & \text{else, finite-step equation} \end{cases}
 
-    with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
-    delay that the predicted time lacks: all of it against the flow. `sgd_check.verdicts.expectation` derives the band,
-    `sgd_check.verdicts.direction` describes the test. What the samples of a run say about its delay is taken away first
-    (`sgd_check.verdicts.run_noise`). A fifth of the rate is for what does not depend on times: the start, loss and norm
-    at emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
+    or, for the times of alignment of frames, [2α_p − s_p² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02] and a narrower one for
+    the first direction, with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and
+    φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
+    nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
+    then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
+    alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth
+    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at
+    emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
     predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
     else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
     compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
@@ -107,7 +111,8 @@ def compare(
     Parameters
     ----------
     prediction : Dataset
-        Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow, or with
+        Any answer with `emergence_time(direction)`, or of the student "stiefel" `aligned_time(direction)`, such as
+        `dynamics.solve_quadratic`, `dynamics.solve_overlaps` (the exact flow, or with
         `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
         neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine; or
         `dynamics.solve_mean_field`, saved at times at which the simulations have records, with
@@ -166,6 +171,7 @@ def compare(
     if getattr(prediction, "attrs", {}).get("answer") == RECOVERY:
         return compare_with_law(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulations = checked_simulations(prediction, simulation)
+    prediction = with_emergence(prediction)
     sampled = "seed" in prediction.dims
     if decided_by_curves(problem) and not sampled:
         return compare_curves(problem, prediction, simulations, false_alarm_rate)
@@ -204,10 +210,11 @@ def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
         log_horizon = float(np.log(end / expected.time[p]))
         band = float(expected.low[p]), float(expected.high[p])
         level = (1.0 - PATH_SHARE) * rate * float(shares[p])
-        test = assess_direction(logs, log_horizon, *band, level, noise[:, p])
+        explained = noise[:, p] if expected.isolated[p] else None
+        test = assess_direction(logs, log_horizon, *band, level, explained) if any(np.abs(band) != np.inf) else None
         tests[p] = None if test is None or test.early is None is test.late else test
     p_values = np.array([np.nan if test is None else test.p for test in tests])
-    path = path_tests(prediction, simulation, expected)
+    path = path_tests(prediction, simulation, expected, noise)
     by_time, by_path = combined_p_value(p_values, shares) / (1.0 - PATH_SHARE), path_p_value(path) / PATH_SHARE
     with np.errstate(invalid="ignore"):
         awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem import is_correlation
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.verdicts.alignment import check_prediction, decided_by_curves
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
@@ -148,8 +149,9 @@ def _safe_rate(
     """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
     from dynamics import theory
 
+    find = theory.largest_rate if is_correlation(problem) else theory.learning_rate_limit
     try:
-        limit = batch_size * float(theory.learning_rate_limit(problem))
+        limit = batch_size * float(find(problem))
     except ValueError as error:
         msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
         raise ValueError(msg) from None

@@ -8,8 +8,8 @@ mean of T_SGD against T:
 - *finite step*: φ is the part of δ that this equation lacks: the fluctuations, since the mean of a time is not the time
   of the mean, and what the ratio of mean products leaves out of the mean overlap (`SearchNoise.unseen`).
 
-To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. *Before any other direction is learned* nothing else is unknown at
-this order, and the band is
+To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isolated*, of a pair without rivals
+(`sgd_check.verdicts.rivals`) that emerges before any is learned, nothing else is unknown at this order, and the band is
 
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 
@@ -18,9 +18,16 @@ to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since
 
 - *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed.
 - *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)]. Each term may lie between nothing and twice its leading order.
+- *frames* (``student="stiefel"``), whose flow is solved exactly: drag by noise is at most what it is at the start, and
+  noise that adds to the start makes times shorter. [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
+  that noise: each of the two may lie between nothing and twice its leading order (`dynamics.theory.quadratic`). Of the
+  first direction of all, which nothing else disturbs, within a third of it (measured: at most a quarter).
 - *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
   for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
   [−s², 5 s²/2] with s the scatter of the runs.
+
+Rivals lower the lower edge by what they make earlier, and lift the upper one to infinity where the neuron may take
+another direction. Where s > 1 noise decides when a direction emerges, and there is no band.
 """
 
 from __future__ import annotations
@@ -29,19 +36,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem import is_correlation
+from sgd_check.verdicts.rivals import rivals_of_pairs
+
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
+    from sgd_check.verdicts.rivals import Rivals
 
 #: Twice the largest φ/s² of an escape with k ≥ 3 and constant noise, which k = 3 has.
 LARGEST_FLUCTUATION = 2.5
 #: Expected scatter beyond which its leading order means nothing.
 LARGEST_SCATTER = 0.6
+#: Expected scatter beyond which noise decides when a direction emerges, and the flow no longer.
+NOISE_DECIDES = 1.0
 #: Half of the band's width: a part of the time that is no error of the theory, and the next order in squares of s².
 TOLERANCE, NEXT_ORDER = 0.02, 0.5
+
+
+#: What the leading order of a frame's first direction may be off, relative to it: it grows as 1/ln(d/m).
+FRAME_SHARE = 1.0 / 3.0
 
 
 class Expectation(NamedTuple):
@@ -49,7 +66,8 @@ class Expectation(NamedTuple):
 
     `delay` is what the step size should add to the time of the flow, relative to it (inf: unknown), `lateness` what it
     should add to `time`, and `scatter` what it should cause around it (NaN: unknown). `low` and `high` bound the mean
-    of ln(T_SGD/time), NaN where the scatter of the runs decides. `sharp` says where the delay is known beyond doubt.
+    of ln(T_SGD/time), NaN where the scatter of the runs decides. `isolated` says which directions have a pair without
+    rivals that emerges before any is learned.
     """
 
     time: Array
@@ -59,7 +77,7 @@ class Expectation(NamedTuple):
     high: Array
     notes: tuple[str, ...]
     lateness: Array
-    sharp: NDArray[np.bool_]
+    isolated: NDArray[np.bool_]
 
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
@@ -73,7 +91,9 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
     stepped = has_step(prediction)
-    if problem.kind != "homogeneous" or problem.information_exponent <= 2:
+    if problem.kind == "stiefel":
+        return _of_frames(problem, time, noise_rate)
+    if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
         why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
         return _unknown(problem, time, why, stepped=stepped)
     pairs = theory.predict(problem)
@@ -86,22 +106,55 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
     lateness = np.where(known, bias.bias - np.where(known, bias.step_bias, 0.0), np.inf) if stepped else delay
     low, high = _wide_band(lateness, scatter, known, stepped=stepped)
+    rivals = rivals_of_pairs(problem, pairs, scatter)
+    low, high = _with_rivals(low, high, rivals, np.log(time / pairs.predicted_emergence_time))
+    lost = np.nan_to_num(scatter) > NOISE_DECIDES
+    low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
-    sharp = known & first
-    centre = np.log1p(np.where(sharp, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
+    isolated = known & rivals.settled & first
+    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
     width = TOLERANCE + NEXT_ORDER * np.nan_to_num(scatter) ** 4
-    low, high = np.where(sharp, centre - width, low), np.where(sharp, centre + width, high)
-    return Expectation(time, delay, scatter, low, high, (), lateness, sharp)
+    low, high = np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
+    return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
+
+
+def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
+    """Return the expectation of a frame's times of alignment; those of its flow are known exactly."""
+    from dynamics import theory
+
+    drag, advance, scatter = theory.frame_escape(problem, rate)
+    known = np.isfinite(drag) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    square = np.where(known, scatter, 0.0) ** 2
+    delay = np.where(known, np.expm1(np.where(known, drag + advance, 0.0)), np.inf)
+    low = np.where(known, 2.0 * np.minimum(advance, 0.0) - square - TOLERANCE, 0.0)
+    high = np.where(known, 2.0 * drag + 2.0 * np.maximum(advance, 0.0) + TOLERANCE, np.inf)
+    first = known & (time == np.nanmin(time, initial=np.inf))
+    centre = np.where(first, drag + advance, 0.0) - 0.5 * square
+    width = TOLERANCE + NEXT_ORDER * square**2 + np.where(first, FRAME_SHARE * (drag - advance), 0.0)
+    low, high = np.where(first, centre - width, low), np.where(first, centre + width, high)
+    return Expectation(time, delay, scatter, low, high, (), delay, np.zeros(time.size, dtype=bool))
 
 
 def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, stepped: bool) -> tuple[Array, Array]:
-    """Return the band of directions that may emerge after others are learned."""
+    """Return the band of directions that are not isolated."""
     square = np.nan_to_num(scatter) ** 2
     if not stepped:
         return -0.5 * square, 2.0 * np.log1p(lateness)
     part = np.where(known, lateness, 0.0)
     low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
     return low, np.where(known, 2 * np.maximum(part, 0.0), np.nan)
+
+
+def _with_rivals(low: Array, high: Array, rivals: Rivals, later: Array) -> tuple[Array, Array]:
+    """Return the band of directions whose pair has rivals; `later` (P,) is ln of the time over that of the pair alone.
+
+    The time may itself be that of a direction whose neuron went elsewhere, so that runs in which it does not are early.
+    Where the scatter of the runs was to decide nothing is known.
+    """
+    shift = rivals.earlier + np.where(rivals.elsewhere, np.maximum(np.nan_to_num(later), 0.0), 0.0)
+    unknown = np.isnan(low) & ~rivals.settled
+    low = np.where(unknown, -np.inf, low - shift)
+    return low, np.where(unknown | rivals.elsewhere, np.inf, high)
 
 
 def has_step(prediction: xr.Dataset) -> bool:

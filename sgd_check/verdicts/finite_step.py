@@ -10,10 +10,11 @@ of a visible error explain.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem import is_correlation
 from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import expectation, has_step
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem, Student
+    from dynamics.problem import Problem
     from sgd_check.verdicts.defaults import Course
 
 THEORIES = ("auto", "finite-step", "flow")
@@ -87,8 +88,8 @@ def _solver_of(course: Course, batch_size: int) -> Callable[..., xr.Dataset]:
     import dynamics
     from dynamics.solve import StepSettings, make_system
 
-    if course.problem.kind == "network":
-        return partial(_network_solution, course.problem, batch_size)
+    if course.problem.kind == "network" or is_correlation(course.problem):
+        return partial(_solution, course.problem, batch_size)
     try:
         make_system(course.problem, StepSettings(course.learning_rate, "finite-d", batch_size))
     except ValueError as error:
@@ -96,11 +97,11 @@ def _solver_of(course: Course, batch_size: int) -> Callable[..., xr.Dataset]:
     return partial(dynamics.solve_overlaps, course.problem, batch_size=batch_size)
 
 
-def _network_solution(problem: Problem, batch_size: int, **arguments: Any) -> xr.Dataset:
-    """Return the solution for a network, or say why there is none: its arguments are checked before any work."""
+def _solution(problem: Problem, batch_size: int, **arguments: Any) -> xr.Dataset:
+    """Return the problem's own solution, or say why there is none: its arguments are checked before any work."""
     import dynamics
 
-    if cast("Student", problem.student).first_layer == "sphere":
+    if isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere":
         msg = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
         raise NoFiniteStepError(msg)
     size = {} if batch_size == 1 else {"batch_size": batch_size}

@@ -103,7 +103,10 @@ def _gaps(evidence: Evidence) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for p in np.flatnonzero(evidence.awaited).tolist():
         test = evidence.tests[p]
-        if test is None:
+        if test is None and evidence.expected.low[p] == -np.inf:
+            advice = "use a smaller learning rate"
+            words = f"Not tested, since the noise of the steps decides when it emerges: direction {{}}; {advice}."
+        elif test is None:
             words = "Not tested, since too few runs emerged: direction {}."
         elif test.early is None:
             words = "Tested for lateness only, since too few runs emerged: direction {}."

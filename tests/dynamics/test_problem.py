@@ -123,7 +123,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (
             lambda: problem(student="planar"),
             ValueError,
-            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', but is 'planar'.",
+            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', 'stiefel', but is 'planar'.",
         ),
         (
             lambda: problem(teacher_activation="he3"),

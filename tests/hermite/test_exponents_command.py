@@ -45,6 +45,32 @@ def test_json(capsys):
     assert found["samples"]["online"] == {"power": 1.0, "logarithm": True}
 
 
+LEAPS = """\
+function              z1*z2*z3
+information leap      3: 3 {z1, z2, z3}
+generative leap       2: 2 {z1, z2, z3}
+
+samples in d dimensions
+  online SGD                            d^2
+  transformed labels, spectral or SGD   d
+"""
+
+
+def test_a_function_of_several_directions(capsys):
+    assert command.main(["z1*z2*z3"]) == 0
+    assert capsys.readouterr() == (LEAPS, "")
+    assert command.main(["z1 + h2(z2)", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    steps = found["information_leap"]["flag"]
+    assert [step["degree"] for step in steps] == [1, 2]
+    np.testing.assert_allclose(np.abs([step["directions"][0] for step in steps]), np.eye(2), atol=1e-12)
+    assert found["information_leap"]["complete"] is True
+    assert found["samples"] == {
+        "online": {"power": 1.0, "logarithm": True},
+        "transformed": {"power": 1.0, "logarithm": False},
+    }
+
+
 @pytest.mark.parametrize(
     ("exponents", "online", "smoothed", "transformed"),
     [
@@ -57,6 +83,11 @@ def test_json(capsys):
 def test_sample_laws(exponents, online, smoothed, transformed):
     laws = sample_laws(*exponents)
     assert [str(law) for law in laws.values()] == [online, smoothed, transformed]
+
+
+def test_a_mean_that_dwarfs_the_rest_leaves_the_shares(capsys):
+    assert command.main(["z + 1e10", "--json", "--degrees", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["coefficient_shares"] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

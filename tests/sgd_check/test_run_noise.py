@@ -100,6 +100,18 @@ def test_wrong_theories_are_refuted_and_the_right_one_is_not(runs, equation):
         assert word in attrs["reasons"]
 
 
+@pytest.mark.statistical
+def test_sgd_at_another_rate_than_it_states_is_refuted_by_its_scatter(runs, equation):
+    """Times are 10 % later at five times the rate; one comparison at a level of 1 %, with fixed seeds."""
+    rate = runs.attrs["learning_rate"]
+    fast = sgd_check.simulate(lone_neuron(3, 16), learning_rate=5 * rate, steps=2351, seeds=32, progress=False)
+    attrs = sgd_check.compare(equation, fast.assign_attrs(learning_rate=rate, effective_learning_rate=rate))[
+        "comparison"
+    ].attrs
+    assert attrs["verdict"] == "disagree"
+    assert "The scatter of the times of direction 1 is larger than predicted" in attrs["reasons"]
+
+
 @pytest.mark.parametrize(("k", "dimension", "start"), [(3, 16, 0.35), (3, 64, 0.35), (4, 16, 0.5)])
 def test_the_part_of_the_delay_that_the_finite_step_equation_has(k, dimension, start):
     """As the norm vanishes its time over the flow's is that of leading order, to second order in the rate."""

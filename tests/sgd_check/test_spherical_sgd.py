@@ -323,6 +323,12 @@ def test_coupled_starts_are_rows_of_one_matrix():
     assert dynamics.Problem.from_dataset(wide) == replace(asked, width=6)
 
 
+def test_runs_from_starts_of_their_own_are_not_held_against_runs_from_one():
+    one, own = simulate(question(), seeds=3), simulate(question(), seeds=(3, 4, 5), starts=(0, 1, 2))
+    with pytest.raises(ValueError, match=r"must have the starts of the prediction, .*, but has \[0, 1, 2\]"):
+        sgd_check.compare(one, own)
+
+
 GIVEN = {"initial_weights": np.eye(4, 6)}
 
 

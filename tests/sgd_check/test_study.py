@@ -86,7 +86,7 @@ def test_means_with_a_censored_run_are_unknown():
 @pytest.mark.parametrize("k", [3, 4])
 def test_flow_times_of_the_cells_are_the_transit_integral(k):
     study = complexity.sample_complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
-    for (_, d), cell in study.cells.items():
+    for (_, _, d), cell in study.cells.items():
         exact = quad(lambda s: 1.0 / (k * s ** (k - 1) * (1.0 - s * s)), 2.0 / np.sqrt(d), np.sqrt(0.5))[0]
         assert cell.flow_time == pytest.approx(exact, rel=1e-9)
         assert cell.learning_rate == pytest.approx(0.05 * d ** (-k / 2))
@@ -188,6 +188,24 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     np.testing.assert_allclose(
         found["emergence_step"].values * found["step_size"].values[..., None, None], found["emergence_time"].values
     )
+
+
+@pytest.mark.statistical
+def test_smoothing_takes_fewer_samples_as_the_equation_says():
+    """Slopes within two standard errors of the equation's own: by chance, one in twenty of each; the seeds are fixed."""
+    found = sgd_check.sample_complexity(
+        information_exponents=[3], smoothing_exponents=[0.0, 0.125, 0.25], dimensions=[64, 128, 256], progress=False
+    )
+    assert found["exponent"].dims == ("information_exponent", "smoothing_exponent", "source")
+    findings = sgd_study_findings(found)
+    for fit in findings.values["fits"]:
+        assert abs(fit["z_equation"]) < 2.0
+        assert fit["asymptotic"] == 2.0 - 2.0 * fit["e"]
+        assert fit["p_value"] > 1e-3
+    assert len(np.unique(found["first_seed"].values)) == 9
+    assert "smoothed by d^0.25" in findings.sentences[2]
+    texts = [text.get_text() for text in sgd_check.plot_study(found).axes[0].get_legend().get_texts()]
+    assert any(text.startswith("k = 3, λ = d^0.25: d^(1.5") for text in texts)
 
 
 @pytest.mark.statistical
@@ -294,6 +312,7 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
         (["sample-complexity", "--dimensions", "64,x"], "Option --dimensions must be a number, but is 'x'."),
         (["sample-complexity", "--seeds", "1"], "Argument `seeds` must be at least 2, but is 1."),
         (["sample-complexity", "--start", "16", "--dimensions", "8,64"], "Argument `start` must be positive and below half the dimension 8, but is 16.0."),
+        (["sample-complexity", "--smoothing-exponent", "0,0.5"], "Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is [0.0, 0.5]."),
         (["sample-complexity", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["unstable-discretisation", "--beta", "0.5"], "Argument `beta` must be above 1/2, or the loss follows no power law, but is 0.5."),
         (["unstable-discretisation", "--targets", "3,2"], "Argument `targets` must hold at least 2 increasing integers, but is [3, 2]."),

@@ -44,7 +44,7 @@ class CorrelationSystem(FlowSystem):
         slope = signal_slope(problem)
         drag = step_means(problem).drag if learning_rate > 0.0 else np.zeros(1)
         own = np.array(problem.activation.coefficients) ** 2
-        self.problem = problem
+        self.problem, self.batch_size = problem, batch_size
         self.pieces = kernel_pieces("dynamics.equations.correlation.correlation_kernels")
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):

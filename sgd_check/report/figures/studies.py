@@ -10,6 +10,7 @@ from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw
 from hermite.text.messages import shown
 from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import spread_colours
+from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 #: Of "agree", "disagree" and "undecided".
 VERDICT_COLOURS = ("#1e8449", PREDICTED, REFERENCE)
-COLOURS = (MEASURED, "#b9770e", "#1e8449", "#6c3483")
+COLOURS = (MEASURED, "#b9770e", "#1e8449", "#6c3483", "#922b21", "#117a65")
+#: Of information exponents.
+MARKERS = ("o", "s", "^", "D")
 
 
 def plot_study(dataset: xr.Dataset) -> Figure:
@@ -55,34 +58,48 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
     """Left: steps to escape against d. Right: the same times over those of the finite-step equation."""
     steps_ax, ratio_ax = axes
     d = dataset["dimension"].values.astype(float)
-    for k, colour in zip(dataset["information_exponent"].values.tolist(), COLOURS, strict=False):
-        one = dataset.sel(information_exponent=k).isel(direction=0)
+    rows = list(rows_of(dataset))
+    for at, (name, one) in enumerate(rows):
+        colour = COLOURS[at % len(COLOURS)]
+        marker = MARKERS[dataset["information_exponent"].values.tolist().index(name["k"]) % len(MARKERS)]
         rate, runs = one["step_size"].values, one["emergence_step"].values
         equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
         logs, error = log_means(runs)
         mean = np.exp(logs)
-        x, dx = float(one["exponent"].values[0]), float(one["exponent_error"].values[0])
+        known, slopes = _row_words(name, one)
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
-        label = f"k = {k}: SGD, d^({x:.2f} ± {dx:.2f}); k − 1 = {k - 1}"
-        steps_ax.loglog(d, mean, "o", color=colour, ms=6, label=label)
+        steps_ax.loglog(d, mean, marker, color=colour, ms=6, label=f"{known}: {slopes}")
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
         ratio = mean * rate / equation
         spread = np.array([ratio * (1.0 - np.exp(-2.0 * error)), ratio * (np.exp(2.0 * error) - 1.0)])
-        # The points of different links side by side.
-        shifted = d * 1.06 ** (2 * (k % 2) - 1)
-        ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt="o", color=colour, ms=5, capsize=3, label=f"SGD, k = {k}")
-        ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0, label=f"flow, k = {k}")
-    steps_ax.plot([], [], "-", color=REFERENCE, label="finite-step equation")
-    steps_ax.plot([], [], "--", color=REFERENCE, label="flow")
+        # The points of different rows side by side.
+        shifted = d * 1.06 ** (2 * at - len(rows) + 1)
+        ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
+        ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
+    for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
+        for style, label in styles.items():
+            ax.plot([], [], style, color=REFERENCE, label=label)
     ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
     ratio_ax.set_xscale("log")
     over = "time over that of the finite-step equation"
+    # Room for the legend above the curves.
+    low, high = steps_ax.get_ylim()
+    steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
     finish_panel(steps_ax, "dimension d", "SGD steps until C² = ½", "small dots: runs, large: geometric mean")
     finish_panel(ratio_ax, "dimension d", over, "error bars: twice the standard error")
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
+
+
+def _row_words(name: dict[str, Any], one: xr.Dataset) -> tuple[str, str]:
+    """Return what a row is, and its slopes by SGD and in theory."""
+    (x, equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+    if "e" not in name:
+        return f"k = {name['k']}", f"SGD, d^({x:.2f} ± {dx:.2f}); k − 1 = {name['k'] - 1}"
+    smoothing = f"λ = d^{name['e']:g}" if name["e"] else "λ = 0"
+    return f"k = {name['k']}, {smoothing}", f"d^({x:.2f} ± {dx:.2f}), equation {equation:.2f}, limit {law:.2f}"
 
 
 def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
@@ -206,8 +223,11 @@ def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
         for at, (verdict, colour) in enumerate(zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, strict=True)):
             ax.barh(cases, shares[:, at], left=left, color=colour, label=verdict)
             left += shares[:, at]
-        ax.invert_yaxis()
-        finish_panel(ax, "share of comparisons", "", f"η = {rate / limit:.3g} of the limit of stability")
+        title = f"η = {rate / limit:.3g} of the limit of stability"
+        finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    axes[0].invert_yaxis()
+    for unused in axes[dataset.sizes["learning_rate"] :]:
+        unused.set_visible(False)
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:

@@ -1,0 +1,1 @@
+"""The coupled overlap flow on inputs that are not isotropic."""

@@ -1,0 +1,281 @@
+"""`Inputs`: the covariance Σ of the samples by its eigenvalues, and the axes that a flow needs of it.
+
+Axis l of R^d is eigenvector l, of eigenvalue s_l. Weights w are whitened, ŵ = Σ^½ w, and all overlaps are those of ŵ.
+Axes with one eigenvalue are a class: within it only the teacher's axes and m further ones matter, since a rotation of
+the others changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.problem.checks import checked_integer, checked_list, checked_number, float_array, read_only
+from dynamics.problem.memory import check_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike
+
+    from hermite.arrays import Array, Integers
+
+#: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
+MOST_WEIGHTS = 1 << 24
+#: Sizes of eigenvalues for which rates and times stay within float64.
+SMALLEST_EIGENVALUE, LARGEST_EIGENVALUE = 1e-100, 1e30
+
+
+class Axes(NamedTuple):
+    """Axes of R^d that are kept, in increasing order, the teacher's first.
+
+    `eigenvalue` and `sizes`, shape (classes,), are the distinct eigenvalues s_c, increasing, and the numbers d_c of
+    their axes; `places` and `kind`, shape (D,), are the place of a kept axis in R^d and its class.
+    """
+
+    eigenvalue: Array
+    sizes: Integers
+    places: Integers
+    kind: Integers
+
+    @property
+    def eigenvalues(self) -> Array:
+        """Eigenvalue of every kept axis, shape (D,)."""
+        found: Array = self.eigenvalue[self.kind]
+        return found
+
+    @property
+    def trace(self) -> float:
+        """Return tr Σ."""
+        return float(self.eigenvalue @ self.sizes)
+
+    def columns(self, kind: int, span: int) -> Integers:
+        """Return the kept axes of a class beyond the teacher's, by their place among the kept ones."""
+        return np.flatnonzero(self.kind[span:] == kind) + span
+
+
+class Inputs:
+    r"""Gaussian inputs x ~ N(0, Σ) that are not isotropic, by the eigenvalues of Σ; frozen.
+
+    .. math:: f(x) = \sum_i n_i\, \sigma\big(w_i\cdot x/\sqrt{n_i}\big), \qquad n_i = w_i^T \Sigma w_i, \qquad
+       \theta_p^T \Sigma\, \theta_p = 1
+
+    Axis l of R^d is the l-th eigenvector, and the p-th direction of a teacher without `directions` lies on axis p.
+
+    Parameters
+    ----------
+    eigenvalues : array_like, shape (classes,)
+        Eigenvalues s_l > 0, in the order of the axes, dimensionless.
+    multiplicities : array_like of int, shape (classes,), optional
+        How many axes in a row each of them has, by default 1; together as many as the problem has dimensions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> Inputs([2.0, 0.5], [3, 9])
+    Inputs([2, 0.5], [3, 9])
+    >>> Inputs.power_law(0.25)
+    Inputs.power_law(alpha=0.25)
+    """
+
+    __slots__ = ("alpha", "eigenvalues", "multiplicities")
+
+    #: None for a power law, whose eigenvalues depend on the dimension.
+    eigenvalues: Array | None
+    multiplicities: Integers | None
+    #: Decay of `power_law`.
+    alpha: float | None
+
+    def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
+        values = float_array(eigenvalues, "eigenvalues")
+        if values.ndim != 1 or values.size == 0:
+            msg = f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}."
+            raise ValueError(msg)
+        bad = ~((values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE))
+        if bad.any():
+            entry, ends = int(np.argmax(bad)), f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
+            msg = f"Argument `eigenvalues` must be positive, from {ends}, but entry {entry} is {values[entry]:g}."
+            raise ValueError(msg)
+        counts = np.ones(values.size, dtype=np.int64)
+        if multiplicities is not None:
+            given = checked_list(multiplicities, "multiplicities")
+            counts = np.array([checked_integer(each, "multiplicities", minimum=1) for each in given], dtype=np.int64)
+        if counts.size != values.size:
+            msg = f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}."
+            raise ValueError(msg)
+        counts.setflags(write=False)
+        self._set(read_only(values), counts, None)
+
+    def _set(self, *values: object) -> None:
+        """Set eigenvalues, multiplicities and the decay."""
+        for name, value in zip(("eigenvalues", "multiplicities", "alpha"), values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def power_law(cls, alpha: float) -> Inputs:
+        r"""Return inputs with s_l = l^(−α), l = 1 … d, at whatever dimension the problem has.
+
+        Parameters
+        ----------
+        alpha : float
+            Decay α ≥ 0 of the eigenvalues, dimensionless.
+        """
+        inputs = cls.__new__(cls)
+        inputs._set(None, None, checked_number(alpha, "alpha", positive=False, maximum=20.0))
+        return inputs
+
+    def check_dimension(self, dimension: int) -> None:
+        """Raise ValueError unless there are as many eigenvalues as dimensions."""
+        total = dimension if self.multiplicities is None else sum(self.multiplicities.tolist())
+        if total != dimension:
+            msg = f"Argument `inputs` must have `dimension` = {dimension} eigenvalues in all, but has {total}."
+            raise ValueError(msg)
+
+    def axes(self, dimension: int, span: int, width: int) -> Axes:
+        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
+
+        Raises
+        ------
+        ValueError
+            If there are more eigenvalues than a problem of this width can keep.
+
+        Examples
+        --------
+        >>> Inputs([2.0, 0.5], [3, 90]).axes(93, span=1, width=3).places.tolist()
+        [0, 1, 2, 3, 4, 5]
+        """
+        values, counts = self._runs(dimension, width)
+        eigenvalue, kind = np.unique(values, return_inverse=True)
+        ends = np.cumsum(counts)
+        of_teacher = np.bincount(kind[np.searchsorted(ends, np.arange(span), side="right")], minlength=eigenvalue.size)
+        total = np.zeros(eigenvalue.size, dtype=np.int64)
+        np.add.at(total, kind, counts)
+        left = np.minimum(total, of_teacher + width)
+        if width * int(left.sum()) > MOST_WEIGHTS:
+            _refuse_size(width, int(left.sum()))
+        index = []
+        for run, (end, count) in enumerate(zip(ends.tolist(), counts.tolist(), strict=True)):
+            kept = min(count, int(left[kind[run]]))
+            left[kind[run]] -= kept
+            index.append(np.arange(end - count, end - count + kept))
+        found = np.concatenate(index)
+        return Axes(eigenvalue, total, found, kind[np.searchsorted(ends, found, side="right")])
+
+    def eigenvalues_of_axes(self, dimension: int) -> Array:
+        """Return the eigenvalue of every axis of R^d, shape (d,)."""
+        return np.repeat(*self._runs(dimension, 1))
+
+    def _runs(self, dimension: int, width: int) -> tuple[Array, Integers]:
+        """Return eigenvalues and multiplicities at a dimension."""
+        if self.eigenvalues is not None and self.multiplicities is not None:
+            return self.eigenvalues, self.multiplicities
+        if self.alpha == 0.0:
+            return np.ones(1), np.array([dimension])
+        if width * dimension > MOST_WEIGHTS:
+            _refuse_size(width, dimension)
+        values = np.arange(1, dimension + 1, dtype=np.float64) ** -float(self.alpha or 0.0)
+        return values, np.ones(dimension, dtype=np.int64)
+
+    # --- to and from a dataset ----------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, float | None]:
+        """Return what a file says of them beside `arrays`."""
+        return {"alpha": self.alpha}
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """Return eigenvalues and multiplicities as {variable name: (dims, values)}; none for a power law."""
+        if self.eigenvalues is None:
+            return {}
+        along = ("input_class",)
+        return {
+            "input_eigenvalue": (along, self.eigenvalues),
+            "input_multiplicity": (along, np.asarray(self.multiplicities, dtype=np.float64)),
+        }
+
+    @classmethod
+    def of(cls, stored: dict[str, float | None] | None, eigenvalue: Array | None, count: Array | None) -> Inputs | None:
+        """Return the inputs of a file; None for isotropic ones."""
+        if stored is None:
+            return None
+        if stored["alpha"] is not None:
+            return cls.power_law(stored["alpha"])
+        if eigenvalue is None or count is None:
+            msg = "inputs that are no power law have eigenvalues"
+            raise KeyError(msg)
+        known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
+        return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        msg = f"Inputs is frozen: make a new one instead of setting `{name}`."
+        raise AttributeError(msg)
+
+    def __getstate__(self) -> tuple[object, ...]:
+        return (self.eigenvalues, self.multiplicities, self.alpha)
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        self._set(*state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Inputs) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        """Return what inputs are compared by."""
+        return (
+            self.alpha,
+            *(None if each is None else each.tobytes() for each in (self.eigenvalues, self.multiplicities)),
+        )
+
+    def __repr__(self) -> str:
+        if self.eigenvalues is None or self.multiplicities is None:
+            return f"Inputs.power_law(alpha={self.alpha:g})"
+        if self.eigenvalues.size > 6:
+            return f"Inputs(<{self.eigenvalues.size} eigenvalues>)"
+        values = ", ".join(f"{value:g}" for value in self.eigenvalues)
+        return f"Inputs([{values}], {self.multiplicities.tolist()})"
+
+
+def _refuse_size(width: int, axes: int) -> None:
+    msg = (
+        f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that "
+        "no class holds; give fewer distinct eigenvalues."
+    )
+    raise ValueError(msg)
+
+
+def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int, norm: float) -> Array:
+    """Draw w isotropic and return ŵ = Σ^½ w with |ŵ_i| = `norm` on the kept axes, shape (m, D).
+
+    Where a class has more than m axes beyond the teacher's, its part is the triangular Bartlett factor.
+    """
+    check_memory("width", width, 3 * width * axes.places.size)
+    weights = rng.standard_normal((width, axes.places.size))
+    of_teacher = np.bincount(axes.kind[:span], minlength=axes.sizes.size)
+    for kind in np.flatnonzero(axes.sizes - of_teacher > width):
+        columns = axes.columns(int(kind), span)
+        freedom = float(axes.sizes[kind] - of_teacher[kind]) - np.arange(width)
+        weights[:, columns] = np.tril(weights[:, columns], -1) + np.diag(np.sqrt(rng.chisquare(freedom)))
+    weights *= np.sqrt(axes.eigenvalues)
+    weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
+    return weights
+
+
+def whitened(weights: Array, inputs: Inputs, axes: Axes, span: int) -> Array:
+    """Return ŵ = Σ^½ w of given weights (m, d) on the kept axes, each class turned to a triangular factor."""
+    values, _, index, kind = axes
+    of_axis = inputs.eigenvalues_of_axes(weights.shape[1])
+    full = weights * np.sqrt(of_axis)
+    found: Array = full[:, index]
+    for which in np.flatnonzero(axes.sizes > np.bincount(kind, minlength=values.size)):
+        beyond = np.flatnonzero(of_axis[span:] == values[which]) + span
+        factor = np.linalg.qr(full[:, beyond].T).R
+        factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
+        found[:, axes.columns(int(which), span)] = factor.T
+    return found
