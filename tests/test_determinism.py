@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from pathlib import Path
@@ -22,6 +23,8 @@ COMMITTEE = Problem(
     activation="erf", teacher=Teacher([1.0, 1.0]), width=2, dimension=16, student="committee", initial_norm=0.5
 )
 
+QUADRATIC = Problem(activation="he2", teacher=Teacher([0.8, 0.6]), width=4, dimension=32, seed=1)
+
 
 def flow(method):
     return dynamics.solve_overlaps(PAIR, save_at=SAVE_AT, method=method, progress=False)
@@ -31,9 +34,15 @@ def runs(engine, **options):
     return sgd_check.simulate(PAIR, learning_rate=1e-4, steps=200, seeds=2, engine=engine, progress=False, **options)
 
 
+def frames(engine):
+    frame = dataclasses.replace(QUADRATIC, student="stiefel", initial_norm=None)
+    return sgd_check.simulate(frame, learning_rate=1e-4, steps=200, seeds=2, engine=engine, progress=False)
+
+
 ANSWERS = {
     "prediction": lambda: dynamics.predict_emergence(PAIR, save_at=SAVE_AT),
     "decoupled": lambda: dynamics.solve_decoupled(PAIR, save_at=SAVE_AT),
+    "quadratic": lambda: dynamics.solve_quadratic(QUADRATIC, save_at=SAVE_AT),
     "explicit": lambda: flow("explicit"),
     "stiff": lambda: flow("stiff"),
     "bdf": lambda: flow("bdf"),
@@ -44,6 +53,7 @@ ANSWERS = {
     "projected, batches": lambda: runs("projected", batch_size=3),
     "diffusion": lambda: runs("diffusion"),
     "torch": lambda: runs("torch", device="cpu"),
+    **{f"frames, {name}": lambda name=name: frames(name) for name in ("projected", "diffusion", "torch")},
 }
 
 

@@ -71,12 +71,7 @@ class Option(NamedTuple):
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
 PROBLEM_OPTIONS = (
-    Option(
-        "k",
-        positive_integer,
-        "information exponent; the link is then the Hermite polynomial h_k [4; quadratic: 2]",
-        "K",
-    ),
+    Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option(
         "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
     ),
@@ -117,15 +112,15 @@ PROBLEM_OPTIONS = (
     Option(
         "width",
         positive_integer,
-        "number of neurons m; every direction is covered from about P ln P on [3 P; network: 8; quadratic: 32]",
+        "number of neurons m; every direction is covered from about P ln P on; quadratic: 32 [3 P; network: 8]",
         "M",
         models=WITH_WIDTH,
     ),
-    Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64; quadratic: 1e6]", "D"),
+    Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
     Option(
         "initial-norm",
         positive,
-        "norm of the starting weights, sigma_0 [0.01; network: 1; quadratic: m^(-1/4)]",
+        "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
         "S0",
         models=WITH_WIDTH,
     ),

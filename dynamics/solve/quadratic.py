@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.quadratic.course import LARGEST_GROWTH, follow, jumps_needed
 from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
@@ -100,7 +101,8 @@ def solve_quadratic(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     jumps_needed(times, float(problem.teacher.coefficients.max()))
     check_memory("width", width, ARRAYS_OF_MOTION * width * (count + width) + 2 * times.size * count)
     # === solve
-    course = follow(problem, times)
+    with blas_threads_for(width):
+        course = follow(problem, times)
     # === return
     coefficients, beta = problem.teacher.coefficients, problem.teacher.beta
     return make_dataset(

@@ -80,8 +80,8 @@ class Leap:
         Largest degree of the flag.
     flag : tuple of LeapStep
         Degree, new directions and λ_k² of each step.
-    kind : "generative" or "information"
-        What was asked for.
+    kind : str
+        "generative" or "information", as was asked for.
     complete : bool
         Whether the function is known once the directions of the flag are. Else degree 6 and the threshold hide others.
     """

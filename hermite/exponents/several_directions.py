@@ -34,6 +34,8 @@ def single_link(f: object, axes: int | None) -> object:
         if axes in (None, 1) and named <= {1}:
             return parse_several(f) if named else f
         return None
+    if axes == 1 and callable(f) and not _takes(f, np.zeros(5)) and _takes(f, np.zeros((5, 1))):
+        return lambda z: f(z.reshape(-1, 1)).reshape(z.shape)
     return f if axes == 1 or (axes is None and not callable(f)) else None
 
 

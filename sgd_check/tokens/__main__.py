@@ -105,6 +105,9 @@ def _compared(prediction: xr.Dataset, asked: dict[str, Any], *, quiet: bool) -> 
     from sgd_check.tokens import compare, simulate
 
     problem: Any = stored_question(prediction)
+    if "recovery" in prediction:
+        rate, draws = asked.pop("false_alarm_rate"), simulate(problem, **asked)
+        return compare(prediction, draws, false_alarm_rate=rate)
     if "progress" not in prediction:
         msg = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
         raise ValueError(msg)

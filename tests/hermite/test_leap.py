@@ -109,6 +109,7 @@ def test_one_direction_is_the_exponent_of_the_link():
         )
         np.testing.assert_array_equal(found.flag[0].directions, [[1.0]])
     assert hermite.leap(np.tanh, axes=1, kind="information").leap == 1
+    assert hermite.leap(lambda z: z[..., 0] ** 2, axes=1).leap == 2
     assert hermite.leap("he3", kind="information").leap == 3
 
 

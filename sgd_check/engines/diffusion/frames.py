@@ -12,11 +12,11 @@ drift, with the noise of their start, and keep M within the unit ball.
 from __future__ import annotations
 
 import time as clock
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler import one_blas_thread
 from dynamics.theory import rate_limits
 from sgd_check.engines.generators import AXES, generators
 from sgd_check.engines.registry import EngineOptions, Measurement
@@ -53,8 +53,8 @@ class FrameDiffusion:
         }
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing."""
-        return nullcontext()
+        """Return a context that holds BLAS to one thread: the matrices are small."""
+        return one_blas_thread()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:  # noqa: ARG002
         """Refuse learning rates at which there is no diffusion."""

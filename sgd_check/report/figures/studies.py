@@ -74,7 +74,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
         ratio = mean * rate / equation
         spread = np.array([ratio * (1.0 - np.exp(-2.0 * error)), ratio * (np.exp(2.0 * error) - 1.0)])
         # The points of different rows side by side.
-        shifted = d * 1.06 ** (2 * at - len(rows) + 1)
+        shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
         ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
     for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
