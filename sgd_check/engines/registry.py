@@ -131,6 +131,7 @@ ENGINES: dict[str, Declaration] = {
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
         ("homogeneous", "committee", "spherical", "network"),
+        ("inputs",),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
     "scalar": Declaration(
