@@ -133,6 +133,7 @@ ENGINES: dict[str, Declaration] = {
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
         ("homogeneous", "committee", "spherical", "network", "stiefel"),
+        ("inputs",),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(
