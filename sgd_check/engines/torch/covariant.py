@@ -106,9 +106,7 @@ class CovariantEngine:
 class CovariantRuns:
     """Runs side by side: whitened weights (lanes, m, d), moved on samples of a source; `eigenvalues` are s_l/B."""
 
-    def __init__(
-        self, link: TorchLink, weights: torch.Tensor, source: FreshSamples, eigenvalues: torch.Tensor
-    ) -> None:
+    def __init__(self, link: TorchLink, weights: torch.Tensor, source: FreshSamples, eigenvalues: torch.Tensor) -> None:
         self.weights = weights
         self._link, self._source, self._eigenvalues = link, source, eigenvalues
 
