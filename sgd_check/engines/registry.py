@@ -126,7 +126,9 @@ class Declaration(NamedTuple):
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration(
-        "sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network", "stiefel")
+        "sgd_check.engines.projected.engine:make_engine",
+        students=("homogeneous", "network", "stiefel"),
+        fields=("inputs",),
     ),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
