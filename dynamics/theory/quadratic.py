@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
-from scipy.stats import ncx2
+from scipy.special import chndtrix, expit, logit
 
 from dynamics.problem import Problem, check_problem, checked_number
 
@@ -199,7 +198,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
     for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
-        sizes = noise * ncx2.ppf(_SHARES, problem.width, alignment[j] / noise)
+        sizes = noise * chndtrix(_SHARES, problem.width, alignment[j] / noise)
         left = np.maximum(-np.log(sizes), 0.0)
         drag[j] = -np.log1p(-share[j])
         advance[j] = np.log(left.mean() / -np.log(alignment[j]))
