@@ -8,7 +8,7 @@ from dynamics import tokens
 
 problem = tokens.Composition(vocabulary=6, hops=4, data="mixture")
 prediction = tokens.solve(problem, progress=False)
-runs = sgd_check.tokens.simulate(problem, learning_rate=0.5, steps=850, batch_size=4, seeds=4, progress=False)
+runs = sgd_check.tokens.simulate(problem, learning_rate=1.0, steps=425, batch_size=4, seeds=4, progress=False)
 tree = sgd_check.tokens.compare(prediction, runs)
 print("verdict:", tree["comparison"].attrs["verdict"])
 print("learned at:", prediction.learned_time.values.round(1).tolist())

@@ -5,6 +5,8 @@ Imports nothing heavy before a result is there.
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,7 +14,7 @@ from dynamics.commands.parsing import OutputError, say, tell
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import xarray as xr
@@ -38,6 +40,16 @@ class Written(NamedTuple):
 
     output: Path | None
     trouble: bool
+
+
+@contextmanager
+def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Catch what users are warned of, but not what libraries tell programmers, nor of versions that NumPy waives."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "numpy.* size changed", RuntimeWarning)
+        yield caught
 
 
 def store_result(result: xr.Dataset | xr.DataTree, output: Path, *, overwrite: bool) -> tuple[Path, str]:

@@ -124,7 +124,7 @@ def _finish(
     )
     if written.output is None:
         return EXIT_FAILED
-    if dataset.attrs["stop_reason"] == "interrupted":
+    if dataset.attrs.get("stop_reason") == "interrupted":
         say(f"The run was interrupted; what was computed is in {written.output}.")
         return EXIT_INTERRUPTED
     return EXIT_FAILED if written.trouble else EXIT_DONE

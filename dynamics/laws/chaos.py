@@ -26,6 +26,7 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import StopReason
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
+from dynamics.theory.fits import widening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +90,8 @@ def propagation_of_chaos(
         `mean_field_loss(time)` and its `loss_level_time(loss_level)`. `function_gap_exponent(time)` is the slope of
         ln ⟨E(f_m − f_∞)²⟩ in ln m, ⟨·⟩ the mean over seeds, and `coupling_exponent(time)` that of ln ⟨mean_i |Δ_i|²⟩;
         theory says −1 for both. Their standard errors, `…_error`, are from a bootstrap over the seeds, which all widths
-        share. NaN where a distance is 0, as |Δ| is at t = 0. `attrs["stop_reason"]` is "reached_end", or "interrupted"
-        after Ctrl-C; then the seeds are those that were finished. Dimensionless.
+        share, widened by Student's factor. NaN where a distance is 0, as |Δ| is at t = 0. `attrs["stop_reason"]` is
+        "reached_end", or "interrupted" after Ctrl-C; then the seeds are those that were finished. Dimensionless.
 
     Raises
     ------
@@ -212,7 +213,8 @@ def _exponents(values: dict[str, Array], widths: Integers) -> dict[str, Array]:
     """Return both exponents in the width, and their errors, over time."""
     found: dict[str, Array] = {}
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
-        found[f"{name}_exponent"], found[f"{name}_exponent_error"] = width_exponents(scaled, widths)
+        found[f"{name}_exponent"], error = width_exponents(scaled, widths)
+        found[f"{name}_exponent_error"] = widening(scaled.shape[1]) * error
     return found
 
 

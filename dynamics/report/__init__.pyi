@@ -14,6 +14,7 @@ from .figures.panels import one_panel as one_panel
 from .figures.panels import plain_log_ticks as plain_log_ticks
 from .figures.tokens import plot_progress as plot_progress
 from .figures.tokens import progress_figure as progress_figure
+from .figures.tokens import recovery_figure as recovery_figure
 from .figures.transfer import draw_transfer as draw_transfer
 from .findings import Drawing as Drawing
 from .findings import Findings as Findings

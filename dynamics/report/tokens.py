@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.tokens import progress_figure
+from dynamics.report.figures.tokens import progress_figure, recovery_figure
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def token_findings(dataset: xr.Dataset) -> Findings:
     """Return what an answer of `dynamics.tokens.solve` shows."""
+    if "recovery" in dataset:
+        return _recovery_findings(dataset)
     tone, verdict = end_of_run(dataset)
     rows = component_rows(dataset)
     rate = dataset.attrs.get("learning_rate")
@@ -50,6 +52,26 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         },
         overview=draw,
         go_on="python -m dynamics.solve --resume {file}",
+    )
+
+
+def _recovery_findings(dataset: xr.Dataset) -> Findings:
+    """Return what one step with Gaussian embeddings shows: the recovery of every rank."""
+    tone, verdict = end_of_run(dataset)
+    count, draw = float(dataset["recovered_count"]), partial(recovery_figure, dataset)
+    columns = {"rank": "rank", "items": "rank_count", "recovered": "recovery"}
+    values = [dataset[name].values.tolist() for name in columns.values()]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    caption = "Share of items that are recovered after one step, by rank."
+    return Findings(
+        tone=tone,
+        verdict=verdict,
+        sentences=[f"{dataset.attrs['title']}: {count:.4g} items are recovered."],
+        tables=[Table(caption="Recovery by rank", rows=rows, each="ranks")],
+        drawings=[Drawing(draw=draw, caption=caption, alt=f"{caption} The numbers are in the table above.")],
+        remarks=[f"note: {dataset.attrs['notes']}"],
+        values={"title": dataset.attrs["title"], "recovered_count": count, "ranks": rows},
+        overview=draw,
     )
 
 

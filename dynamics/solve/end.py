@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import shlex
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import end_with
+from dynamics.commands.end import caught_warnings, end_with
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, say
 
 if TYPE_CHECKING:
@@ -56,9 +55,7 @@ def _compute(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str,
     from dynamics.runs.outcome import SolveError, SolveInterrupted
 
     code, end = EXIT_DONE, "The run is not finished."
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", DeprecationWarning)  # what libraries tell those who program with them
+    with caught_warnings() as caught:
         try:
             dataset = solve()
         except (SolveError, SolveInterrupted) as error:

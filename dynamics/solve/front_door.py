@@ -24,8 +24,9 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     ----------
     problem : Problem
         The student decides: "homogeneous" is given to `solve_overlaps`, "committee" to `solve_committee`, "spherical"
-        to `solve_spherical`, and with the objective "correlation" to `solve_correlation`. The limit of infinite width
-        has a function of its own, `solve_mean_field`.
+        to `solve_spherical`, and with the objective "correlation" to `solve_correlation`, "stiefel" to
+        `solve_quadratic`, a `Student` to `solve_network`. The limit of infinite width has a function of its own,
+        `solve_mean_field`.
     **arguments
         Keyword arguments of that function, such as `save_at`, `rtol`, `keep` or `checkpoint`.
 

@@ -158,6 +158,9 @@ def single_direction(problem: object) -> Problem:
             f"has {'a Student' if problem.kind == 'network' else f'coefficients {teacher.coefficients.tolist()}'}."
         )
         raise ValueError(msg)
+    if problem.dimension < 2:
+        msg = f"Argument `problem` must have a dimension of at least 2, but has {problem.dimension}."
+        raise ValueError(msg)
     return problem
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 import time as clock
-import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamics.commands.end import caught_warnings
 from dynamics.commands.options import JSON, NO_PROGRESS, OVERWRITE, QUIET, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
@@ -148,9 +148,7 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
     from dynamics.study.sweeps import points_directory
 
     began, kept = clock.perf_counter(), points_directory(output)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", DeprecationWarning)  # what libraries tell those who program with them
+    with caught_warnings() as caught:
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:

@@ -60,10 +60,10 @@ def sweep(
         makes the covariance of the inputs one; or an option of the study, such as "learning_rate". A new link brings
         its own order of truncation.
     study : str or callable
-        What is asked at every point: "overlaps", "decoupled", "prediction", "committee", "mean-field", "spherical",
-        "chaos"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of
-        `sgd_check`; a path "package.module:function"; or a callable. It is called as ``study(problem, **options)`` and
-        returns a Dataset.
+        What is asked at every point: "overlaps", "decoupled", "prediction", "quadratic", "committee", "mean-field",
+        "spherical", "chaos"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd"
+        of `sgd_check`; a path "package.module:function"; or a callable. It is called as
+        ``study(problem, **options)`` and returns a Dataset.
     options : mapping, optional
         Keyword arguments of the study, the same at every point.
     output : path, optional

@@ -16,6 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamics.theory.fits import widening
 from dynamics.theory.slopes import fit_slope
 from hermite.arrays import Array
 
@@ -27,7 +28,7 @@ FEWEST_WIDTHS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transfer:
-    """How the best step moves with width, arrays over W widths; standard errors from a bootstrap over runs."""
+    """How the best step moves with width, arrays over W widths; errors from a widened bootstrap over runs."""
 
     #: η* and L*, by a parabola in ln η through ln L at the best step of the grid and its neighbours.
     best_rate: Array
@@ -81,7 +82,9 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     for _ in range(RESAMPLES if runs > 1 else 0):
         chosen = rng.integers(runs, size=(m.size, 1, runs))
         again.append(_read(m, eta, np.take_along_axis(logs, np.broadcast_to(chosen, logs.shape), axis=2).mean(axis=2)))
-    errors = [_spread([one[at] for one in again], found[at]) for at in range(len(found))]
+    # A resampled mean varies (R − 1)/R times as much as the mean.
+    widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else 1.0
+    errors = [widened * _spread([one[at] for one in again], found[at]) for at in range(len(found))]
     log_rate, log_loss, gap, drift, cost, x, y, excess = found
     return Transfer(
         best_rate=np.exp(log_rate),

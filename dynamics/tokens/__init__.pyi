@@ -6,6 +6,7 @@ from .causal_graph import LOG_FLOOR as LOG_FLOOR
 from .memory import sampled_times as sampled_times
 from .memory_problems import AssociativeMemory as AssociativeMemory
 from .memory_problems import FactualRecall as FactualRecall
+from .recovery import rank_bins as rank_bins
 from .system import KINDS as KINDS
 from .system import system_of as system_of
 from .token_problem import TokenProblem as TokenProblem

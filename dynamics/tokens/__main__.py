@@ -30,6 +30,8 @@ usage, 130 interrupted (what was computed is kept and named)
 """
 #: Decay of the frequencies of a memory where none are given.
 DEFAULT_EXPONENT = 1.5
+#: Groups of a memory with orthonormal embeddings.
+DEFAULT_SIZES = (2, 4, 8, 16, 32)
 
 
 def _parents(text: str) -> tuple[int | None, ...]:
@@ -65,8 +67,11 @@ class TokenCommand(StudyCommand):
         """Return the problem, checked."""
         given = {option.key: option.read(option.default) for option in self.options if option.default is not None}
         fields = {name: value for name, value in (given | dict(settings)).items() if name != LEARNING_RATE.key}
-        if "frequency_exponent" in {option.key for option in self.options} and "frequencies" not in fields:
-            fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
+        if self.prepares.endswith("AssociativeMemory"):
+            if "frequencies" not in fields:
+                fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
+            if fields["embeddings"] == "orthonormal":
+                fields.setdefault("group_sizes", DEFAULT_SIZES)
         return Asked(resolve_name(self.prepares)(**fields), settings.get(LEARNING_RATE.key), progress)
 
 
@@ -115,12 +120,14 @@ STUDIES: dict[str, StudyCommand] = {
         "dynamics.tokens.memory_problems:AssociativeMemory",
         "store pairs in a matrix: a staircase by frequency, or by Muon all at once",
         (
-            Option("group-sizes", integers, "numbers of items of one frequency each", "N,N,...", "2,4,8,16,32"),
+            Option("group-sizes", integers, "numbers of items of one frequency each [2,4,8,16,32]", "N,N,..."),
             Option("frequencies", numbers, "frequencies of an item of each group", "P,P,..."),
             Option("frequency-exponent", non_negative, "decay of frequencies in the rank [none given: 1.5]", "A"),
             Option("optimizer", plain, "optimizer", None, "gradient", ("gradient", "spectral")),
             Option("smoothing", positive, "singular value from which the spectral optimizer is a sign", "LAMBDA"),
-            Option("dimension", positive_integer, "dimension of the full model [number of items]", "D"),
+            Option("embeddings", plain, "embeddings", None, "orthonormal", ("orthonormal", "gaussian")),
+            Option("items", positive_integer, "number of items with Gaussian embeddings, instead of groups", "N"),
+            Option("dimension", positive_integer, "dimension of the embeddings [number of items]", "D"),
             LEARNING_RATE,
         ),
     ),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.asked import Asked
+    from dynamics.tokens.memory_problems import AssociativeMemory
     from dynamics.tokens.system import TokenSystem
     from dynamics.tokens.token_problem import TokenProblem
     from hermite.arrays import Array
@@ -85,7 +86,9 @@ def solve(
         `loss(time)`; `progress(time, component)` between 0 and 1; `learned_time(component)`, the first time at which it
         is ½, located within steps (NaN: not within the run); `predicted_learned_time(component)` in closed form (inf:
         never; NaN: there is none); `plateau(component)`, the loss on the plateau that ends then. All dimensionless;
-        times after an early stop hold NaN. `notes` says what is not exact.
+        times after an early stop hold NaN. `notes` says what is not exact. Of Gaussian embeddings instead
+        `recovery(rank)` after one step, the number `rank_count(rank)` of items that a rank stands for, and
+        `recovered_count`.
 
     Raises
     ------
@@ -105,7 +108,21 @@ def solve(
     >>> found.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
-    return answered(registered(NAME), _build, cast("Any", problem), locals())
+    given = locals()
+    if getattr(problem, "embeddings", None) == "gaussian":
+        return _after_one_step(problem, given)
+    return answered(registered(NAME), _build, cast("Any", problem), given)
+
+
+def _after_one_step(problem: TokenProblem, given: Mapping[str, Any]) -> xr.Dataset:
+    """Return what one step stores; refuse arguments about time."""
+    from dynamics.tokens.recovery import recovered
+
+    for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
+        if given[name] is not None:
+            msg = f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given."
+            raise ValueError(msg)
+    return recovered(cast("AssociativeMemory", problem), NAME)
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:
@@ -126,6 +143,10 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         For anything else than such a problem.
     """
     check_question(problem, registered(NAME).students)
+    if getattr(problem, "embeddings", None) == "gaussian":
+        from dynamics.tokens.recovery import recovered
+
+        return recovered(cast("AssociativeMemory", problem), NAME)
     system = system_of(problem)
     return make_dataset(
         _closed(system),

@@ -103,7 +103,7 @@ class CausalGraphSystem(TokenSystem):
 
     def notes(self) -> list[str]:
         """Return what the reduction leaves out."""
-        found = ["Closed times take all wrong keys for equal: up to 1.4 % early on a chain, a third on a tree"]
+        found = ["closed times take all wrong keys for equal: up to 1.4 % early on a chain, a third on a tree"]
         if self.asked.second_layer == "linear":
             return ["Exact for full gradient descent on a linear second layer", *found]
         if self.asked.transitions == "permutation":

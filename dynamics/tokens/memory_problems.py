@@ -92,21 +92,26 @@ class AssociativeMemory(TokenProblem):
     .. math:: L = \sum_i p_i\, \mathrm{CE}(u_j\cdot W e_i), \qquad W' = h(-\nabla L), \qquad
        h(z) = z \text{ or } \frac{z}{\sqrt{z^2 + \lambda^2}} \text{ of every singular value,}
 
-    from W = 0, with orthonormal inputs e_i and outputs u_i. Items come in groups of one frequency each.
+    from W = 0. Inputs e_i and outputs u_i are orthonormal, and items come in groups of one frequency each; or they are
+    Gaussian in d dimensions, item i has frequency p_i ∝ i^(−a), and one step is taken.
 
     Parameters
     ----------
-    group_sizes : sequence of int
-        Numbers n_m of items in the groups.
+    group_sizes : sequence of int, optional
+        Numbers n_m of items in the groups; orthonormal embeddings need them.
     frequencies : sequence of float, optional
         Frequency π_m > 0 of an item of each group, Σ n_m π_m = 1.
     frequency_exponent : float, optional
-        a ≥ 0 instead: π_m ∝ (first · last rank of the group)^(−a/2).
+        a ≥ 0 instead: π_m ∝ (first · last rank of the group)^(−a/2). Gaussian embeddings need it.
     optimizer : {"gradient", "spectral"}
     smoothing : float, optional
         λ > 0 of the spectral optimizer; Muon is λ → 0.
+    embeddings : {"orthonormal", "gaussian"}
+    items : int, optional
+        Number N ≥ 2 of items with Gaussian embeddings.
     dimension : int, optional
-        Dimension of the full model, at least the number of items, which it is by default; theory does not depend on it.
+        Of Gaussian embeddings. Of orthonormal ones that of the full model, at least the number of items, which it is by
+        default; theory does not depend on it.
 
     Raises
     ------
@@ -117,56 +122,81 @@ class AssociativeMemory(TokenProblem):
     --------
     >>> problem = AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5)
     >>> problem.count, problem.group_frequencies.round(3).tolist()
-    (6, [0.282, 0.109])
+    (6, [0.361, 0.069])
     """
 
     kind: ClassVar[str] = "memory"
 
-    group_sizes: Sequence[int]
+    group_sizes: Sequence[int] = ()
     frequencies: Sequence[float] | None = None
     frequency_exponent: float | None = None
     optimizer: Literal["gradient", "spectral"] = "gradient"
     smoothing: float | None = None
+    embeddings: Literal["orthonormal", "gaussian"] = "orthonormal"
+    items: int | None = None
     dimension: int | None = None
 
     def __post_init__(self) -> None:
+        check_choice("optimizer", self.optimizer, ("gradient", "spectral"))
+        check_choice("embeddings", self.embeddings, ("orthonormal", "gaussian"))
+        if (self.smoothing is None) != (self.optimizer == "gradient"):
+            given = shown(self.smoothing)
+            msg = f"Argument `smoothing` must be given for the spectral optimizer alone, but is {given}."
+            raise ValueError(msg)
+        if self.smoothing is not None:
+            self._assign(smoothing=checked_number(self.smoothing, "smoothing", positive=True))
+        if self.frequency_exponent is not None:
+            exponent = checked_number(self.frequency_exponent, "frequency_exponent", positive=False)
+            self._assign(frequency_exponent=exponent)
         sizes = tuple(
             checked_integer(size, "group_sizes", minimum=1, maximum=MOST_SYMBOLS)
             for size in checked_list(self.group_sizes, "group_sizes")
         )
-        if not 1 <= len(sizes) <= MOST_GROUPS or sum(sizes) < 2:
-            msg = (
-                f"Argument `group_sizes` must hold 1 to {MOST_GROUPS} sizes of 2 items or more in all, but is {sizes}."
-            )
-            raise ValueError(msg)
         self._assign(group_sizes=sizes)
+        if self.embeddings == "gaussian":
+            self._check_gaussian()
+        else:
+            self._check_groups(sizes)
+
+    def _check_gaussian(self) -> None:
+        """Check what Gaussian embeddings need, and refuse groups."""
+        for name in ("group_sizes", "frequencies"):
+            if getattr(self, name):
+                msg = f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(getattr(self, name))}."
+                raise ValueError(msg)
+        if self.frequency_exponent is None:
+            msg = "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None."
+            raise ValueError(msg)
+        self._assign(
+            items=checked_integer(self.items, "items", minimum=2, maximum=MOST_SYMBOLS),
+            dimension=checked_integer(self.dimension, "dimension", minimum=2, maximum=MOST_SYMBOLS),
+        )
+
+    def _check_groups(self, sizes: tuple[int, ...]) -> None:
+        """Check what orthonormal embeddings need, and refuse a number of items."""
+        if self.items is not None:
+            msg = f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}."
+            raise ValueError(msg)
+        if not 1 <= len(sizes) <= MOST_GROUPS or sum(sizes) < 2:
+            need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
+            msg = f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}."
+            raise ValueError(msg)
         if (self.frequencies is None) == (self.frequency_exponent is None):
             msg = "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."
             raise ValueError(msg)
-        if self.frequencies is None:
-            exponent = checked_number(self.frequency_exponent, "frequency_exponent", positive=False)
-            self._assign(frequency_exponent=exponent)
-        else:
+        if self.frequencies is not None:
             self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
             total = float(self.group_frequencies @ np.array(sizes))
             if abs(total - 1.0) > 1e-9:
                 msg = f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}."
                 raise ValueError(msg)
-        check_choice("optimizer", self.optimizer, ("gradient", "spectral"))
-        if (self.smoothing is None) != (self.optimizer == "gradient"):
-            msg = (
-                f"Argument `smoothing` must be given for the spectral optimizer alone, but is {shown(self.smoothing)}."
-            )
-            raise ValueError(msg)
-        if self.smoothing is not None:
-            self._assign(smoothing=checked_number(self.smoothing, "smoothing", positive=True))
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 
     @property
     def count(self) -> int:
         """Number N of items."""
-        return sum(self.group_sizes)
+        return self.items or sum(self.group_sizes)
 
     @property
     def group_frequencies(self) -> Array:

@@ -18,6 +18,10 @@ TOKEN_VARIABLES = VARIABLES | {
         COMPONENT, "the same in closed form (inf: never; NaN: there is none)", r"T_c^{\mathrm{closed}}"
     ),
     "plateau": Variable(COMPONENT, "loss on the plateau that ends as the component is learned", "L_c"),
+    "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
+    "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
+    "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
+    "recovered_count": Variable((), "number of items that are recovered", r"\sum_i P(i)"),
     "run_batch_size": Variable(("seed",), "samples per step of the run (0: the whole population)", "B"),
     "expected_time": Variable(COMPONENT, "predicted time at the learning rate of the runs", r"T_c^{(\eta)}"),
     "mean_log_ratio": Variable(

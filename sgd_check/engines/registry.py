@@ -126,13 +126,16 @@ class Declaration(NamedTuple):
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration(
-        "sgd_check.engines.projected.engine:ProjectedEngine", students=("homogeneous", "network", "stiefel")
+        "sgd_check.engines.projected.engine:make_engine",
+        students=("homogeneous", "network", "stiefel"),
+        fields=("inputs",),
     ),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
         ("homogeneous", "committee", "spherical", "network", "stiefel"),
+        ("inputs",),
     ),
     "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(

@@ -62,7 +62,7 @@ def estimate_direction(
     Dataset
         `overlap_squared(seed)`, (θ̂·θ)², and from degree 2 on `top_eigenvalue(seed)`, ± by `label_sign`, of the matrix
         in `predict_recovery`. Attributes: those of `predict_recovery`, `samples`, and `stop_reason`, "reached_end" or
-        "interrupted"; seeds that were not reached are NaN.
+        "interrupted"; seeds that were not reached are NaN, and those whose sample has equal labels alone.
 
     Raises
     ------

@@ -30,18 +30,24 @@ START = 1103
 def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
     """Return the unit vector that an estimator of degree 1 to 4 finds, and its eigenvalue; NaN at degree 1.
 
-    Labels of degree 1, 3 and 4 are centred by their mean.
+    Labels of degree 1, 3 and 4 are centred by their mean. Both are NaN where the sample tells nothing, since all its
+    labels are equal, and where the iterations do not converge.
     """
     T = labels if degree == 2 else labels - labels.mean()
+    d = x.shape[1]
+    if not T.any():
+        return np.full(d, np.nan), np.nan
     if degree == 1:
         mean = T @ x
         return mean / np.linalg.norm(mean), np.nan
-    from scipy.sparse.linalg import LinearOperator, eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-    d = x.shape[1]
     matrix: Any = LinearOperator((d, d), matvec=_PRODUCTS[degree](x, T), dtype=np.float64)
     start: Any = stream(seed, START).standard_normal(d)
-    values, vectors = eigsh(matrix, k=1, which="LA", tol=TOLERANCE, v0=start, maxiter=100 * d)
+    try:
+        values, vectors = eigsh(matrix, k=1, which="LA", tol=TOLERANCE, v0=start, maxiter=100 * d)
+    except ArpackNoConvergence:
+        return np.full(d, np.nan), np.nan
     return vectors[:, 0], float(values[0])
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import Drawing, Findings, Table, Tone, end_of_run, progress_figure
+from dynamics.report import Drawing, Findings, Table, Tone, end_of_run, progress_figure, recovery_figure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import xarray as xr
 
 #: What runs on tokens, and comparisons of them, name as their theory.
@@ -30,22 +32,21 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
     """Return what `sgd_check.tokens.compare` says, with its numbers and its figure."""
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
+    one_step = "recovery" in prediction
     attrs = comparison.attrs
     verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
-    rows = [
-        {"component": str(name), **{title: float(comparison[key].values[at]) for title, key in COLUMNS.items()}}
-        for at, name in enumerate(comparison["component"].values.tolist())
-    ]
-    draw = partial(progress_figure, prediction, simulation)
+    rows = _one_row(attrs) if one_step else _component_rows(comparison)
+    draw = partial(recovery_figure if one_step else progress_figure, prediction, simulation)
     return Findings(
         tone=_TONES[verdict],
         verdict=f"{_WORDS[verdict]} {attrs['reasons']}",
         sentences=[f"verdict: {verdict} (false-alarm rate {rate:g}), by {int(attrs['usable_runs'])} runs."],
         tables=[
             Table(
-                caption="Measured over predicted times",
+                caption="Measured against predicted",
                 rows=rows,
-                note="Log ratio: without the effect of the batch. Visible error: seen with probability 0.8.",
+                note=("" if one_step else "Log ratio: without the effect of the batch. ")
+                + "Visible error: seen with probability 0.8.",
                 each="components",
             )
         ],
@@ -63,9 +64,25 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
     )
 
 
+def _component_rows(comparison: xr.Dataset) -> list[dict[str, Any]]:
+    return [
+        {"component": str(name), **{title: float(comparison[key].values[at]) for title, key in COLUMNS.items()}}
+        for at, name in enumerate(comparison["component"].values.tolist())
+    ]
+
+
+def _one_row(attrs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    names = {"distance": "relative_distance", "error": "relative_error", "p": "p_value"}
+    return [{"component": "recovered items", **{title: float(attrs[name]) for title, name in names.items()}}]
+
+
 def token_simulation_findings(dataset: xr.Dataset) -> Findings:
     """Return what runs of `sgd_check.tokens.simulate` show."""
     tone, verdict = end_of_run(dataset)
+    if "recovery" in dataset:
+        counts = dataset["recovered_count"].values
+        said = f"{counts.size} draws recover {counts.mean():.4g} items, from {counts.min():.4g} to {counts.max():.4g}."
+        return Findings(tone=tone, verdict=verdict, sentences=[said], values={"recovered_counts": counts.tolist()})
     rows: list[dict[str, Any]] = []
     for at, name in enumerate(dataset["component"].values.tolist()):
         times = dataset["learned_time"].values[:, at]
@@ -84,6 +101,6 @@ def token_simulation_findings(dataset: xr.Dataset) -> Findings:
 def _drawing(draw: Any) -> Drawing:
     return Drawing(
         draw=draw,
-        caption="Progress of every component and the loss: prediction as lines, runs as thin lines.",
-        alt="Progress and loss over time, predicted and measured. The times are in the table above.",
+        caption="Prediction as lines, runs as thin black lines or points.",
+        alt="Prediction and runs. Their distances are in the table above.",
     )

@@ -47,7 +47,7 @@ stdout holds the result, stderr everything else. exit codes: 0 done, whatever th
 was to be, 2 usage, 130 interrupted (what was computed is kept and named)
 """
 OPTIONS = (
-    Option("learning-rate", positive, "step of gradient descent [that of the prediction, else 0.25]", "ETA"),
+    Option("learning-rate", positive, "step [the prediction's, else 0.25 or a 200th of the first time]", "ETA"),
     Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N"),
     Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B"),
     Option("seeds", positive_integer, "runs, an even number of at least 4", "N", "8"),
@@ -56,8 +56,9 @@ OPTIONS = (
     Option("device", plain, "where torch computes", None, "auto", ("auto", "cpu", "cuda")),
     Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
 )  # fmt: skip
-#: Learning rate where neither the prediction nor the user has one, and how far runs go beyond the last time.
-DEFAULT_RATE, BEYOND = 0.25, 1.15
+#: Largest learning rate where neither the prediction nor the user has one, and steps to the first predicted time then:
+#: with few, progress between two steps is too far from a line. How far runs go beyond the last time.
+DEFAULT_RATE, FEWEST_STEPS, BEYOND = 0.25, 200, 1.15
 FIGURE_DPI = 130
 
 
@@ -105,12 +106,17 @@ def _compared(prediction: xr.Dataset, asked: dict[str, Any], *, quiet: bool) -> 
     from sgd_check.tokens import compare, simulate
 
     problem: Any = stored_question(prediction)
+    if "recovery" in prediction:
+        rate, draws = asked.pop("false_alarm_rate"), simulate(problem, **asked)
+        return compare(prediction, draws, false_alarm_rate=rate)
     if "progress" not in prediction:
         msg = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
         raise ValueError(msg)
     rate, level = asked.pop("false_alarm_rate"), asked.pop("learning_rate", None)
-    level = level or prediction.attrs.get("learning_rate") or DEFAULT_RATE
-    end = float(np.nanmax([*prediction["learned_time"].values, 0.0])) * BEYOND or float(prediction["time"][-1])
+    learned = prediction["learned_time"].values[np.isfinite(prediction["learned_time"].values)]
+    first = float(learned.min(initial=np.inf))
+    level = level or prediction.attrs.get("learning_rate") or min(DEFAULT_RATE, first / FEWEST_STEPS)
+    end = float(learned.max(initial=0.0)) * BEYOND or float(prediction["time"][-1])
     steps = asked.pop("steps", int(np.ceil(end / level)))
     if not quiet:
         say(f"{steps} steps of {asked['seeds']} runs at learning rate {level:g}.")

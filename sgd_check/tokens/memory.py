@@ -58,11 +58,7 @@ class MemoryModel(Model):
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
         """Return the gradient, or h of its singular values."""
-        if self.problem.smoothing is None:
-            return gradient
-        left, values, right = torch.linalg.svd(gradient)
-        signs = values / torch.hypot(values, torch.full_like(values, self.problem.smoothing))
-        return torch.matmul(left * signs[:, None], right)
+        return gradient if self.problem.smoothing is None else smooth_signs(gradient, self.problem.smoothing)
 
     @torch.no_grad()
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,6 +67,13 @@ class MemoryModel(Model):
         sums = torch.zeros(self.seeds, len(self._sizes), dtype=torch.float64, device=losses.device)
         groups = self._groups.to(losses.device).expand(self.seeds, -1)
         return losses @ self._frequency.to(losses.device), sums.scatter_add(1, groups, torch.exp(-losses)) / self._sizes
+
+
+def smooth_signs(matrix: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Return matrices (…, d, d) with h(z) = z/√(z² + λ²) of every singular value."""
+    left, values, right = torch.linalg.svd(matrix)
+    signs = values / torch.hypot(values, torch.full_like(values, smoothing))
+    return torch.matmul(left * signs[..., None, :], right)
 
 
 def _orthonormal(generator: torch.Generator, count: int, dimension: int) -> torch.Tensor:

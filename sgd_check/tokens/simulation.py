@@ -11,6 +11,7 @@ import torch
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
 from dynamics.runs import Interrupts, make_dataset
 from dynamics.tokens import KINDS, TOKEN_VARIABLES, system_of
+from hermite.text.messages import shown
 from sgd_check.tokens.model import model_class, model_of
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ BATCH_FACTOR = 4
 def simulate(
     problem: TokenProblem,
     *,
-    learning_rate: float,
-    steps: int,
+    learning_rate: float | None = None,
+    steps: int | None = None,
     batch_size: int | None = None,
     seeds: int = 8,
     first_seed: int = 0,
@@ -56,6 +57,7 @@ def simulate(
     learning_rate : float
         η > 0, dimensionless, per unit of the loss as the problem defines it.
     steps : int
+        Both are absent for an associative memory with Gaussian embeddings, of which one step is taken in every draw.
     batch_size : int, optional
         B, of the first half of the seeds. Default: 4, and for an associative memory the whole population.
     seeds : int
@@ -71,7 +73,8 @@ def simulate(
     Dataset
         `loss(seed, time)`, `progress(seed, time, component)`, `learned_time(seed, component)`, the time between two
         looks at which progress passes ½ (NaN: not until the end), and `run_batch_size(seed)` (0: the population).
-        Dimensionless. An interruption leaves what was computed; `stop_reason` says so.
+        Dimensionless. An interruption leaves what was computed; `stop_reason` says so. Of Gaussian embeddings
+        `recovery(seed, rank)` and `recovered_count(seed)`.
 
     Raises
     ------
@@ -79,6 +82,8 @@ def simulate(
         For bad arguments, before any work.
     """
     check_question(problem, KINDS)
+    if getattr(problem, "embeddings", None) == "gaussian":
+        return _one_step(problem, learning_rate, steps, batch_size, seeds, first_seed, device)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = model_class(problem).default_batch if batch_size is None else batch_size
@@ -88,9 +93,8 @@ def simulate(
     if runs % 2:
         msg = f"Argument `seeds` must be even, since half of the runs have larger batches, but is {runs}."
         raise ValueError(msg)
-    check_choice("device", device, ("auto", "cpu", "cuda"))
     check_switch("progress", progress, optional=True)
-    chosen = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    chosen = _checked_device(device)
     names = list(range(first, first + runs))
     sizes = [size, None if size is None else BATCH_FACTOR * size]
     halves = [(names[: runs // 2], sizes[0]), (names[runs // 2 :], sizes[1])]
@@ -135,6 +139,26 @@ def simulate(
         with_leading=("loss", "progress", "learned_time"),
         variables=TOKEN_VARIABLES,
     )
+
+
+def _checked_device(device: str) -> torch.device:
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+
+
+def _one_step(
+    problem: Any, learning_rate: object, steps: object, batch_size: object, seeds: int, first_seed: int, device: str
+) -> xr.Dataset:
+    """Return draws of Gaussian embeddings; refuse arguments about time."""
+    from sgd_check.tokens.recovery import draw_recovery
+
+    for name, given in (("learning_rate", learning_rate), ("steps", steps), ("batch_size", batch_size)):
+        if given is not None:
+            msg = f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is {shown(given)}."
+            raise ValueError(msg)
+    runs = checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS)
+    first = checked_integer(first_seed, "first_seed", minimum=0, maximum=2**62)
+    return draw_recovery(problem, range(first, first + runs), _checked_device(device))
 
 
 def _looks(model: Model, seeds: Sequence[int], batch: int | None, rate: float, looks: Array) -> Any:

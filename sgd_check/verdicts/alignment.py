@@ -115,6 +115,12 @@ def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     from dynamics.problem import Problem
 
+    if "aligned_time" in getattr(prediction, "data_vars", ()):
+        msg = (
+            "Argument `prediction` must have times of single neurons here; times of alignment are held against runs of "
+            "orthogonal neurons by `sgd_check.compare`."
+        )
+        raise ValueError(msg)
     if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
         msg = "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not."
         raise ValueError(msg)

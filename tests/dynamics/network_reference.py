@@ -194,12 +194,13 @@ def rates_of_state(problem, link, unit_links=()):
 class Kernels:
     """The compiled functions of one network, callable from Python; scratch holds nothing at first.
 
-    They are compiled as for "bdf", so that tests of kernels and of answers share what is compiled.
+    They are compiled as for "bdf", so that tests of kernels and of answers share what is compiled; without a Jacobian
+    as for "explicit".
     """
 
-    def __init__(self, problem, system=NetworkSystem):
+    def __init__(self, problem, system=NetworkSystem, method="bdf"):
         self.system = system(problem)
-        compiled = load_method("bdf", self.system.pieces)
+        compiled = load_method(method, self.system.pieces)
         self._bound = (compiled.functions(), self.system.parameters, self.system.sizes)
         here = "dynamics.integrators"
         calls = (*kernel_pieces(f"{here}.slots", f"{here}.system_calls"), Piece("calls", CALLS))

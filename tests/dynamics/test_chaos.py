@@ -16,6 +16,7 @@ from dynamics.report.figures.chaos import chaos_figure
 from dynamics.report.figures.teachers import save_teachers
 from dynamics.runs.dataset import VARIABLES
 from dynamics.solve.coupling import _nodes as nodes
+from dynamics.theory.fits import widening
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4}
@@ -138,6 +139,8 @@ def test_the_distance_falls_as_one_over_m():
     check_collapse(chaos, 0.1)
     spread = chaos.function_gap.mean("seed").values
     assert (spread.max(axis=0) < 1.6 * spread.min(axis=0)).all()
+    _, error = exponents(chaos.function_gap.values, chaos.width.values)
+    np.testing.assert_array_equal(chaos.function_gap_exponent_error, widening(8) * error)
     early = chaos.isel(time=1)
     assert abs(float(early.coupling_exponent) + 1) < 3 * float(early.coupling_exponent_error)
 

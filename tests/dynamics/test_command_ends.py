@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import sgd_check
 from dynamics import __main__ as list_of_commands
 from dynamics.__main__ import COMMANDS
 from dynamics.commands import parsing
-from dynamics.commands.end import end_with
+from dynamics.commands.end import caught_warnings, end_with
 from dynamics.report import __main__ as report
 from dynamics.report.findings import find_findings
 from dynamics.solve import __main__ as solve
@@ -160,6 +161,15 @@ def test_who_ignores_a_signal_is_not_ended_by_it():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_users_are_not_told_what_is_for_programmers():
+    with caught_warnings() as caught:
+        warnings.warn("an old name", DeprecationWarning, stacklevel=1)
+        warnings.warn("numpy.ndarray size changed, may indicate binary incompatibility", RuntimeWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn("a rough answer", RuntimeWarning, stacklevel=1)
+    assert [str(entry.message) for entry in caught] == ["a rough answer"] * 2
 
 
 RAISING = {

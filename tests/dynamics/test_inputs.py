@@ -14,6 +14,7 @@ import dynamics
 import hermite
 from benchmarks.random_inputs import ALLOWED, Referee, measure
 from dynamics.integrators import stepper_of
+from dynamics.solve.__main__ import main
 from dynamics.solve.registry import ANSWERS
 from dynamics.solve.step_settings import StepSettings, make_system
 from dynamics.theory.prediction import predict
@@ -331,6 +332,22 @@ def test_what_is_not_derived_for_inputs_refuses_them():
         with pytest.raises(ValueError, match=f"^{re.escape(rate)}$"):
             dynamics.solve_overlaps(asked, save_at=times, learning_rate=1e-3, method=method)
     assert np.isnan(escape_bias(asked, 1e-3, predict(asked)).bias).all()
+
+
+def test_a_sweep_and_a_command_take_the_decay_of_the_spectrum(tmp_path, monkeypatch):
+    asked = problem(activation="he4", inputs=None)
+    found = dynamics.sweep(asked, {"alpha": [0.25, 0.5]}, study="prediction", workers=0, progress=False)
+    assert found.alpha.attrs["long_name"] == "decay of the eigenvalues of the inputs"
+    alone = problem(activation="he4", inputs=dynamics.Inputs.power_law(0.5))
+    point = found.sel(alpha=0.5)
+    assert dynamics.Problem.from_dataset(point) == alone
+    np.testing.assert_array_equal(point.emergence_time, dynamics.predict_emergence(alone).emergence_time)
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--spectrum", "0.5", "--coefficients", "0.8,0.6", "--width", "3", "--dimension", "30"]
+    assert main([*sizes, "--output", "run.nc", "--no-plot", "--quiet", "--no-progress"]) == 0
+    flow = dynamics.load(tmp_path / "run.nc")
+    assert dynamics.Problem.from_dataset(flow) == alone
+    assert "eigenvalues l^(-0.5)" in dynamics.write_report("run.nc", tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("index", [1, 2, 5])

@@ -534,3 +534,64 @@ def test_bad_memories_get_one_sentence(fields, sentence):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         tokens.AssociativeMemory(**({"group_sizes": [2, 4], "frequency_exponent": 1.5} | fields))
     assert str(caught.value) == sentence
+
+
+# --- one step with Gaussian embeddings ----------------------------------------------------------------------------
+
+
+def one_step(d, N, a, *, spectral=True):
+    """A memory with λ = 0.2 p_d."""
+    smoothing = 0.2 * d**-a / (np.arange(1.0, N + 1.0) ** -a).sum() if spectral else None
+    optimizer = "spectral" if spectral else "gradient"
+    return tokens.AssociativeMemory(
+        embeddings="gaussian", items=N, dimension=d, frequency_exponent=a, optimizer=optimizer, smoothing=smoothing
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spectral", "gradient"),
+    [((48, 1000, 1.5), 38.2, (5.7, 0.3)), ((128, 3870, 1.5), 143.8, (9.7, 0.4)), ((96, 2000, 2.0), 89.7, (5.4, 0.4))],
+)
+def test_one_step_recovers_the_counts_of_the_closed_forms(sizes, spectral, gradient):
+    # The spectral counts are those of another evaluation of the same formulas, the others draws and their errors.
+    assert float(tokens.solve(one_step(*sizes)).recovered_count) == pytest.approx(spectral, rel=5e-3)
+    drawn, error = gradient
+    found = float(tokens.solve(one_step(*sizes, spectral=False)).recovered_count)
+    assert abs(found - drawn) < 3 * error
+
+
+def test_recovery_by_rank_and_its_growth():
+    found = tokens.solve(one_step(128, 3870, 1.5))
+    ranks = (found["rank"] >= 128) & (found["rank"] <= 256)
+    mean = float((found.recovery * found.rank_count)[ranks].sum() / found.rank_count[ranks].sum())
+    assert mean == pytest.approx(0.174, abs=4e-3)
+    assert float(found.rank_count.sum()) == 3870
+    counts = [float(tokens.solve(one_step(d, N, 1.5)).recovered_count) for d, N in ((1000, 63245), (100_000, 10**7))]
+    assert np.log(counts[1] / counts[0]) / np.log(100.0) == pytest.approx(1.30, abs=0.01)
+
+
+def test_one_step_takes_no_times_and_comes_back(tmp_path):
+    problem = one_step(16, 40, 1.5)
+    with pytest.raises(ValueError, match=r"^Argument `learning_rate` must be None for Gaussian embeddings"):
+        tokens.solve(problem, None, 0.1)
+    found = tokens.predict(problem)
+    assert found.recovery.dims == ("rank",)
+    again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
+    assert stored_question(again) == problem
+    assert "items are recovered" in dynamics.write_report(again, tmp_path / "p.html").read_text(encoding="utf-8")
+    for fields, sentence in (
+        ({"group_sizes": [2]}, "Argument `group_sizes` must be absent for Gaussian embeddings, but is (2,)."),
+        (
+            {"frequency_exponent": None},
+            "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
+        ),
+        ({"items": 1}, "Argument `items` must be at least 2, but is 1."),
+        (
+            {"embeddings": "orthonormal"},
+            "Argument `items` must be None for orthonormal embeddings, which have groups, but is 40.",
+        ),
+    ):
+        given = {"embeddings": "gaussian", "items": 40, "dimension": 16, "frequency_exponent": 1.5}
+        with pytest.raises(ValueError, match=r"^Argument") as caught:
+            tokens.AssociativeMemory(**(given | fields))
+        assert str(caught.value) == sentence

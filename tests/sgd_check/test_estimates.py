@@ -181,6 +181,17 @@ def test_it_is_stored_and_asked_again(tmp_path):
     assert float(stored.top_eigenvalue.max()) < 0.0  # its component of degree 4 is negative
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_the_smallest_samples_and_dimensions(degree):
+    """Two labels that are equal tell nothing at degree 1, 3 and 4: seeds differ in whether they are."""
+    found = estimated(question("z**3", 2), 2, 12, degree=degree, transform=np.sign).overlap_squared
+    known = found[np.isfinite(found)]
+    assert 1 <= known.size <= 12
+    assert (known.size < 12) == (degree != 2)
+    assert float(known.min()) >= 0.0
+    assert float(known.max()) <= 1.0 + 1e-12
+
+
 def test_an_interrupt_keeps_what_was_found(monkeypatch):
     calls = iter([(np.ones(30), 1.0), KeyboardInterrupt()])
 
@@ -214,6 +225,7 @@ def test_a_sweep_takes_it():
     ("problem", "options", "kind", "sentence"),
     [
         ("he3", {}, TypeError, "Argument `problem` must be a Problem, but is str."),
+        (question("he3", 1), {}, ValueError, "Argument `problem` must have a dimension of at least 2, but has 1."),
         (question("he3", 9), {"samples": 1}, ValueError, "Argument `samples` must be at least 2, but is 1."),
         (question("he3", 9), {"samples": 10**12}, ValueError, "Argument `samples` must leave room in memory, but 1000000000000 takes 2.16e+05 GB, more than there is."),
         (question("he3", 9), {"seeds": (1, 1)}, ValueError, "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."),

@@ -476,7 +476,7 @@ def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
 
 def test_a_second_layer_alone_can_blow_up():
     """On the sphere no norm grows; the large scale makes the step of v too large."""
-    problem = network("relu", STAIRCASE, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)
+    problem = network("relu", POLYNOMIAL, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)
     runs = sgd_check.simulate(problem, learning_rate=0.5, steps=200, seeds=2, progress=False)
     assert runs.attrs["stop_reason"] == "blown_up"
     assert runs.blown_up.all()

@@ -381,3 +381,33 @@ def test_muon_on_batches_has_its_own_times():
         np.testing.assert_allclose(ratio, 1.0, atol=0.05)
     with pytest.raises(ValueError, match=r"^Argument `simulation` must have steps of the whole population"):
         sgd_check.tokens.compare(tokens.solve(problem, progress=False), runs)
+
+
+def gaussian(spectral):
+    smoothing = 0.2 * 48**-1.5 / (np.arange(1.0, 1001.0) ** -1.5).sum() if spectral else None
+    return tokens.AssociativeMemory(
+        embeddings="gaussian",
+        items=1000,
+        dimension=48,
+        frequency_exponent=1.5,
+        optimizer="spectral" if spectral else "gradient",
+        smoothing=smoothing,
+    )
+
+
+@pytest.mark.parametrize(("spectral", "count", "error"), [(True, 39.6, 0.7), (False, 5.7, 0.3)])
+def test_draws_of_gaussian_embeddings_recover_what_is_measured(spectral, count, error, tmp_path):
+    problem = gaussian(spectral)
+    draws = sgd_check.tokens.simulate(problem, seeds=60)
+    own = float(draws.recovered_count.std(ddof=1)) / np.sqrt(60)
+    # Within 3.5 standard errors of both: a false alarm in 2000.
+    assert abs(float(draws.recovered_count.mean()) - count) < 3.5 * np.hypot(own, error)
+    prediction = tokens.solve(problem)
+    tree = sgd_check.tokens.compare(prediction, draws)
+    assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
+    wrong = prediction.assign(recovered_count=prediction.recovered_count * 1.3)
+    assert sgd_check.tokens.compare(wrong, draws)["comparison"].attrs["verdict"] == "disagree"
+    page = dynamics.write_report(dynamics.load(dynamics.save(tree, tmp_path / "c.nc")), tmp_path / "c.html")
+    assert "items are recovered" in page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^Argument `steps` must be None for Gaussian embeddings"):
+        sgd_check.tokens.simulate(problem, steps=5)

@@ -144,7 +144,7 @@ def _jump(rates: Array, alignment: Array, left: float) -> float:
     """
     moving = float(rates[alignment < ALIGNED].max(initial=0.0))
     most = max(LARGEST_MOTION * float(rates.max()) / LARGEST_GROWTH, moving)
-    return left / math.ceil(4.0 * most * left / LARGEST_MOTION)
+    return left / max(math.ceil(4.0 * most * left / LARGEST_MOTION), 1)
 
 
 def _reaching(motion: Motion, later: Motion, wait: float, level: Array, below: NDArray[np.bool_]) -> NDArray[np.intp]:

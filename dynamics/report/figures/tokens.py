@@ -81,6 +81,16 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     return figure
 
 
+def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None) -> Figure:
+    """Return the share of items that are recovered after one step against their rank, which no window shows."""
+    figure, ax = new_panels((6.8, 4.4))
+    if simulation is not None:
+        ax.semilogx(simulation["rank"], simulation["recovery"].mean("seed"), "k.", ms=5, label="mean over draws")
+    ax.semilogx(prediction["rank"], prediction["recovery"], color="#c0392b", lw=WIDE / 2, label="closed form")
+    finish_panel(ax, "rank of the item", "share recovered")
+    return figure
+
+
 def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
     """Show time as it was saved, geometrically or linearly; beyond the first component's time nothing is seen."""
     time, learned = prediction["time"].values, prediction["learned_time"].values

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgd_check.engines.projected.class_engine import ClassEngine
 from sgd_check.engines.projected.motion import make_motion
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
@@ -21,6 +22,12 @@ from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
+    from sgd_check.engines.registry import Engine
+
+
+def make_engine(problem: Problem, options: EngineOptions) -> Engine:
+    """Return the engine that simulates projections alone."""
+    return ProjectedEngine(problem, options) if problem.inputs is None else ClassEngine(problem, options)
 
 
 class ProjectedEngine(SeededRuns["Bench"]):

@@ -10,7 +10,7 @@ a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i�
 `sgd_check.engines.torch.network`. Steps are taken by `sgd_check.engines.torch.blocks`, or on a CUDA device by one
 Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student, and
 a committee that reuses its samples, have an engine of their own, `sgd_check.engines.torch.spherical`, and so have
-frames, `sgd_check.engines.torch.stiefel`.
+frames, `sgd_check.engines.torch.stiefel`, and inputs that are not isotropic, `sgd_check.engines.torch.covariant`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from sgd_check.engines.network import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.torch.blocks import BlockStepper, Setting, drawn_steps
+from sgd_check.engines.torch.covariant import CovariantEngine
 from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link, make_link_anywhere
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that simulates the samples x in R^d themselves."""
+    if problem.inputs is not None:
+        return CovariantEngine(problem, options)
     if problem.kind == "stiefel":
         return StiefelEngine(problem, options)
     on_samples = problem.kind == "spherical" or options.training_samples is not None

@@ -1,0 +1,99 @@
+r"""Online SGD on inputs of covariance Σ at a cost that does not depend on d: exact in law, class by class.
+
+With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. In a class, the d_c axes of one eigenvalue, a
+step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at most, and of the rest its
+length alone: one triangular factor and one χ of d_c − r_c − m axes for every class with more than m axes beside the
+teacher's, the coordinates themselves for any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.compiler import load, read_piece
+from sgd_check.engines.projected.links import render
+from sgd_check.engines.registry import Measurement
+from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+    from sgd_check.engines.registry import EngineOptions
+
+HERE = Path(__file__).parent
+
+
+class ClassDraws(NamedTuple):
+    """Buffers of a thread: normals, gamma variables and label noise of a block of steps, and what a step writes."""
+
+    samples: Array
+    gammas: Array
+    noise: Array
+    work: Array
+    own: Array
+
+
+class ClassEngine(SeededRuns[ClassDraws]):
+    """A batch of runs on inputs that are not isotropic; its state has "weights" (seeds, D, neurons)."""
+
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        axes, m, r = problem.input_axes(), problem.width, problem.teacher.span
+        if axes is None:
+            msg = "Argument `problem` must have `inputs`, but has none."
+            raise ValueError(msg)
+        if options.batch_size != 1:
+            msg = (
+                "Argument `batch_size` must be 1 for engine 'projected' and a problem with `inputs`, "
+                f"but is {options.batch_size}; engine 'torch' takes batches."
+            )
+            raise ValueError(msg)
+        beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
+        large = np.flatnonzero(beyond > m)
+        of_factor = np.isin(axes.kind, large)
+        of_factor[:r] = False
+        rows = np.concatenate([np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)])
+        self._span, self._noise, self._rows = r, problem.label_noise, problem.teacher.directions
+        self._shapes = 0.5 * (beyond[large] - m)
+        piece, link_name = render(problem.activation)
+        kernels = ("projected_kernels", "turning_kernels", "class_kernels")
+        self._steps = load([piece, *(read_piece(HERE / f"{name}.py") for name in kernels)]).namespace.take_class_steps
+        self._constants = (
+            np.array(problem.teacher.coefficients),
+            np.empty((0, r)) if self._rows is None else np.array(self._rows),
+            axes.eigenvalues[rows],
+            int((~of_factor).sum()) + m * np.arange(large.size, dtype=np.int64),
+        )
+        block = max(BLOCK_NUMBERS // rows.size, 16)
+        shapes = (block, rows.size), (block, large.size), (block, 1), (7, m), (1, m)
+        start = {"weights": np.ascontiguousarray(problem.reduced_weights().T[rows])}
+        operations = 8 * m * rows.size + 6 * m * m * large.size
+        super().__init__(
+            options.seeds, start, block, operations, lambda: ClassDraws(*(np.zeros(shape) for shape in shapes))
+        )
+        self.attributes = self._attributes(link_name)
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps in float64."""
+        weights = self._state["weights"]
+        # Weights about to overflow are told apart by the recorder, which looks for what is not finite.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            squared_norm = np.sum(weights**2, axis=1)
+            unit = weights / np.sqrt(squared_norm)[:, None, :]
+            overlap = unit[:, : self._span].transpose(0, 2, 1)
+            overlap = np.ascontiguousarray(overlap) if self._rows is None else overlap @ self._rows.T
+            gram = unit.transpose(0, 2, 1) @ unit if student else None
+        return Measurement(overlap, gram, squared_norm)
+
+    def _take(self, seed: int, rates: Array, bench: ClassDraws) -> int:
+        samples, gammas, noise = (array[: rates.size] for array in bench[:3])
+        coordinates, lengths, labels = self._generators[seed]
+        coordinates.standard_normal(out=samples)
+        lengths.standard_gamma(self._shapes, out=gammas)
+        if self._noise > 0:
+            labels.standard_normal(out=noise)
+            noise *= self._noise
+        steps = self._steps(*self._moved(seed), rates, *self._constants, samples, gammas, noise, bench.work, bench.own)
+        return int(steps)

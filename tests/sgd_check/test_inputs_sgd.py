@@ -1,0 +1,118 @@
+"""SGD on inputs that are not isotropic: by class, in R^d, against autograd and against theory.
+
+Tests of two samples have fixed seeds; each would fail once in a thousand others where the two laws are the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import dynamics
+import sgd_check
+from sgd_check.engines import EngineOptions, make_engine
+
+TEACHER = dynamics.Teacher([0.8, 0.6])
+INPUTS = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
+
+
+def problem(**given):
+    return dynamics.Problem(
+        **{
+            "activation": {3: 0.8, 4: 0.6},
+            "teacher": TEACHER,
+            "width": 2,
+            "dimension": 16,
+            "inputs": INPUTS,
+            "initial_norm": 0.5,
+            "label_noise": 0.1,
+            "seed": 3,
+        }
+        | given
+    )
+
+
+def after(engine, seeds, steps=150, rate=1e-3, **given):
+    """Return C of all pairs, G_12 and n of both neurons after some steps, shape (seeds, 7)."""
+    made = make_engine(engine, problem(**given), EngineOptions(seeds=tuple(seeds), dtype="float64"))
+    with made.running():
+        made.advance(np.full(steps, rate))
+        found = made.measure(student=True)
+    count = len(seeds)
+    parts = found.teacher_overlap, found.student_overlap[:, 0, 1], found.squared_norm
+    return np.hstack([part.reshape(count, -1) for part in parts])
+
+
+@pytest.mark.parametrize("rows", [None, np.array([[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])])
+def test_a_step_in_space_is_autograd_in_w(rows):
+    teacher = dynamics.Teacher([0.8, 0.6], directions=rows)
+    weights = np.random.default_rng(0).standard_normal((2, 16))
+    asked = problem(teacher=teacher, initial_weights=weights, label_noise=0.0, initial_norm=None, seed=0)
+    made = make_engine("torch", asked, EngineOptions(seeds=(7,), dtype="float64", batch_size=3))
+    runs, s = made._groups[0], torch.tensor(INPUTS.eigenvalues_of_axes(16))
+    # The start is turned within classes, which changes no overlap.
+    w = (runs.weights[0] / s.sqrt()).clone().requires_grad_()
+    made.advance(np.array([0.02]))
+    g = runs._source._x[0, :3]
+    n = (w**2 * s).sum(dim=1)
+    rest = asked.activation.coefficients
+    link = np.polynomial.hermite_e.herme2poly(rest / np.sqrt([1.0, 1.0, 2.0, 6.0, 24.0][: rest.size]))
+
+    def sigma(z):
+        return sum(float(c) * z**j for j, c in enumerate(link))
+
+    student = (n[:, None] * sigma((w * s.sqrt()) @ g.T / n.sqrt()[:, None])).sum(dim=0)
+    directions = np.eye(2, 3) if rows is None else rows
+    labels = torch.tensor(teacher.coefficients) @ sigma(torch.tensor(directions) @ g[:, :3].T)
+    (gradient,) = torch.autograd.grad(0.5 * ((student - labels) ** 2).mean(), w)
+    moved = (w - 0.02 * gradient).detach() * s.sqrt()
+    np.testing.assert_allclose(runs.weights[0], moved, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"teacher": dynamics.Teacher([0.8, 0.6], directions=[[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])},
+        {"inputs": dynamics.Inputs([1.5, 0.7], [8, 8])},
+    ],
+)
+def test_classes_have_the_law_of_sgd_in_space(given):
+    seeds = range(1000, 1400)
+    projected, space = (after(engine, seeds, **given) for engine in ("projected", "torch"))
+    start = after("projected", (0,), steps=0, **given)
+    np.testing.assert_allclose(start, after("torch", (0,), steps=0, **given), atol=1e-14)
+    for column in range(projected.shape[1]):
+        # Seven columns share the rate of false alarms.
+        assert stats.ks_2samp(projected[:, column], space[:, column]).pvalue > 1e-3 / 7
+        assert np.std(space[:, column]) > 0.005
+
+
+def test_small_steps_follow_the_flow():
+    """Growth of |w|² in 40 runs at η = 2e-4, within five standard errors and a tenth for the size of the step."""
+    asked = problem(dimension=64, inputs=dynamics.Inputs([1.5, 0.6], [10, 54]), label_noise=0.0)
+    times = dynamics.SaveAt.at([0.0, 0.3])
+    flow = dynamics.solve_overlaps(asked, save_at=times, method="explicit", progress=False, error_estimate=False)
+    runs = sgd_check.simulate(asked, learning_rate=2e-4, steps=1500, seeds=40, save_at=times, progress=False)
+    assert runs.attrs["engine"] == "projected"
+    moved = runs.squared_norm.values[:, -1] - runs.squared_norm.values[:, 0]
+    expected = flow.squared_norm.values[-1] - flow.squared_norm.values[0]
+    error = np.std(moved, axis=0) / np.sqrt(40)
+    assert np.all(np.abs(moved.mean(axis=0) - expected) < 5.0 * error + 0.1 * np.abs(expected))
+    compared = sgd_check.compare(flow, runs)
+    assert compared is not None
+
+
+def test_what_does_not_take_inputs_says_so():
+    with pytest.raises(ValueError, match="for engine 'diffusion', but has Inputs"):
+        sgd_check.simulate(problem(), learning_rate=1e-3, steps=1, seeds=1, engine="diffusion")
+    sentence = (
+        "Argument `batch_size` must be 1 for engine 'projected' and a problem with `inputs`, but is 4; "
+        "engine 'torch' takes batches."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        sgd_check.simulate(problem(), learning_rate=1e-3, steps=1, seeds=1, batch_size=4)
