@@ -6,16 +6,16 @@ the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dynamics.problem.checks import float_array, read_only
 from dynamics.problem.memory import check_memory
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
     from dynamics.problem.teacher import Teacher
@@ -147,8 +147,11 @@ def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int
     return C, G, n
 
 
-def _checked_arrays(overlaps: Sequence[ArrayLike], directions: int, width: int) -> Overlaps:
+def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
+    if not isinstance(overlaps, Sequence | np.ndarray):
+        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}."
+        raise TypeError(msg)
     if len(overlaps) != 3:
         msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
         raise ValueError(msg)

@@ -156,6 +156,11 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.",
         ),
         (
+            lambda: problem(width=1, initial_overlaps=3),
+            TypeError,
+            "Argument `initial_overlaps` must be a tuple (C, G, n), but is 3.",
+        ),
+        (
             lambda: problem(width=1, initial_overlaps=(1, 2)),
             ValueError,
             "Argument `initial_overlaps` must be a tuple (C, G, n), but has 2 entries.",

@@ -157,6 +157,8 @@ def _problems() -> Iterator[Call]:
             "student": bad.choice,
             "teacher_activation": bad.link,
             "order": ORDERS,
+            "objective": either(bad.choice, one_of("correlation")),
+            "smoothing": either(bad.non_negative, one_of(1.0)),
         },
         frozenset({"order", "teacher_activation", "initial_norm"}),
     )
