@@ -1,6 +1,7 @@
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
 from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
+from .laws.quadratic import quadratic_laws as quadratic_laws
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.inputs import Inputs as Inputs
@@ -16,8 +17,10 @@ from .report.figures.flows import plot_loss as plot_loss
 from .report.figures.networks import plot_axes as plot_axes
 from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
+from .report.figures.tokens import plot_progress as plot_progress
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted
+from .runs.provenance import __version__ as __version__
 from .runs.result import StopReason as StopReason
 from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError
@@ -35,6 +38,8 @@ from .solve.front_door import solve_problem as solve_problem
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
+from .solve.quadratic import solve_quadratic as solve_quadratic
+from .solve.recovery import predict_recovery as predict_recovery
 from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_spherical as solve_spherical

@@ -19,7 +19,11 @@ FORMULAS: dict[str, str] = {
     "softplus": "log(1 + exp(z))",
     "silu": "z*(1 + tanh(z/2))/2",
     "elu": "Max(z, 0) + exp(Min(z, 0)) - 1",
+    "selu": "1.0507009873554805*(Max(z, 0) + 1.6732632423543772*(exp(Min(z, 0)) - 1))",
+    "leaky_relu": "Max(z, 0) + Min(z, 0)/100",
+    "mish": "z*tanh(log(1 + exp(z)))",
     "abs": "Abs(z)",
+    "quadratic": "z**2",
     "step": "Heaviside(z)",
     "sign": "sign(z)",
     "gaussian": "exp(-z**2)",
@@ -27,8 +31,13 @@ FORMULAS: dict[str, str] = {
 }
 """Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred."""
 
-#: Another name -> the table's.
-ALIASES = {"swish": "silu"}
+#: Another name -> the table's, for links and for functions in formulas.
+ALIASES = {
+    "swish": "silu",
+    "logistic": "sigmoid",
+    "leakyrelu": "leaky_relu",
+    "leaky-relu": "leaky_relu",
+}
 
 
 def canonical_name(text: str) -> str | None:
@@ -36,8 +45,8 @@ def canonical_name(text: str) -> str | None:
 
     Examples
     --------
-    >>> canonical_name(" ReLU "), canonical_name("X^2 exp(-x^2)"), canonical_name("z**2")
-    ('relu', 'x^2 exp(-x^2)', None)
+    >>> canonical_name(" ReLU "), canonical_name("Leaky ReLU"), canonical_name("X^2 exp(-x^2)"), canonical_name("z**2")
+    ('relu', 'leaky_relu', 'x^2 exp(-x^2)', None)
     """
     bare = "".join(text.lower().split())
     return next((name for name in FORMULAS if name.replace(" ", "") == bare), ALIASES.get(bare))

@@ -39,9 +39,9 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     ----------
     x : str, mapping, sympy expression, callable or HermiteExpansion
         * A name: ``he<k>`` (the orthonormal h_k, k <= 300), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
-          ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu``, ``elu``, ``abs``, ``step``, ``sign``,
-          ``gaussian`` (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain
-          functions.
+          ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu`` or ``swish``, ``elu``, ``selu``,
+          ``leaky_relu`` (slope 1/100 below 0), ``mish``, ``abs``, ``quadratic``, ``step``, ``sign``, ``gaussian``
+          (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain functions.
         * A dict {degree: coefficient} in the orthonormal basis.
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error

@@ -91,7 +91,7 @@ sgd_check.report.figures: plotting=comparison plotting_loss=loss plotting_runs=r
     plotting_style=style plotting_widths=widths studies.figures=studies
 sgd_check.studies: studies.theory=work
 sgd_check.run: run_end=end run_mean_field=mean_field run_options=options run_resume=resume
-hermite: entrance=conversion exponents=zero_coefficients
+hermite: entrance=conversion
 hermite.closed_forms: moment_families recognition
 hermite.text: parser expressions series_text messages
 dynamics: systems=equations pages=report

@@ -141,10 +141,11 @@ def _evaluate(function: Function, z: ArrayLike) -> Array:
     return value if value.ndim == 0 else value.copy()
 
 
-def compile_formula(expression: Expression) -> Function:
+def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -> Function:
     """Turn a checked formula into a numpy function, without generating or executing source text.
 
-    The expression is in one symbol and made of the functions that `hermite.text.expressions` allows.
+    The expression is made of the functions that `hermite.text.expressions` allows, in one symbol, or in those of
+    `axes`, whose values are then the entries of the function's argument.
 
     Examples
     --------
@@ -155,13 +156,16 @@ def compile_formula(expression: Expression) -> Function:
     if not expression.free_symbols:
         number = np.array(float(expression))
         return lambda _: number
+    if expression.is_Symbol and axes:
+        index = axes.index(expression)
+        return lambda z: z[index]
     if expression.is_Symbol:
         return lambda z: z
     combine = _numpy_functions()[expression.func]
     if expression.is_Pow and expression.exp.is_Integer:
-        base, power = compile_formula(expression.base), int(expression.exp)
+        base, power = compile_formula(expression.base, axes), int(expression.exp)
         return lambda z: base(z) ** power
-    parts = [compile_formula(part) for part in expression.args]
+    parts = [compile_formula(part, axes) for part in expression.args]
     if len(parts) == 1:
         [inner] = parts
         return lambda z: combine(inner(z))

@@ -164,7 +164,7 @@ def _measure(function: Function, left: Array, right: Array, order: int) -> _Pane
     nodes, weights = _panel_rule(left, right)
     coarse = 0.5 * (right - left)[:, None] * _rules()[2]
     flat = nodes.ravel()
-    values = (_finite(function, flat) * polynomials.evaluate_functions(0, flat)[0]).reshape(nodes.shape)
+    values = (finite_values(function, flat) * polynomials.evaluate_functions(0, flat)[0]).reshape(nodes.shape)
     table = polynomials.evaluate_functions(order, flat).reshape(-1, *nodes.shape)
     integrand = np.concatenate([table * values, values[None] ** 2])
     value = np.einsum("jpn,pn->jp", integrand, weights)
@@ -211,11 +211,11 @@ def _clenshaw_curtis(n: int) -> Array:
 def _support(function: Function) -> float:
     """Return the half width L beyond which σ φ^(1/2) is below rounding."""
     middle = np.linspace(-8.03, 8.07, 400)
-    scale = float(np.max(np.abs(_finite(function, middle) * polynomials.evaluate_functions(0, middle)[0])))
+    scale = float(np.max(np.abs(finite_values(function, middle) * polynomials.evaluate_functions(0, middle)[0])))
     for half_width in _HALF_WIDTHS:
         tail = np.linspace(half_width - 2.0, half_width, 41)
         tail = np.concatenate([-tail, tail])
-        size = np.max(np.abs(_finite(function, tail) * polynomials.evaluate_functions(0, tail)[0]))
+        size = np.max(np.abs(finite_values(function, tail) * polynomials.evaluate_functions(0, tail)[0]))
         if size <= _TAIL * scale:
             return half_width
         scale = max(scale, float(size))
@@ -226,7 +226,7 @@ def _support(function: Function) -> float:
     raise ValueError(msg)
 
 
-def _finite(function: Function, z: Array) -> Array:
+def finite_values(function: Function, z: Array) -> Array:
     """Return the values of the function, or raise one sentence that says where it is not finite."""
     with np.errstate(all="ignore"):
         values = function(z)

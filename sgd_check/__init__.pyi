@@ -1,5 +1,6 @@
 from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
+from .estimators.estimation import estimate_direction as estimate_direction
 from .report.figures.comparison import plot_comparison as plot_comparison
 from .report.figures.comparison import plot_times as plot_times
 from .report.figures.learning import plot_learning as plot_learning
@@ -12,7 +13,9 @@ from .runs.simulation import simulate as simulate
 from .studies.calibration import calibration as calibration
 from .studies.complexity import sample_complexity as sample_complexity
 from .studies.discretisation import unstable_discretisation as unstable_discretisation
+from .studies.full_batch import full_batch_recovery as full_batch_recovery
 from .studies.step_sizes import step_size_phases as step_size_phases
 from .studies.transfer import sgd_transfer as sgd_transfer
 from .verdicts.check import check as check
 from .verdicts.comparison import compare as compare
+from .version import __version__ as __version__

@@ -40,7 +40,7 @@ usage, 130 interrupted (what was computed is kept and named)
 """
 
 START = Option("start", positive, "squared overlap of a neuron at the start, times d", "S", "4")
-SEEDS = Option("seeds", positive_integer, "runs of each point, at least 2 [12 to 32, by study]", "N")
+SEEDS = Option("seeds", positive_integer, "runs of each point, at least 2 [10 to 32, by study]", "N")
 SEED = START_SEED._replace(help="first seed of the samples")
 
 STUDIES = {
@@ -95,6 +95,21 @@ STUDIES = {
             DIMENSION._replace(help="", default="64"),
             START,
             Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA"),
+            SEEDS,
+            SEED,
+        ),
+    ),
+    "full-batch": StudyCommand(
+        "sgd_check.studies.full_batch:full_batch_recovery.prepare",
+        "one direction of y = min(z^2, M) from samples that are reused, and by online SGD",
+        (
+            Option("cut", positive, "M", "M", "4"),
+            Option("dimensions", integers, "d of samples that are reused", "D,D,...", "200,400"),
+            Option("ratios", numbers, "samples over d", "R,R,...", "0.5,1,2,3,4,5,6"),
+            Option("rate", positive, "step size of descent on all samples", "ETA", "0.1"),
+            Option("steps", positive_integer, "steps of descent", "N", "1200"),
+            Option("online-dimensions", integers, "d of online SGD", "D,D,...", "100,1000,10000"),
+            Option("online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02"),
             SEEDS,
             SEED,
         ),

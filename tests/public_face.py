@@ -25,8 +25,10 @@ import netCDF4
 from old_files import make
 
 import dynamics
+import dynamics.tokens
 import hermite
 import sgd_check
+import sgd_check.tokens
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Command -> whether its first argument names one of several studies.
@@ -36,8 +38,11 @@ COMMANDS = {
     "dynamics.report": False,
     "dynamics.laws": True,
     "dynamics.mean_field_study": True,
+    "hermite.exponents": False,
     "sgd_check.run": False,
     "sgd_check.study": True,
+    "dynamics.tokens": True,
+    "sgd_check.tokens": False,
 }
 #: Commands that print what they computed as JSON, of which the keys are listed; the third reads the file of the first.
 PRINTING = (
@@ -61,8 +66,8 @@ def public_face():
 
 
 def names():
-    for package in (hermite, dynamics, sgd_check):
-        for name in package.__all__:
+    for package in (hermite, dynamics, sgd_check, dynamics.tokens, sgd_check.tokens):
+        for name in (*package.__all__, *(["__version__"] if hasattr(package, "__version__") else [])):
             yield from described(f"{package.__name__}.{name}", getattr(package, name))
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ROOT, python
 from threadpoolctl import threadpool_limits
 
 import dynamics
 import sgd_check
 from dynamics import Problem, SaveAt, Teacher
 
-ROOT = Path(dynamics.__file__).parent.parent
 SAVE_AT = SaveAt.geometric(0.5, 20.0, 5)
 PAIR = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)
 SPHERICAL = Problem(activation="he4", teacher=Teacher([1.0]), width=3, dimension=16, student="spherical")
 COMMITTEE = Problem(
     activation="erf", teacher=Teacher([1.0, 1.0]), width=2, dimension=16, student="committee", initial_norm=0.5
 )
+
+QUADRATIC = Problem(activation="he2", teacher=Teacher([0.8, 0.6]), width=4, dimension=32, seed=1)
 
 
 def flow(method):
@@ -34,9 +34,15 @@ def runs(engine, **options):
     return sgd_check.simulate(PAIR, learning_rate=1e-4, steps=200, seeds=2, engine=engine, progress=False, **options)
 
 
+def frames(engine):
+    frame = dataclasses.replace(QUADRATIC, student="stiefel", initial_norm=None)
+    return sgd_check.simulate(frame, learning_rate=1e-4, steps=200, seeds=2, engine=engine, progress=False)
+
+
 ANSWERS = {
     "prediction": lambda: dynamics.predict_emergence(PAIR, save_at=SAVE_AT),
     "decoupled": lambda: dynamics.solve_decoupled(PAIR, save_at=SAVE_AT),
+    "quadratic": lambda: dynamics.solve_quadratic(QUADRATIC, save_at=SAVE_AT),
     "explicit": lambda: flow("explicit"),
     "stiff": lambda: flow("stiff"),
     "bdf": lambda: flow("bdf"),
@@ -47,6 +53,7 @@ ANSWERS = {
     "projected, batches": lambda: runs("projected", batch_size=3),
     "diffusion": lambda: runs("diffusion"),
     "torch": lambda: runs("torch", device="cpu"),
+    **{f"frames, {name}": lambda name=name: frames(name) for name in ("projected", "diffusion", "torch")},
 }
 
 
@@ -72,13 +79,7 @@ def test_another_process_gives_the_same_bits():
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"import test_determinism as t\nprint(*(t.digest(t.ANSWERS[name]()) for name in {names!r}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", script, PYTHONHASHSEED="12345")
     assert done.stdout.split() == [digest(ANSWERS[name]()) for name in names]
 
 

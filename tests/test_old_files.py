@@ -156,8 +156,15 @@ def test_the_command_goes_on_with_an_old_file(finished, unfinished):
 def test_old_files_are_compared_anew(finished):
     stored = dynamics.load(finished["comparison"])
     found = sgd_check.compare(stored["prediction"].to_dataset(), stored["simulation"].to_dataset())
-    for part in ("prediction", "simulation", "comparison"):
+    for part in ("prediction", "simulation"):
         assert_same(found[part].to_dataset(), stored[part].to_dataset(), 1e-12)
+    # Noise decides when that direction emerges, and later versions do not test it.
+    now, then = (tree["comparison"].to_dataset() for tree in (found, stored))
+    assert (now["expected_scatter"] > 1).all()
+    of_the_test = ["band_low", "band_high", "mean_log_ratio", "standard_error", "z_score", "direction_p_value"]
+    for dataset in (now, then):
+        del dataset.attrs["reasons"]
+    assert_same(now.drop_vars([*of_the_test, "early_power"]), then.drop_vars([*of_the_test, "early_power"]), 1e-12)
 
 
 def test_old_toml_files_are_read(finished, tmp_path):

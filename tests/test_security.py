@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
 import shlex
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from processes import ROOT, SMALL_STUDY, python
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
@@ -17,7 +15,6 @@ from dynamics.report import __main__ as report
 from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
 
-ROOT = Path(dynamics.__file__).parent.parent
 PACKAGES = ("hermite", "dynamics", "sgd_check")
 #: Calls that run what they are given, or hand it to a shell.
 RUNNING = {
@@ -112,19 +109,8 @@ if __name__ == "__main__":
 def test_main_jobs_do_without_a_network(tmp_path):
     """In a process, and the processes that it starts, in which every way to the network raises."""
     (tmp_path / "offline.py").write_text(OFFLINE)
-    (tmp_path / "study.toml").write_text(
-        "[problem]\nk = 4\nnum_directions = 2\ndimension = 16\nwidth = 3\n[grid]\nseed = [0, 1]\n"
-        '[study]\nname = "prediction"\n'
-    )
-    done = subprocess.run(
-        [sys.executable, "offline.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,
-    )
+    (tmp_path / "study.toml").write_text(SMALL_STUDY)
+    done = python("offline.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"run.nc", "pairs.nc", "law.nc", "run-sgd.nc", "study.nc", "run.html"} <= names_in(tmp_path)
 

@@ -24,6 +24,7 @@ from .parsing import check_names_a_file as check_names_a_file
 from .parsing import chosen_figure as chosen_figure
 from .parsing import command_parser as command_parser
 from .parsing import exit_code_of as exit_code_of
+from .parsing import read_option as read_option
 from .parsing import say as say
 from .prepared import duration as duration
 from .prepared import study_function as study_function

@@ -24,9 +24,9 @@ from dynamics.commands.readers import (
 )
 from dynamics.integrators.names import FLOW_METHODS
 
-MODELS = ("overlaps", "decoupled", "mean-field", "network", "correlation")
+MODELS = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
 #: Models of the homogeneous student, those whose width is finite, and those that are integrated in time.
-HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "network")
+HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network")
 INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
 OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
 NETWORK, CORRELATION = ("network",), ("correlation",)
@@ -71,7 +71,7 @@ class Option(NamedTuple):
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
 PROBLEM_OPTIONS = (
-    Option("k", positive_integer, "information exponent; the link is then the Hermite polynomial h_k [4]", "K"),
+    Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option(
         "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
     ),
@@ -99,7 +99,7 @@ PROBLEM_OPTIONS = (
     Option(
         "directions",
         positive_integer,
-        "number of teacher directions P [16; mean-field, correlation: 1; network: 2]",
+        "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]",
         "P",
     ),
     Option(
@@ -112,13 +112,17 @@ PROBLEM_OPTIONS = (
     Option(
         "width",
         positive_integer,
-        "number of neurons m; every direction is covered from about P ln P on [3 P; network: 8]",
+        "number of neurons m; every direction is covered from about P ln P on; quadratic: 32 [3 P; network: 8]",
         "M",
         models=WITH_WIDTH,
     ),
-    Option("dimension", positive_integer, "input dimension d [max(256, P); mean-field: 64]", "D"),
+    Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
     Option(
-        "initial-norm", positive, "norm of the starting weights, sigma_0 [0.01; network: 1]", "S0", models=WITH_WIDTH
+        "initial-norm",
+        positive,
+        "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
+        "S0",
+        models=WITH_WIDTH,
     ),
     Option("seed", natural_number, "seed of the random start", default="0"),
     Option(
@@ -250,7 +254,8 @@ SOLVER_OPTIONS = (
     Option(
         "t-max",
         positive,
-        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone]",
+        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
+        "quadratic: 2.5 times the last predicted alignment]",
         "T",
     ),
     Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),

@@ -6,24 +6,52 @@ Imports nothing heavy, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
-import errno
-import os
-import sys
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.readers import switch
+from hermite.text.command_line import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    OutputError,
+    PlainParser,
+    UsageError,
+    add_version,
+    exit_code_of,
+    say,
+    tell,
+)
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dynamics.commands.options import Option
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+__all__ = [
+    "EXIT_DONE",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_USAGE",
+    "FIGURE_SUFFIXES",
+    "MOST_TOML_BYTES",
+    "OutputError",
+    "Parser",
+    "UsageError",
+    "check_names_a_file",
+    "chosen_figure",
+    "command_parser",
+    "exit_code_of",
+    "read_option",
+    "read_toml",
+    "refuse_both",
+    "say",
+    "tell",
+]
 
 #: Bytes of a file of options; the longest sensible one has a thousandth.
 MOST_TOML_BYTES = 10**6
@@ -31,16 +59,8 @@ MOST_TOML_BYTES = 10**6
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
-class UsageError(Exception):
-    """What the user must change, in one sentence."""
-
-
-class OutputError(Exception):
-    """Why stdout takes nothing, in the rest of a sentence."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that takes options of the table, and raises instead of printing its usage and exiting."""
+class Parser(PlainParser):
+    """A parser that takes options of the table."""
 
     def add_options(self, options: Iterable[Option]) -> None:
         """Add a flag for each option; its text is not read yet, and None where it is not given."""
@@ -56,22 +76,6 @@ class Parser(argparse.ArgumentParser):
         """Return the parsed arguments by name, read-only."""
         return MappingProxyType(vars(self.parse_args(arguments)))
 
-    def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
-        self, args: Any = None, namespace: Any = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Read the arguments; refuse `--option=--`, which the base class takes for an empty list of values."""
-        given = sys.argv[1:] if args is None else list(args)
-        for word in given:
-            if word.startswith("--") and word.endswith("=--"):
-                self.error(f"argument {word.removesuffix('=--')}: expected one argument")
-        return super().parse_known_args(given, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the parser's message, with the flag that was meant where one was misspelt."""
-        _, misspelt, words = message.partition("unrecognized arguments: ")
-        hint = _suggestion(words.split()[0].partition("=")[0], self._option_string_actions) if misspelt else ""
-        raise UsageError(f"{message}.{hint}" if hint else message)
-
 
 def _suggestion(word: str, choices: Iterable[str]) -> str:
     from hermite.activations import suggestion
@@ -80,60 +84,16 @@ def _suggestion(word: str, choices: Iterable[str]) -> str:
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments."""
-    return Parser(
+    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    parser = Parser(
         prog=f"python -m {module}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-
-
-def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
-    """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
-    try:
-        _check_directory()
-        return command()
-    except UsageError as error:
-        say(f"error: {error}")
-        return EXIT_USAGE
-    except OutputError as error:
-        say(f"error: {error}.")
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        say(interrupted)
-        return EXIT_INTERRUPTED
-
-
-def _check_directory() -> None:
-    """Refuse a current directory that has been removed, beside which libraries cannot even be imported."""
-    try:
-        Path.cwd()
-    except OSError as error:
-        msg = f"The current directory must exist, but does not ({error.strerror})."
-        raise UsageError(msg) from None
-
-
-def say(text: str) -> None:
-    """Write a line to stderr, if anybody listens."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            sys.stderr.write(text + "\n")
-
-
-def tell(text: str) -> None:
-    """Write a line to stdout, with escapes for what its encoding lacks; raise OutputError if it takes nothing."""
-    try:
-        if sys.stdout is None:  # closed before the program began
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-        sys.stdout.flush()
-    except OSError as error:
-        sys.stdout = None  # or the interpreter would try again at its end
-        msg = f"stdout must take the result, but does not ({error.strerror})"
-        raise OutputError(msg) from None
+    add_version(parser)
+    return parser
 
 
 def read_option(option: Option, text: Any) -> Any:

@@ -14,24 +14,36 @@ import numpy as np
 from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from dynamics.compiler.compilation import Piece
+    from dynamics.compiler.compilation import CompiledModule, Piece
     from dynamics.problem import Problem
 
 Observables = dict[str, Any]
 
 _EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
-#: Numba's signatures of the kernels' functions, in the order of `system_calls`; a method needs the first few only.
+#: Numba's signatures of what methods call by its address, in the order of `system_calls`; most need the first three.
 SIGNATURES = {
     "rhs": _EVALUATION,
     "event_values": _EVALUATION,
     "normalise": "void(f8[::1], f8[::1], i8[::1])",
-    "jacobian_diagonal": _EVALUATION,
-    "jacobian_product": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
+    "jacobian": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
 }
-#: Number of them that every method needs.
-ALWAYS_NEEDED = 3
+_ALWAYS_NEEDED = 3
+
+
+def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> CompiledModule:
+    """Compile the functions of a system, or load them; that of its Jacobian for implicit methods alone.
+
+    Raises ValueError if the pieces do not define one of them.
+    """
+    from dynamics.compiler.compilation import Piece, kernel_pieces, load
+
+    text = "".join(piece.text for piece in pieces)
+    if "def jacobian_diagonal(" in text:
+        product = Piece("product", f"HAS_PRODUCT = {'def jacobian_product(' in text}\n")
+        pieces = *pieces, product, *kernel_pieces("dynamics.equations.jacobian_kernels")
+    return load(pieces, dict(list(SIGNATURES.items())[: None if implicit else _ALWAYS_NEEDED]))
 
 
 class System:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
-from dynamics.equations.interface import ALWAYS_NEEDED, SIGNATURES
+from dynamics.equations.interface import load_functions
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
@@ -45,8 +45,7 @@ _KERNELS = {
 }
 # Stands for an event value that was not written.
 _UNTOUCHED = -1.2345678e300
-# How many of `SIGNATURES`, from the first on.
-_NUM_FUNCTIONS = {"bdf": len(SIGNATURES), "sundials": len(SIGNATURES)}
+_IMPLICIT = ("bdf", "sundials")
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -92,6 +91,8 @@ class CompiledMethod:
     def functions(self) -> Integers | tuple[Callable[..., None], ...]:
         """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
         functions = tuple(self.system.functions.values())
+        if "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT:
+            functions += functions[-1:]
         if compiler_is_off():
             return functions
         return np.array([function.address for function in functions], dtype=np.int64)
@@ -104,13 +105,10 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     function that it needs.
     """
     family = check_method(method, (*METHODS, "euler")).split(":")[0]
-    needed = list(SIGNATURES)[: _NUM_FUNCTIONS.get(family, ALWAYS_NEEDED)]
-    if not any("def jacobian_product(" in piece.text for piece in system_pieces):
-        needed = needed[: len(SIGNATURES) - 1]
     kernels = kernel_pieces(*(f"{_HERE}.{name}" for name in _KERNELS[family]))
     began = clock.perf_counter()
     with compiling_beside(kernels):
-        system = load(system_pieces, {name: SIGNATURES[name] for name in needed})
+        system = load_functions(system_pieces, implicit=family in _IMPLICIT)
     return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began)
 
 

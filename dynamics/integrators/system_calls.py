@@ -3,7 +3,8 @@
 Executed before every other piece of a method.
 
 A system arrives as the tuple (functions, parameters, sizes, work): the addresses of its functions in the order below,
-and the three arrays that each of them receives.
+and the three arrays that each of them receives. Both places of the Jacobian hold the same; a system without the product
+has no last place.
 """
 
 from dynamics.compiler.arrays import Integers, Vector
@@ -36,7 +37,7 @@ def normalise(y: Vector, system: System) -> None:
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`."""
-    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, out, system[1], system[2], system[3]))
+    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, y[:0], out, system[1], system[2], system[3]))
 
 
 @kernel

@@ -25,6 +25,8 @@ EXAMPLES = """\
 examples:
   python -m dynamics.laws scaling --beta 0.8
       all laws of P = 1024 directions by matched pairs, four starts, beside the asymptotic exponents
+  python -m dynamics.laws quadratic --alpha 0.8
+      loss of quadratic networks, exactly, in three dimensions and at eight widths
   python -m dynamics.laws finite-size
       how the exponent of the loss in time nears its limit from P = 64 to a million
   python -m dynamics.laws compute-frontier
@@ -50,6 +52,18 @@ STUDIES = {
             START_SEED,
             COUPLED,
             WORKERS,
+        ),
+    ),
+    "quadratic": StudyCommand(
+        "dynamics.laws.quadratic:quadratic_laws.prepare",
+        "loss of quadratic networks in time at several dimensions, and in width, exactly",
+        (
+            Option("alpha", positive, "decay of the teacher's coefficients", default="1"),
+            DIRECTIONS._replace(help="r, at least twice the width", default="512"),
+            Option("width", positive_integer, "number of neurons m", "M", "64"),
+            Option("dimensions", integers, "input dimensions, increasing", "D,D,...", "10000,1000000,1000000000"),
+            STARTS._replace(default="2"),
+            START_SEED,
         ),
     ),
     "finite-size": StudyCommand(

@@ -3,10 +3,13 @@ from .checks import check_choice as check_choice
 from .checks import check_switch as check_switch
 from .checks import checked_increasing as checked_increasing
 from .checks import checked_integer as checked_integer
+from .checks import checked_integers as checked_integers
 from .checks import checked_list as checked_list
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
+from .checks import checked_seeds as checked_seeds
 from .checks import float_array as float_array
+from .checks import whole_number as whole_number
 from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory
@@ -14,6 +17,8 @@ from .problem import Problem as Problem
 from .problem import check_fields as check_fields
 from .problem import check_problem as check_problem
 from .problem import is_correlation as is_correlation
+from .question import check_question as check_question
+from .question import stored_question as stored_question
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher

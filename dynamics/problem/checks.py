@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,8 @@ from hermite.text.messages import shown
 LARGEST_INTEGER = 2**63 - 1
 #: More runs of one kind than a study could ever end.
 MOST_RUNS = 10**6
+#: Seeds of samples are words of four bytes.
+LARGEST_SEED = 2**32 - 1
 #: Relative tolerance below which rounding of float64 shows.
 SMALLEST_RTOL = 1e-14
 
@@ -91,6 +94,32 @@ def checked_increasing(values: object, name: str, *, minimum: int, fewest: int =
         msg = f"Argument `{name}` must hold {many}increasing integers, but is {shown(numbers)}."
         raise ValueError(msg)
     return numbers
+
+
+def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
+    """Return a sequence of integers of at least 0, or raise one sentence that says what is wanted."""
+    try:
+        return tuple(checked_integer(value, name, minimum=0) for value in values)
+    except TypeError:
+        msg = f"Argument `{name}` must be {wanted}, but is {shown(values)}."
+        raise TypeError(msg) from None
+
+
+def checked_seeds(seeds: object) -> tuple[int, ...]:
+    """Return the seeds of a number of runs, or those given."""
+    if isinstance(seeds, (int, np.integer)):
+        return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
+    chosen = checked_integers(seeds, "seeds", "a number of runs or a sequence of integers")
+    if not chosen:
+        msg = "Argument `seeds` must name at least one seed, but is empty."
+        raise ValueError(msg)
+    if len(set(chosen)) < len(chosen):
+        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
+        raise ValueError(msg)
+    if max(chosen) > LARGEST_SEED:
+        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
+        raise ValueError(msg)
+    return chosen
 
 
 def float_array(values: ArrayLike, name: str) -> Array:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from dynamics.problem.problem import Problem
 
 #: Where Linux says what the processes of a container may take together, "max" for no limit.
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -60,3 +64,9 @@ def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
     """
     state = width * (directions + width + 1)
     return ARRAYS_OF_FLOW * state + times * (state if full else 2 * directions + width)
+
+
+def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:
+    """Raise ValueError if the coupled flow of a problem does not fit into memory, by its width."""
+    numbers = flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
+    check_memory("width", problem.width, numbers)

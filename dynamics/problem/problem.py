@@ -17,7 +17,9 @@ from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
     CORRELATION,
     DECLARED_FIELDS,
+    FRAME,
     NETWORK,
+    check_frame_width,
     check_inputs,
     check_named_student,
     check_one_start,
@@ -30,7 +32,13 @@ from dynamics.problem.problem_checks import (
     checked_teacher_link,
     kind_of,
 )
-from dynamics.problem.start import OverlapStart, overlaps_from_weights, random_weights, weights_from_overlaps
+from dynamics.problem.start import (
+    OverlapStart,
+    orthogonal_rows,
+    overlaps_from_weights,
+    random_weights,
+    weights_from_overlaps,
+)
 from dynamics.problem.stored_link import stored_link
 from dynamics.problem.stored_problem import stored_arguments, stored_teacher
 from dynamics.problem.student import Student
@@ -46,7 +54,12 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 #: Students that have a name, each with the function that integrates its overlaps.
-STUDENTS = {"homogeneous": "solve_overlaps", "committee": "solve_committee", "spherical": "solve_mean_field"}
+STUDENTS = {
+    "homogeneous": "solve_overlaps",
+    "committee": "solve_committee",
+    "spherical": "solve_mean_field",
+    "stiefel": "solve_quadratic",
+}
 #: The function that integrates the overlaps of a `Student`.
 SOLVE_NETWORK = "solve_network"
 
@@ -70,7 +83,7 @@ class Problem:
         Input dimension d, at least the number of axes that the teacher spans; also a float without fraction, as 1e6.
     initial_norm : float, optional
         σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2,
-        and 1 for the spherical student and for a `Student`.
+        1 for the spherical student and for a `Student`, and m^(−1/4) for the student "stiefel".
     seed : int, default 0
         Draws the start alone, never samples.
     initial_weights : array_like, shape (m, d), optional
@@ -78,19 +91,21 @@ class Problem:
     initial_overlaps : tuple (C, G, n), optional
         The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
         `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. The spherical student
-        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1.
+        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1. Given neurons of the
+        student "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
     inputs : Inputs, optional
         Covariance Σ of the inputs, for the homogeneous student; by default the identity. Then n_i = w_iᵀΣw_i, C and G
         are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its `directions`) are the whitened Σ^½ θ_p, of unit
         length, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
-    student : {"homogeneous", "committee", "spherical"} or Student
+    student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network, for `dynamics.solve_network`. Of those with a name "homogeneous" is the
         student above, with the second layer tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x), second layer fixed to 1
         and norms free, for `dynamics.solve_committee`; "spherical" is the mean f(x) = (1/m) Σ_i σ(w_i·x) with
         |w_i| = 1, of which a_p are mixture weights, for `dynamics.solve_mean_field`, which does not use `width`, and
-        `dynamics.solve_spherical`, which does.
+        `dynamics.solve_spherical`, which does; "stiefel" is the student above with neurons that stay orthogonal and of
+        one length σ0, m ≤ d, for `dynamics.solve_quadratic`.
     teacher_activation : optional
         Link of the teacher's units that have none, by default `activation`. The spherical student and a `Student` may
         learn another link than their own; the other two require it to equal `activation`.
@@ -127,7 +142,7 @@ class Problem:
     initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
     inputs: Inputs | None = None
-    student: Literal["homogeneous", "committee", "spherical"] | Student = "homogeneous"
+    student: Literal["homogeneous", "committee", "spherical", "stiefel"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
     objective: Literal["squared", "correlation"] = "squared"
@@ -176,7 +191,7 @@ class Problem:
         assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
         assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        assign("initial_norm", checked_norm(self.initial_norm, self.kind))
+        assign("initial_norm", checked_norm(self.initial_norm, self.kind, self.width))
         assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
         if self.dimension < teacher.span:
             msg = (
@@ -193,8 +208,11 @@ class Problem:
         sizes = (teacher, self.width, self.dimension)
         assign("smoothing", checked_objective(self.objective, self.smoothing, self.kind, *sizes))
         assign("order", link.order)
-        check_one_start(self.kind, self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
+        starts = (self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
+        check_one_start(self.kind, self.width, *starts)
         check_inputs(self.inputs, self.kind, self.initial_overlaps, *sizes)
+        if self.kind == FRAME:
+            check_frame_width(self.width, self.dimension)
         if self.initial_weights is not None:
             assign("initial_weights", checked_given_weights(self.initial_weights, student, *sizes))
         if self.initial_overlaps is not None:
@@ -278,6 +296,8 @@ class Problem:
         paired = isinstance(self.student, Student) and self.student.is_paired
         count = self.width // 2 if paired else self.width
         drawn = random_weights(rng, count, self.teacher.span, self.dimension, self.initial_norm)
+        if self.kind == FRAME:
+            return orthogonal_rows(drawn, self.initial_norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
 
     # --- to and from a dataset ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.network_start import checked_network_weights
-from dynamics.problem.start import check_unit_lengths, checked_overlaps, checked_weights
+from dynamics.problem.start import check_orthogonal, check_unit_lengths, checked_overlaps, checked_weights
 from dynamics.problem.student import Student
 from hermite.text.messages import shown
 
@@ -26,6 +26,8 @@ SQUARED, CORRELATION = "squared", "correlation"
 OBJECTIVES = (SQUARED, CORRELATION)
 #: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
+#: The kind of a problem whose neurons stay orthogonal and of one length.
+FRAME = "stiefel"
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
 #: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
@@ -37,8 +39,11 @@ def kind_of(student: str | Student) -> str:
     return NETWORK if isinstance(student, Student) else student
 
 
-def default_norm(kind: str) -> float:
-    """Return |w_i| at the start where it is not given."""
+def default_norm(kind: str, width: int) -> float:
+    """Return |w_i| at the start where it is not given; that of a frame gives the network a mean square of order 1."""
+    if kind == FRAME:
+        norm: float = float(width) ** -0.25
+        return norm
     return UNIT_NORM if kind in ("spherical", NETWORK) else SMALL_NORM
 
 
@@ -134,9 +139,16 @@ def checked_objective(
     return size
 
 
-def checked_norm(given: object, kind: str) -> float:
+def check_frame_width(width: int, dimension: int) -> None:
+    """Refuse more orthogonal neurons than there are axes."""
+    if width > dimension:
+        msg = f"Argument `width` must be at most {dimension}, the dimension, for the stiefel student, but is {width}."
+        raise ValueError(msg)
+
+
+def checked_norm(given: object, kind: str, width: int) -> float:
     """Return the norm of the neurons at the start, which is 1 for the spherical student."""
-    norm = default_norm(kind) if given is None else checked_number(given, "initial_norm", positive=True)
+    norm = default_norm(kind, width) if given is None else checked_number(given, "initial_norm", positive=True)
     if not 0 < norm * norm < np.inf:
         msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
         raise ValueError(msg)
@@ -146,7 +158,7 @@ def checked_norm(given: object, kind: str) -> float:
     return UNIT_NORM if kind == "spherical" else norm
 
 
-def check_one_start(kind: str, weights: object, overlaps: object, norm: float, seed: int) -> None:
+def check_one_start(kind: str, width: int, weights: object, overlaps: object, norm: float, seed: int) -> None:
     """Refuse more than one description of the start."""
     if weights is not None and overlaps is not None:
         msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
@@ -158,7 +170,8 @@ def check_one_start(kind: str, weights: object, overlaps: object, norm: float, s
         return
     given = "initial_weights" if overlaps is None else "initial_overlaps"
     # The seed of a network draws its biases too.
-    for name, value, unset in (("initial_norm", norm, default_norm(kind)), ("seed", seed, seed * (kind == NETWORK))):
+    norms, seeds = ("initial_norm", norm, default_norm(kind, width)), ("seed", seed, seed * (kind == NETWORK))
+    for name, value, unset in (norms, seeds):
         if value != unset:
             msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
             raise ValueError(msg)
@@ -188,6 +201,8 @@ def checked_given_weights(given: Any, student: str | Student, teacher: Teacher, 
     weights = checked_weights(given, width, dimension)
     if student == "spherical":
         check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
+    if student == FRAME:
+        check_orthogonal("initial_weights", weights @ weights.T)
     return weights
 
 
@@ -196,4 +211,7 @@ def checked_given_overlaps(given: Any, kind: str, teacher: Teacher, width: int, 
     checked = checked_overlaps(given, teacher, width, dimension)
     if kind == "spherical":
         check_unit_lengths("initial_overlaps", checked[2])
+    if kind == FRAME:
+        root = np.sqrt(checked[2])
+        check_orthogonal("initial_overlaps", root[:, None] * checked[1] * root)
     return checked

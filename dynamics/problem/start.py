@@ -6,16 +6,16 @@ the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dynamics.problem.checks import float_array, read_only
 from dynamics.problem.memory import check_memory
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
     from dynamics.problem.teacher import Teacher
@@ -57,6 +57,13 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
         weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
     return weights
+
+
+def orthogonal_rows(weights: Array, length: float) -> Array:
+    """Return orthogonal rows of one length by Gram and Schmidt: a lower-triangular part stays so."""
+    factor, triangle = np.linalg.qr(weights.T)
+    rows: Array = length * (factor * np.sign(np.diag(triangle))).T
+    return rows
 
 
 def overlaps_from_weights(weights: Array, teacher: Teacher) -> OverlapStart:
@@ -140,8 +147,11 @@ def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int
     return C, G, n
 
 
-def _checked_arrays(overlaps: Sequence[ArrayLike], directions: int, width: int) -> Overlaps:
+def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
+    if not isinstance(overlaps, Sequence | np.ndarray):
+        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}."
+        raise TypeError(msg)
     if len(overlaps) != 3:
         msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
         raise ValueError(msg)
@@ -174,6 +184,17 @@ def check_unit_lengths(name: str, squared_lengths: Array) -> None:
         msg = (
             f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
             f"length {np.sqrt(squared_lengths[i]):.6g}."
+        )
+        raise ValueError(msg)
+
+
+def check_orthogonal(name: str, gram: Array) -> None:
+    """Raise one sentence about the argument `name` unless its neurons are orthogonal and of one length."""
+    off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
+    if off > UNIT_LENGTH_TOLERANCE:
+        msg = (
+            f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
+            f"product is off by {off:.3g} of the squared length."
         )
         raise ValueError(msg)
 

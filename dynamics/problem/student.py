@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-#: Largest scale, rate, decay or size of a bias, so that their products stay within float64.
+#: Largest scale, rate, decay, bias or v_i, so that their products stay within float64.
 LARGEST_SETTING = 1e30
 SECOND_LAYERS = ("trained", "fixed")
 BIASES = ("none", "fixed", "trained")
@@ -59,11 +59,11 @@ class Student:
         Whether the v_i move.
     initial_second_layer : {"signs", "pairs"} or array_like, shape (m,)
         Start of the v_i: +1, −1, +1, … ; or +1 for the first half and −1 for the second, whose neuron i + m/2 starts
-        with the w and b of neuron i, so that f = 0; or the values themselves, finite, dimensionless.
+        with the w and b of neuron i, so that f = 0; or the values themselves, up to 1e30, dimensionless.
     biases : {"none", "fixed", "trained"}
         Whether neurons have biases b_i, and whether they move.
     initial_biases : float or array_like, shape (m,), default 1
-        Standard deviation of Gaussian biases, or the biases themselves; of use with biases alone.
+        Standard deviation of Gaussian biases, or the biases themselves, up to 1e30; of use with biases alone.
     first_layer : {"free", "sphere"}
         Whether the w_i are free, or keep their starting length: only the tangential part of the gradient acts.
     scale : float, "1/m" or "1/sqrt(m)", default 1
@@ -248,10 +248,13 @@ class Student:
 
 
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
-    """Return one finite number per neuron, shape (m,), read-only."""
+    """Return one number per neuron, shape (m,), read-only."""
     found = float_array(values, name)
     if found.shape != (width,) or not np.isfinite(found).all():
         msg = f"Argument `{name}` must hold one finite number for each of {width} neurons, but is {shown(values)}."
+        raise ValueError(msg)
+    if np.abs(found).max() > LARGEST_SETTING:
+        msg = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
         raise ValueError(msg)
     return read_only(found)
 

@@ -12,6 +12,8 @@ from .figures.panels import finish_panel as finish_panel
 from .figures.panels import new_panels as new_panels
 from .figures.panels import one_panel as one_panel
 from .figures.panels import plain_log_ticks as plain_log_ticks
+from .figures.tokens import plot_progress as plot_progress
+from .figures.tokens import progress_figure as progress_figure
 from .figures.transfer import draw_transfer as draw_transfer
 from .findings import Drawing as Drawing
 from .findings import Findings as Findings
@@ -20,4 +22,5 @@ from .findings import Tone as Tone
 from .findings import end_of_run as end_of_run
 from .findings import renamed as renamed
 from .laws import transfer_told as transfer_told
+from .recovery import recovery_sentence as recovery_sentence
 from .studies import study_findings as study_findings

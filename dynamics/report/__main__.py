@@ -10,9 +10,9 @@ from pathlib import Path
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
-    Parser,
     UsageError,
     check_names_a_file,
+    command_parser,
     exit_code_of,
     say,
     tell,
@@ -38,13 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
-    parser = Parser(
-        prog="python -m dynamics.report",
-        description="Write one self-contained HTML page on a result.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("dynamics.report", "Write one self-contained HTML page on a result.", EXAMPLES)
     add = parser.add_argument
     add("result", metavar="FILE", help="netCDF file that this program has written")
     add("--output", metavar="FILE", help="page to write [beside the result, ending in .html]")

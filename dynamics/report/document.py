@@ -17,10 +17,10 @@ from dynamics.report.sections import (
     subtitle,
     variables_section,
 )
-from dynamics.runs import provenance
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree
 from dynamics.runs.whole_files import write_file
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -133,7 +133,7 @@ def _document(subject: Subject) -> str:
         provenance_section(parts),
         variables_section(parts),
     ]
-    return page(title, header, sections, f"Page by {provenance.DISTRIBUTION} {provenance.version()}.")
+    return page(title, header, sections, f"Page by {PROGRAM}.")
 
 
 def _findings(result: Result) -> tuple[Findings, list[Element]]:

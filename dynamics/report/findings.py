@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer")
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
-    **dict.fromkeys(("scaling", "finite-size", "compute-frontier", "transfer"), "dynamics.report.laws:law_findings"),
+    **dict.fromkeys(LAWS, "dynamics.report.laws:law_findings"),
+    "recovery": "dynamics.report.recovery:recovery_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"

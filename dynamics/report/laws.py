@@ -111,4 +111,10 @@ def transfer_told(dataset: xr.Dataset) -> Told:
     return {"points": points, **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}, sentences
 
 
-_TOLD = {"scaling": _laws, "compute-frontier": _laws, "finite-size": _finite_size, "transfer": _transfer}
+_TOLD = {
+    "scaling": _laws,
+    "quadratic-scaling": _laws,
+    "compute-frontier": _laws,
+    "finite-size": _finite_size,
+    "transfer": _transfer,
+}

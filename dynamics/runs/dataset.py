@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem import Problem
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.prediction import PAIRS
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.problem import Problem
+    from dynamics.problem.question import Question
+    from dynamics.runs.variables import Variable
     from dynamics.theory.prediction import EmergencePrediction
 
 #: Name -> (dims in front of those of the table of variables, array).
@@ -37,31 +40,33 @@ REFERENCES = (
 def make_dataset(
     values: Mapping[str, Any],
     *,
-    problem: Problem,
+    problem: Question,
     title: str,
     coords: Mapping[str, Any],
     solver: Mapping[str, Any],
     attributes: Mapping[str, Any],
     leading: Sequence[str] = (),
     with_leading: Sequence[str] = (),
+    variables: Mapping[str, Variable] = VARIABLES,
 ) -> xr.Dataset:
-    """Return a dataset with variables labelled as in `VARIABLES`, and with attributes that say where it comes from.
+    """Return a dataset with variables labelled as in `variables`, and with attributes that say where it comes from.
 
-    The problem is stored whole, so that `Problem.from_dataset` gives it back, and beside it, in the attribute
+    The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
     `parameters`, `solver`: the arguments of the call, ready for JSON. Of the further attributes bool becomes 0/1, None
-    is left out, and mappings become JSON. The coordinate `direction` is added, numbered from 1 as p is. The dims
-    `leading`, such as ("seed",), are put in front of the variables named in `with_leading`.
+    is left out, and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
+    numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
+    `with_leading`.
     """
     import xarray as xr
 
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
-    directions = np.arange(1, problem.num_directions + 1)
+    directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
     return xr.Dataset(
         {
-            name: _labelled(name, array, leading if name in with_leading else ())
+            name: _labelled(variables[name], array, leading if name in with_leading else ())
             for name, array in {**inputs, **values}.items()
         },
-        coords={name: _labelled(name, array) for name, array in {**coords, "direction": directions}.items()},
+        coords={name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
         attrs=stamped_attributes(problem, title, solver, attributes),
     )
 
@@ -77,7 +82,9 @@ def study_dataset(
 ) -> xr.Dataset:
     """Return the dataset of a study, whose variables run over a family of problems; `problem` is the last of them."""
     dataset = make_dataset({}, problem=problem, title=title, coords=coords, solver=settings, attributes=attributes)
-    return dataset.assign({name: _labelled(name, array, leading) for name, (leading, array) in values.items()})
+    return dataset.assign(
+        {name: _labelled(VARIABLES[name], array, leading) for name, (leading, array) in values.items()}
+    )
 
 
 def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
@@ -113,9 +120,8 @@ def plain_attribute(value: Any) -> Any:
 
 
 def _labelled(
-    name: str, array: Any, leading: Sequence[str] = ()
+    variable: Variable, array: Any, leading: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
-    variable = VARIABLES[name]
     return (*leading, *variable.dims), np.asarray(array), variable.labels
 
 
@@ -127,7 +133,7 @@ def _command() -> str:
 
 
 def stamped_attributes(
-    problem: Problem, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
+    problem: Question, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return attributes with where a result comes from; the arguments are those of `make_dataset`."""
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
@@ -135,7 +141,7 @@ def stamped_attributes(
     stamped = {
         "Conventions": "CF-1.11",
         "title": title,
-        "source": f"{provenance.DISTRIBUTION} {provenance.version()}",
+        "source": PROGRAM,
         "history": f"{now} {_command()}",
         "references": REFERENCES,
         "date_created": now,
@@ -143,6 +149,15 @@ def stamped_attributes(
         "git_commit": provenance.git_commit(),
         "parameters": json.dumps(parameters, sort_keys=True),
         "environment": provenance.environment(),
+        **(_of_the_link(problem) if isinstance(problem, Problem) else {}),
+    }
+    stamped.update({key: plain_attribute(value) for key, value in attributes.items() if value is not None})
+    return stamped
+
+
+def _of_the_link(problem: Problem) -> dict[str, Any]:
+    """Return what the link of a problem with Gaussian inputs says: its truncation, its exponent, notes on laws."""
+    found: dict[str, Any] = {
         "hermite_truncation_error": float(problem.activation.truncation_error),
         "information_exponent": problem.information_exponent,
     }
@@ -150,6 +165,5 @@ def stamped_attributes(
         teacher = problem.teacher
         laws = asymptotic_exponents(problem.information_exponent, teacher.beta, ratio=teacher.ratio)
         if laws.notes:
-            stamped["scaling_notes"] = "; ".join(laws.notes)
-    stamped.update({key: plain_attribute(value) for key, value in attributes.items() if value is not None})
-    return stamped
+            found["scaling_notes"] = "; ".join(laws.notes)
+    return found

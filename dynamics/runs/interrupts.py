@@ -26,10 +26,11 @@ class Interrupts:
 
     A signal that comes `IMPATIENCE` after the first raises at once, since somebody's tracker does not return. Outside
     the main thread, where Python allows no handlers, signals are left as they are. This is a tracker of the run loop,
-    and a context for any other loop.
+    and a context for any other loop. With `tears` the first signal raises too, in a loop that does not look.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tears: bool = False) -> None:
+        self._tears = tears
         #: Whether one has arrived.
         self.heard = False
         self._first = 0.0
@@ -68,6 +69,8 @@ class Interrupts:
         now = clock.monotonic()
         if not self.heard:
             self.heard, self._first = True, now
+            if self._tears:
+                raise KeyboardInterrupt
         elif now - self._first > IMPATIENCE:
             raise KeyboardInterrupt
 

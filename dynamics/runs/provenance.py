@@ -9,17 +9,11 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-DISTRIBUTION = "feature-emergence"
+from hermite.version import __version__
+
+__all__ = ["__version__", "environment", "git_commit"]
+
 RECORDED = ("numpy", "scipy", "numba", "sympy", "xarray", "netCDF4", "torch")
-
-
-@functools.cache
-def version() -> str:
-    """Return the installed version, or "0+unknown" when run from a tree that was never installed."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
 
 
 @functools.cache

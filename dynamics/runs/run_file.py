@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_number
+from dynamics.problem.question import stored_question
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs import provenance, storage
+from dynamics.runs import storage
 from dynamics.runs.checkpoint import DEFAULT_SECONDS, Checkpoint, labelled_arrays
 from dynamics.runs.result import StopReason
 from dynamics.runs.whole_files import fingerprint, remove_torn, write_somewhere
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +41,8 @@ class Begun:
     """A run that has not ended: the call that began it, what it has computed, and how to go on."""
 
     answer: str
-    problem: Problem
+    #: A problem of any kind; the answer says which it takes.
+    problem: Any
     save_at: SaveAt
     settings: dict[str, Any]
     dataset: xr.Dataset
@@ -51,9 +53,8 @@ class Begun:
 class RunFile:
     """A netCDF file that holds what a run has computed and, until it has ended, also how to go on.
 
-    What appears under its name meanwhile is not replaced, unless `overwrite` allows it: the file then takes the first
-    free name beside it, or another directory if this one is out of reach. A warning and `trouble` say so, and `target`
-    is that place.
+    What appears under its name meanwhile is not replaced: the file then takes the first free name beside it, or another
+    directory if this one is out of reach. A warning and `trouble` say so, and `target` is that place.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class RunFile:
     every : float, default 30
         Seconds of wall-clock time between two versions; longer where writing takes more than a tenth of that.
     overwrite : bool, default False
-        Replace an existing file.
+        Replace the file that has the name now.
     keeps_result : bool, default True
         Write the finished dataset too. A caller who does it says no.
 
@@ -102,8 +103,9 @@ class RunFile:
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
         if self._target is not None:
             remove_torn(self._target, idle=IDLE_SECONDS)
-        #: Fingerprint of the file that this run has written or goes on from; no other file of its name is replaced.
-        self._own = None if self.begun is None else fingerprint(self.target)
+        #: Fingerprint of the file that this run has written, goes on from or may replace; no other one of its name is
+        #: replaced, such as that of a second run to which the same was allowed.
+        self._own = fingerprint(self.target) if self.has_path and self.overwrite else None
 
     @property
     def target(self) -> Path:
@@ -173,8 +175,7 @@ class RunFile:
         writer = storage.netcdf_writer(result, compress=compress)
         self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
         self._own = fingerprint(self.target)
-        if trouble:
-            self.trouble, self.overwrite = trouble, False
+        self.trouble = trouble or self.trouble
 
     def remove(self) -> None:
         """Remove the file, unless another one has taken its name."""
@@ -182,7 +183,7 @@ class RunFile:
             self.target.unlink(missing_ok=True)
 
     def _replaces(self) -> bool:
-        return self.overwrite or (self._own is not None and self._own == fingerprint(self.target))
+        return self._own is not None and self._own == fingerprint(self.target)
 
     def _written(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> bool:
         told = self.trouble
@@ -228,7 +229,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         settings = dict(json.loads(dataset.attrs["parameters"])["solver"])
         begun = Begun(
             answer=str(settings.pop("answer")),
-            problem=Problem.from_dataset(dataset),
+            problem=stored_question(dataset),
             save_at=SaveAt.at(dataset["time"].to_numpy()),
             settings=settings | arguments,
             dataset=dataset,
@@ -237,14 +238,12 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
         msg = f"File {str(path)!r} must hold a whole checkpoint of this program, but does not."
         raise storage.StorageError(msg) from error
-    written_by, here = dataset.attrs.get("source"), f"{provenance.DISTRIBUTION} {provenance.version()}"
-    if written_by != here:
-        msg = (
-            f"File {str(path)!r} was begun by {written_by}, so {here} may give results that differ in their last bits."
-        )
+    written_by = dataset.attrs.get("source")
+    if written_by != PROGRAM:
+        begun_by = f"File {str(path)!r} was begun by {written_by}"
+        msg = f"{begun_by}, so {PROGRAM} may give results that differ in their last bits."
         warnings.warn(msg, UserWarning, stacklevel=3)
     file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
-    file.overwrite = False  # from now on this very file alone
     remove_torn(file.target)
     return file
 

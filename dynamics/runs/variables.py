@@ -54,6 +54,8 @@ learned_time_truncation_error | direction | estimated error of the learned time 
     \delta_J T_p^{\mathrm{learn}}
 loss_level_time_error | loss_level | estimated numerical error of the time at which the loss falls below a fraction |
     \delta T_L
+loss_level_time_truncation_error | loss_level | estimated error, by the cut series of the link, of the time at which the
+    loss falls below a fraction | \delta_J T_L
 teacher_overlap | time neuron direction | overlap of neuron and direction | C_{ip}
 student_overlap | time neuron neuron_2 | overlap of two neurons | G_{ij}
 squared_norm | time neuron | squared norm of the neuron | n_i
@@ -72,6 +74,14 @@ sensitivity | time direction | eigenvalue of the mean squared gradient of the ne
 series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
+alignment | time direction | squared projection of the direction on the span of the neurons | A_j
+aligned_time | direction | first time at which the direction is half in the span of the neurons | t_j
+predicted_aligned_time | direction | time at which the direction alone would be half in the span | \hat{t}_j
+fine_tuned_loss | time | least loss of a second layer on the span of the neurons | L^{\mathrm{tuned}}
+sigmoid_loss | time | loss with every direction aligned alone, a second layer aside | L^{\mathrm{sum}}
+staircase_loss | time | loss of the directions that are not yet aligned by prediction | L^{\mathrm{stairs}}
+rate_limit | direction | learning rate above which noise keeps the neurons from the direction | \eta^*_j
+fewest_steps | direction | steps of SGD to alignment at half of that rate | n_j
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)
 overlap | time direction | overlap of the matched neuron | C_p
@@ -225,6 +235,18 @@ best_rate_error |  | relative standard error of the best step size | \delta\eta^
 loss_gap_error |  | standard error of the relative distance of the least loss | \delta\delta L
 rate_drift_error |  | standard error of the distance of the best step size | \delta\delta\ln\eta^*
 loss_gap |  | relative distance of the least loss from that of the largest width | \delta L
+predicted_overlap_squared |  | squared overlap of the estimate and the direction by its law |
+    \langle\hat\theta,\theta\rangle^2_{\mathrm{law}}
+top_eigenvalue |  | extreme eigenvalue of the estimator's matrix | \lambda_1
+overlap_squared |  | squared overlap of the estimate and the direction | \langle\hat\theta,\theta\rangle^2
+ratio | ratio | samples over the dimension | n/d
+law_ratio | law_ratio | samples over the dimension of a law | n/d
+online_dimension | online_dimension | dimension of online SGD | d
+descent_overlap_squared |  | squared overlap at the end of descent on all samples | C^2
+recovered_share |  | share of the runs of descent that recover the direction exactly | p
+online_samples |  | samples after which online SGD arrives | n
+mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
+allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
 rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*
 """
 

@@ -84,7 +84,6 @@ COMMAND_OPTIONS = (
     JSON,
     QUIET,
     NO_PROGRESS,
-    Option("version", switch, "print the version and exit"),
 )
 #: Options that another makes meaningless.
 EXCLUDED = {
@@ -108,12 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Mapping[str, Any]) -> int:
-    """Show the version, go on with a run, or solve a problem; return the exit code."""
-    if given["version"]:
-        from dynamics.runs.provenance import DISTRIBUTION, version
-
-        tell(f"{DISTRIBUTION} {version()}")
-        return EXIT_DONE
+    """Go on with a run, or solve a problem; return the exit code."""
     try:
         return resume_from_file(given, _find) if given["resume"] else _solve(given, _options(given))
     except MemoryError as error:
@@ -161,8 +155,9 @@ def _implied_model(given: Mapping[str, Any], from_file: Mapping[str, str]) -> st
     if "model" in from_file:
         return None
     said = {option.key for option in OPTIONS if given[option.key] is not None or option.key in from_file}
-    if "objective" in said and (given["objective"] or from_file["objective"]) == CORRELATION[0]:
-        return CORRELATION[0]
+    objective = from_file.get("objective") if given["objective"] is None else given["objective"]
+    if objective == CORRELATION[0]:
+        return objective
     models = (NETWORK, CORRELATION)
     return next(
         (only[0] for only in models for option in OPTIONS if option.models == only and option.key in said), None

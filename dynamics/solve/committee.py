@@ -9,6 +9,7 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
+from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
 
 __all__ = ["solve_committee"]
 
@@ -132,6 +133,7 @@ def _build(asked: Asked, *, learning_rate: float | None, step_theory: str, batch
         learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
     size = checked_batch_size(batch_size, steps=learning_rate is not None)
     schedule = asked.schedule(lambda: default_committee_schedule(problem))
+    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system = CommitteeSystem(problem, learning_rate, step_theory, size)
     # What methods ask of the overlap flow, every system here has.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
 
 __all__ = ["solve_correlation"]
 

@@ -8,6 +8,9 @@ from dynamics.commands.options import CORRELATION, NETWORK, NETWORK_OPTIONS
 from dynamics.commands.parsing import UsageError
 from dynamics.solve.registry import registered
 
+#: The model whose exponent, norm and sizes are other than those of the homogeneous student by default.
+QUADRATIC = "quadratic"
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,7 +22,9 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
     """Return the problem that the options describe, whose model says which student it has."""
     import hermite
 
-    link = hermite.expand(options["activation"] or f"he{options['k'] or 4}", order=options["order"])
+    is_quadratic = options["model"] == QUADRATIC
+    k = options["k"] or (2 if is_quadratic else 4)
+    link = hermite.expand(options["activation"] or f"he{k}", order=options["order"])
     if options["k"] is not None and link.information_exponent != options["k"]:
         msg = (
             f"Option --k must equal the information exponent of --activation, but is {options['k']} "
@@ -32,7 +37,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         return _correlation(options, link)
     if registered(options["model"]).students[0] == "spherical":
         return _spherical(options, link)
-    return _homogeneous(options, link)
+    return _quadratic(options, link) if is_quadratic else _homogeneous(options, link)
 
 
 def _homogeneous(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
@@ -49,6 +54,23 @@ def _homogeneous(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
         inputs=None if options["spectrum"] is None else Inputs.power_law(options["spectrum"]),
+    )
+
+
+def _quadratic(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
+    """Return the problem of a quadratic network, by default narrower than its teacher and in a large dimension."""
+    from dynamics.problem import Problem
+
+    teacher = _teacher(options, 256)
+    width = options["width"] or 32
+    return Problem(
+        activation=link,
+        teacher=teacher,
+        width=width,
+        dimension=options["dimension"] or max(10**6, teacher.num_directions),
+        initial_norm=options["initial_norm"] or width**-0.25,
+        seed=options["seed"],
+        label_noise=options["label_noise"] or 0.0,
     )
 
 

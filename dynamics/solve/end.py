@@ -58,6 +58,7 @@ def _compute(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str,
     code, end = EXIT_DONE, "The run is not finished."
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)  # what libraries tell those who program with them
         try:
             dataset = solve()
         except (SolveError, SolveInterrupted) as error:

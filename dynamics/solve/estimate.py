@@ -26,6 +26,8 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
     if model == "decoupled":
         bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
         return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
+    if model == "quadratic":
+        return _quadratic_estimate(problem, save_at)
     state = m * P + m * m + m * (2 if model == "network" else 1)
     numbers = flow_numbers(m, P, full=keep == "full", times=count)
     operations = 4.0 * m * m * P + 2.0 * m**3 + 40.0 * state
@@ -33,6 +35,21 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
         f"memory: {8e-6 * numbers:.3g} MB (state {state} numbers, history {count} times)\n"
         f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "
         "evaluations; runs take from a thousand evaluations per learned direction"
+    )
+
+
+def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
+    from dynamics.equations.quadratic.course import jumps_needed
+    from dynamics.solve.quadratic import ARRAYS_OF_MOTION, default_quadratic_schedule
+
+    times = (save_at or default_quadratic_schedule(problem)).times
+    m, P = problem.width, problem.num_directions
+    jumps = max(jumps_needed(times, float(problem.teacher.coefficients.max())), float(times.size))
+    # Three Gram matrices and as many triangular solves a jump, and some ten Gram matrices a direction that is reached.
+    operations = (9.0 * jumps + 20.0 * min(2 * m, P)) * (P + m) * m * m
+    return (
+        f"memory: {8e-6 * (ARRAYS_OF_MOTION * m * (P + m) + 2 * times.size * P):.3g} MB\n"
+        f"time: about {operations / ASSUMED_SPEED:.2g} s ({jumps:.0f} jumps, no time stepping)"
     )
 
 

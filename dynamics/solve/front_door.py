@@ -6,16 +6,18 @@ import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from dynamics.problem import Problem
-from dynamics.solve.registry import answer_of
+from dynamics.problem.question import check_question
+from dynamics.solve.registry import ANSWERS, answer_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dynamics.problem.question import Question
+
 __all__ = ["solve_problem"]
 
 
-def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
+def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     """Integrate the flow of a problem's own student, at its own width and dimension.
 
     Parameters
@@ -46,10 +48,7 @@ def solve_problem(problem: Problem, **arguments: Any) -> xr.Dataset:
     >>> solve_problem(problem, save_at=SaveAt.at([0.0, 1.0]), progress=False).attrs["answer"]
     'committee'
     """
-    given: object = problem
-    if not isinstance(given, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
+    check_question(problem, [kind for answer in ANSWERS for kind in answer.students])
     solve = answer_of(problem).solve()
     known = list(inspect.signature(solve).parameters)[1:]
     for name in arguments:

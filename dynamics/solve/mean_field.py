@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
     from hermite.arrays import Array
 
 __all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]

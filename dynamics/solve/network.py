@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
+from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
 
 __all__ = ["solve_network"]
 
@@ -154,6 +155,7 @@ def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_si
         raise ValueError(msg)
     rate = step.learning_rate
     schedule = asked.schedule(lambda: default_network_schedule(problem))
+    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system = network_system(problem, step)
     method = asked.method

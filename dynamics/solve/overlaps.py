@@ -7,20 +7,19 @@ the choice of method in `integrators.flow_methods`, the run in `skeleton`.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
-from dynamics.problem.memory import check_memory, flow_numbers
-from dynamics.runs.companion import LEAST
+from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import CutLink, Integration, answered
+from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
+from dynamics.solve.truncation import CutLink, halved
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import PAIRS, predict, sum_formula_loss
 
@@ -36,19 +35,17 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
     from dynamics.solve.step_settings import StepSettings
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
-__all__ = ["check_flow_memory", "first_method", "solve_overlaps"]
+__all__ = ["first_method", "solve_overlaps"]
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
 #: Part of the norm of a link that its series may leave out without a warning.
 TRUNCATION_WARNING = 1e-2
-#: Largest share of a link's tail that is taken to be left when the order is doubled.
-SLOWEST = 0.9
 
 
 _TITLES = {
@@ -171,7 +168,7 @@ def _build(
     # Pairs alone say how long a flow is to be followed, and what the noise of steps does to it.
     pairs = prediction if prediction.theory == PAIRS else None
     schedule = asked.schedule(lambda: default_schedule(problem, pairs))
-    check_flow_memory(problem, asked.keep, len(schedule))
+    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
     _warn_truncation(problem)
     system = make_system(problem, step)
     limit = limit_of(problem, step)
@@ -217,23 +214,15 @@ def _build(
 
 
 def _cut(asked: Asked, flow: FlowMethod, step: StepSettings) -> CutLink | None:
-    """Return the flow of the link with half of its order, None where what its series leaves out cannot be seen.
-
-    Means that the flow needs leave out tails of Σ c_j² and of Σ j c_j². If they fall like powers of the order J, the
-    share of the latter that is left from J/2 to J is ρ = 2 tail(J)/tail(J/2), of which the error is ρ/(1 − ρ) times the
-    change. ρ near 1 would say that g'(1) has no limit; it counts as `SLOWEST` at most.
-    """
+    """Return the flow of the link with half of its order, None where what its series leaves out cannot be seen."""
     from dynamics.integrators.flow_methods import FlowMethod
 
-    link = asked.problem.activation
-    half = replace(link, coefficients=link.coefficients[: link.order // 2 + 1])
-    tail, seen = link.truncation_error**2, LEAST * asked.rtol * link.norm_squared
-    if link.order * tail <= seen or not np.any(np.abs(half.coefficients[1:]) > link.tolerance):
+    found = halved(asked.problem, asked.rtol)
+    if found is None:
         return None
-    share = min(2.0 * tail / half.truncation_error**2, SLOWEST)
-    system = make_system(replace(asked.problem, activation=half, order=half.order), step)
+    system = make_system(found[0], step)
     method = FlowMethod(system, flow.name, asked.atol, device=flow.device, last_time=flow.last_time, rtol=asked.rtol)
-    return CutLink(method, lambda state: system.loss(*system.unpack(state)), share / (1.0 - share))
+    return CutLink(method, lambda state: system.loss(*system.unpack(state)), found[1])
 
 
 def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:
@@ -244,13 +233,6 @@ def first_method(system: FlowSystem, method: str, last_time: float, device: obje
         return method
     chosen = "stiff" if device is not None else choose_method(system, last_time)
     return "bdf" if chosen == "stiff" and system.name == "classes" and device is None else chosen
-
-
-def check_flow_memory(problem: Problem, keep: str, times: int) -> None:
-    """Refuse a flow that does not fit into memory, by its width."""
-    check_memory(
-        "width", problem.width, flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
-    )
 
 
 def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:

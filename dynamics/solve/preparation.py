@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def check_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
-    from dynamics.solve.overlaps import check_flow_memory
+    from dynamics.problem.memory import check_flow_memory
     from dynamics.solve.step_settings import checked_step, make_system
 
-    check_flow_memory(problem, options["keep"], options["save"][1])
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     step = checked_step(*(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
     if step.step_theory is not None:
         make_system(problem, step)
@@ -31,6 +31,13 @@ def check_decoupled(problem: Problem, _options: Mapping[str, Any]) -> None:
     check_decouples(problem)
 
 
+def check_quadratic_network(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a link other than h_2."""
+    from dynamics.theory.quadratic import check_quadratic
+
+    check_quadratic(problem)
+
+
 def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
     from dynamics.equations.mean_field.checks import check_axes, checked_particles, checked_quadrature
@@ -40,9 +47,11 @@ def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def check_network(problem: Problem, options: Mapping[str, Any]) -> None:
-    """Refuse contradictory settings of steps, a network whose means are not known, and neurons that start alike."""
+    """Refuse what exceeds the memory, contradictory settings, unknown means, and neurons that start alike."""
+    from dynamics.problem.memory import check_flow_memory
     from dynamics.solve.network import network_step, network_system
 
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     names = ("learning_rate", "method", "step_theory", "batch_size")
     network_system(problem, network_step(problem, *(options[name] for name in names)))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, NETWORK_METHODS, PARTICLE_METHODS
 
 if TYPE_CHECKING:
-    from dynamics.problem import Problem
+    from dynamics.problem.question import Question
 
 __all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
 
@@ -39,7 +39,7 @@ class Answer:
     function : str
         "module:function" of (problem, *, …) that returns a Dataset.
     students : tuple of str
-        Students of the problems that it takes.
+        Kinds of the problems that it takes: of those with Gaussian inputs, their students.
     fields : tuple of str
         Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     equations : tuple of str
@@ -78,6 +78,7 @@ class Answer:
 
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
+_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, in seconds"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
@@ -111,6 +112,16 @@ ANSWERS = (
         equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,
+    ),
+    Answer(
+        name="quadratic",
+        function="dynamics.solve.quadratic:solve_quadratic",
+        students=("stiefel", "homogeneous"),
+        equations=("quadratic",),
+        check="dynamics.solve.preparation:check_quadratic_network",
+        schedule="dynamics.solve.quadratic:default_quadratic_schedule",
+        findings="dynamics.report.quadratic:quadratic_findings",
+        lacks=dict.fromkeys(("watch", "resume", "estimate", "sound"), _EXACT),
     ),
     Answer(
         name="committee",
@@ -188,13 +199,25 @@ ANSWERS = (
             "sound": "its runs are answers of `spherical` and `mean-field`, which check themselves",
         },
     ),
+    Answer(
+        name="tokens",
+        function="dynamics.tokens.answers:solve",
+        students=("composition", "recall", "causal-graph", "memory"),
+        methods=PARTICLE_METHODS,
+        findings="dynamics.report.tokens:token_findings",
+        lacks={
+            "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
+            "sound": "its state is free: scores have no bounds to break",
+        },
+    ),
 )
 
 
-def answer_of(problem: Problem) -> Answer:
-    """Return the first answer that takes a problem: its student, and what it sets beyond what all answers take."""
+def answer_of(problem: Question) -> Answer:
+    """Return the first answer that takes a problem: its kind, and what it sets beyond what all answers take."""
     takers = [answer for answer in ANSWERS if problem.kind in answer.students]
-    return next((answer for answer in takers if set(problem.declared_fields) <= set(answer.fields)), takers[0])
+    declared = set(getattr(problem, "declared_fields", ()))
+    return next((answer for answer in takers if declared <= set(answer.fields)), takers[0])
 
 
 def registered(name: str) -> Answer:

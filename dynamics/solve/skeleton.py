@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.integrators import check_method, stepper_of
-from dynamics.problem import check_problem
-from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.integrators import stepper_of
+from dynamics.problem.checks import check_choice
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
+from dynamics.runs.variables import VARIABLES
+from dynamics.solve.asked import checked
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,54 +27,18 @@ if TYPE_CHECKING:
     from dynamics.equations import System
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
+    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.companion import Companion
     from dynamics.runs.result import RunResult, StopReason
-    from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
+    from dynamics.runs.variables import Variable
+    from dynamics.solve.asked import Asked
     from dynamics.solve.registry import Answer
+    from dynamics.solve.truncation import CutLink
     from hermite.arrays import Array
 
-__all__ = ["Asked", "Integration", "Method", "PlainMethod", "answered"]
-
-#: Arguments that say how a run is watched; they are neither the answer's own, nor stored with it.
-WATCHING = ("trackers", "progress", "max_runtime", "on_failure", "checkpoint")
-KEEPS = ("full", "summary")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The arguments that all answers share, checked.
-
-    Parameters
-    ----------
-    problem : Problem
-    save_at : SaveAt or None
-        None for the answer's default.
-    keep, method : str
-    rtol, atol : float
-    error_estimate : bool or None
-        None: for all methods but the referees.
-    file : RunFile
-        Where the run is kept and, if it was begun, what it goes on from.
-    """
-
-    problem: Problem
-    save_at: SaveAt | None
-    keep: str
-    method: str
-    rtol: float
-    atol: float
-    error_estimate: bool | None
-    file: RunFile
-
-    def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
-        """Return the saved times; the default is computed where none are given."""
-        return checked_schedule(self.save_at, default() if self.save_at is None else self.save_at)
-
-    def estimates(self, method: str) -> bool:
-        """Return whether errors are to be estimated for a method."""
-        return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
+__all__ = ["Integration", "Method", "PlainMethod", "answered"]
 
 
 class Method(Protocol):
@@ -109,17 +72,6 @@ class PlainMethod:
     def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
         """Return name and compile time."""
         return {"method": self.name, "compile_seconds": self.compile_seconds}
-
-
-@dataclass(frozen=True, slots=True)
-class CutLink:
-    """A flow of a link cut at a lower order, which tells what cutting its series costs."""
-
-    method: Method
-    #: State -> E(f − f*)².
-    loss: Callable[[Array], float]
-    #: What the answer changes by is this many times what lowering the order does.
-    factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +111,8 @@ class Integration:
         Context of the run that holds BLAS to its number of threads.
     warn : callable
         Dataset -> None; warns of what is suspect in it.
+    variables : mapping
+        Name -> how a variable is labelled.
     """
 
     title: str
@@ -178,6 +132,7 @@ class Integration:
     cut: CutLink | None = None
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     warn: Callable[[xr.Dataset], None] = lambda _dataset: None
+    variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
     @classmethod
     def of(cls, system: System, asked: Asked, **said: Any) -> Integration:
@@ -221,7 +176,7 @@ def answered(
         For bad arguments or a missing extra, before any work.
     """
     # === check
-    asked, own = _checked(answer, problem, arguments)
+    asked, own = checked(answer, problem, arguments)
     on_failure = arguments.get("on_failure", "raise")
     check_choice("on_failure", on_failure, ("raise", "return"))
     watchers = all_trackers(arguments.get("trackers", ()), arguments.get("progress"), arguments.get("max_runtime"))
@@ -232,28 +187,6 @@ def answered(
     # === return
     integration.warn(dataset)
     return checked_outcome(dataset, result.stop_reason, on_failure)
-
-
-def _checked(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> tuple[Asked, dict[str, Any]]:
-    """Return the arguments that all answers share, checked, and those that are the answer's own."""
-    student = getattr(problem, "kind", None)
-    check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
-    own = {name: value for name, value in arguments.items() if name not in ("problem", *WATCHING)}
-    method = check_method(own.pop("method", answer.methods[0]), answer.methods)
-    keep, estimate = own.pop("keep", KEEPS[0]), own.pop("error_estimate", None)
-    check_choice("keep", keep, KEEPS)
-    check_switch("error_estimate", estimate, optional=True)
-    rtol, atol = checked_tolerances(own.pop("rtol", 1e-8), own.pop("atol", 1e-10))
-    return Asked(
-        problem=problem,
-        save_at=own.pop("save_at", None),
-        keep=keep,
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        error_estimate=estimate,
-        file=as_run_file(arguments.get("checkpoint")),
-    ), own
 
 
 def _run(
@@ -344,6 +277,7 @@ def _labelled(
             **integration.says(values),
             "notes": joined(integration.notes),
         },
+        variables=integration.variables,
     )
 
 

@@ -17,8 +17,9 @@ from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule
 from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
+from dynamics.solve.skeleton import Integration, PlainMethod, answered
 from dynamics.solve.step_settings import checked_batch_size
+from dynamics.solve.truncation import CutLink, halved
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.skeleton import Asked
+    from dynamics.solve.asked import Asked
     from hermite.arrays import Array, Integers
 
 __all__ = ["coupled_problem", "solve_spherical"]
@@ -102,7 +103,8 @@ def solve_spherical(
         `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information
         exponent); `learned_mass(time, direction)`, Σ_i g(C_ip)/(m g(1)), and `learned_time`, when it reaches a_p/2; the
         estimated errors of loss and times, `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`,
-        `learned_time_error` (inf if the looser run does not agree that it happens); "full" adds
+        `learned_time_error` (inf if the looser run does not agree that it happens); of a flow whose links are cut
+        series what that changes, the same names ending in `_truncation_error`; "full" adds
         `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in
         D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of which only overlaps are known,
         `student_overlap(time, neuron, neuron_2)` instead, and always `gram_margin(time)`. Dimensionless; times after an
@@ -166,9 +168,19 @@ def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_si
         notes=["Spherical networks have no greedy prediction of times."],
         sound=Soundness(asked.rtol, system.teacher_loss(), falls=rate is None),
         loss=system.loss if asked.estimates(asked.method) else None,
+        cut=_cut(asked) if rate is None and asked.estimates(asked.method) else None,
         # The products of a strip with all neurons are too thin for a second thread.
         threads=lambda: blas_threads_for(0),
     )
+
+
+def _cut(asked: Asked) -> CutLink | None:
+    """Return the flow of links with half of their order, None where what their series leave out cannot be seen."""
+    found = halved(asked.problem, asked.rtol)
+    if found is None:
+        return None
+    system = _system(found[0], None, 1)
+    return CutLink(PlainMethod(system, asked.method, asked.atol), system.loss, found[1])
 
 
 def _check_theory(step_theory: object) -> None:

@@ -150,6 +150,7 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
     began, kept = clock.perf_counter(), points_directory(output)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)  # what libraries tell those who program with them
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:

@@ -7,31 +7,31 @@ import json
 import math
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem import Inputs, Problem, check_problem
+from dynamics.problem import Inputs, Problem
 from dynamics.problem.checks import checked_integer
+from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.runs import provenance
 from dynamics.study.studies import check_options, name_of_study, study_path
 from hermite.text.messages import shown
+from hermite.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
+    from dynamics.problem.question import Question
     from dynamics.study.studies import Study
 
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6
-#: `inputs` are set by "alpha": a label of them is no number.
-PROBLEM_KEYS = tuple(f.name for f in fields(Problem) if f.name != "inputs")
-#: Keys that are no fields of a problem, each with the field that it sets.
+#: Keys that are no fields of a problem with Gaussian inputs, each with the field that it sets.
 DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher", "alpha": "inputs"}
 
 
@@ -48,7 +48,8 @@ class SweepPoint(NamedTuple):
     """One point: its number in row-major order, what is asked, and the options of the study."""
 
     number: int
-    problem: Problem
+    #: Of any kind; the study says which it takes.
+    problem: Any
     options: dict[str, Any]
 
 
@@ -56,7 +57,7 @@ class SweepPoint(NamedTuple):
 class Grid:
     """All combinations of the axes' values, in row-major order; problem and options are what the points share."""
 
-    problem: Problem
+    problem: Question
     axes: tuple[Axis, ...]
     #: What is asked at every point, as `study_path` gives it.
     study: Study
@@ -82,7 +83,8 @@ class Grid:
     def point(self, index: int) -> SweepPoint:
         """Return one point; raise TypeError or ValueError, with its place in front, if its values make no problem."""
         chosen = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
-        asked = {name: value for name, value in chosen.items() if name in PROBLEM_KEYS or name in DERIVED_KEYS}
+        keys = keys_of(self.problem)
+        asked = {name: value for name, value in chosen.items() if name in keys}
         options = self.options | {name: value for name, value in chosen.items() if name not in asked}
         try:
             return SweepPoint(index, changed_problem(self.problem, asked), options)
@@ -91,8 +93,13 @@ class Grid:
             raise type(error)(msg) from None
 
     def size(self, index: int) -> tuple[int, int]:
-        """Return the number of overlaps of a point and its dimension, by which points can be ordered."""
+        """Return the number of overlaps of a point and its dimension, by which points can be ordered.
+
+        All points are alike where the inputs are not Gaussian.
+        """
         problem = self.point(index).problem
+        if not isinstance(problem, Problem):
+            return 0, 0
         return problem.width * (problem.width + problem.num_directions), problem.dimension
 
     def __iter__(self) -> Iterator[SweepPoint]:
@@ -101,7 +108,7 @@ class Grid:
 
     def digest(self) -> str:
         """Return a hash of everything that the answers depend on; makes every point once, and so checks it."""
-        digest = hashlib.sha256(f"{provenance.version()} {name_of_study(self.study)}".encode())
+        digest = hashlib.sha256(f"{__version__} {name_of_study(self.study)}".encode())
         for point in self:
             parameters = [point.problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
             digest.update(json.dumps(parameters, sort_keys=True).encode())
@@ -118,12 +125,10 @@ class Grid:
         }
 
 
-def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
+def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
-    check_problem(
-        problem, getattr(problem, "kind", ""), (*PROBLEM_KEYS, "inputs")
-    )  # whichever student and fields it has
+    check_question(problem)
     named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
     for name, given in named:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
@@ -142,21 +147,32 @@ def make_grid(problem: Problem, grid: Mapping[str, Iterable[Any]], study: Study,
     if twice:
         msg = f"Grid key `{twice[0]}` must be absent from the options, but is in both."
         raise ValueError(msg)
+    keys = keys_of(problem)
     for name in options:
-        if name in PROBLEM_KEYS or name in DERIVED_KEYS:
+        if name in keys:
             msg = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
             raise ValueError(msg)
-    of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in (*PROBLEM_KEYS, *DERIVED_KEYS)}
+    of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
     check_options(study, {**options, **of_study})
     return Grid(problem, axes, study, dict(options))
 
 
-def changed_problem(problem: Problem, changes: Mapping[str, Any]) -> Problem:
-    """Return a problem with fields, `k`, `beta`, `num_directions` or `alpha` replaced.
+def keys_of(problem: Question) -> tuple[str, ...]:
+    """Return the keys of a grid that change a problem; a label of `inputs`, which "alpha" sets, is no number."""
+    names = tuple(f.name for f in fields(cast("Any", problem)))
+    if isinstance(problem, Problem):
+        return (*(name for name in names if name != "inputs"), *DERIVED_KEYS)
+    return names
+
+
+def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
+    """Return a problem with fields replaced; of one with Gaussian inputs also k, beta, num_directions or alpha.
 
     A new link comes with its own order of truncation unless `order` is changed too.
     """
     found = dict(changes)
+    if not isinstance(problem, Problem):
+        return replace(cast("Any", problem), **found)
     if "k" in found:
         found["activation"] = f"he{checked_integer(found.pop('k'), 'k', minimum=1)}"
     if "beta" in found or "num_directions" in found:

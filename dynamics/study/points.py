@@ -23,7 +23,7 @@ from dynamics.study.studies import find_study, takes_option
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dynamics.problem import Problem
+    from dynamics.problem.question import Question
     from dynamics.study.studies import Study
 
 SETTINGS = "sweep.json"
@@ -37,7 +37,7 @@ class PointAnswer(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def answer_point(study: Study, problem: Problem, options: Mapping[str, Any]) -> PointAnswer:
+def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) -> PointAnswer:
     """Answer one point on one core; this runs in a worker.
 
     Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was

@@ -22,7 +22,7 @@ from hermite.text.messages import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dynamics.problem import Problem
+    from dynamics.problem.question import Question
     from dynamics.problem.schedule import SaveAt
 
     Study = str | Callable[..., Any]
@@ -115,7 +115,7 @@ def takes_option(study: Study, name: str) -> bool:
     return name in inspect.signature(find_study(study)).parameters
 
 
-def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) -> str:
+def compile_study(study: Study, problem: Question, options: Mapping[str, Any]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not.
 
     Studies of other packages are left alone. What goes wrong in the step itself, the point will say.
@@ -141,7 +141,7 @@ def compile_study(study: Study, problem: Problem, options: Mapping[str, Any]) ->
     return ""
 
 
-def _method_of_overlaps(problem: Problem, options: Mapping[str, Any]) -> str:
+def _method_of_overlaps(problem: Any, options: Mapping[str, Any]) -> str:
     """Return the method that the run would begin with; "auto" chooses by its end."""
     from dynamics.solve.overlaps import first_method
     from dynamics.solve.preparation import flow_schedule

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.compiler.cores import available_cores, one_core
+from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_integer
 from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem
+    from dynamics.problem.question import Question
     from dynamics.study.grid import Grid, SweepPoint
 
 
 def sweep(
-    problem: Problem,
+    problem: Question,
     grid: Mapping[str, Iterable[Any]],
     *,
     study: str | Callable[..., xr.Dataset] = "overlaps",
@@ -54,10 +55,10 @@ def sweep(
     problem : Problem
         What the points have in common.
     grid : mapping of str to sequence
-        Key -> distinct values; every combination is one point. A key is a field of `Problem`; "k", which makes the link
-        the Hermite polynomial h_k; "beta" or "num_directions", which make the teacher a power law; "alpha", which makes
-        the covariance of the inputs one; or an option of the study, such as "learning_rate". A new link brings its own
-        order of truncation.
+        Key -> distinct values; every combination is one point. A key is a field of the problem; "k", which makes the
+        link the Hermite polynomial h_k; "beta" or "num_directions", which make the teacher a power law; "alpha", which
+        makes the covariance of the inputs one; or an option of the study, such as "learning_rate". A new link brings
+        its own order of truncation.
     study : str or callable
         What is asked at every point: "overlaps", "decoupled", "prediction", "committee", "mean-field", "spherical",
         "chaos"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of
@@ -203,13 +204,20 @@ def begin_points(grid: Grid) -> None:
     """
     ends: dict[bytes, list[SweepPoint]] = {}
     for point in grid:
-        link = point.problem.activation.coefficients.tobytes() + point.problem.teacher_link.coefficients.tobytes()
-        ends[link] = [*ends.get(link, [])[:1], point]
+        code = _code_of(point.problem)
+        ends[code] = [*ends.get(code, [])[:1], point]
     with one_core():
         refusals = {compile_study(grid.study, point.problem, point.options) for pair in ends.values() for point in pair}
     if len(refusals) == 1 and (refusal := refusals.pop()):
         msg = f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}"
         raise ValueError(msg)
+
+
+def _code_of(problem: Question) -> bytes:
+    """Return what tells the kernels of one problem from those of another."""
+    if not isinstance(problem, Problem):
+        return problem.kind.encode()
+    return problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
 
 
 def _check_pickles(grid: Grid) -> None:

@@ -5,6 +5,13 @@ from .correlation import largest_rate as largest_rate
 from .correlation import mean_time as mean_time
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
+from .quadratic import check_quadratic as check_quadratic
+from .quadratic import frame_escape as frame_escape
+from .quadratic import rate_limits as rate_limits
+from .recovery.laws import make_estimator as make_estimator
+from .recovery.sample import ACROSS as ACROSS
+from .recovery.sample import first_coordinates as first_coordinates
+from .recovery.sample import stream as stream
 from .slopes import fit_slope as fit_slope
 from .slopes import inverse_fit as inverse_fit
 from .step_size import escape_bias as escape_bias

@@ -139,12 +139,9 @@ def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch
 
 def predict_correlation(problem: Problem) -> EmergencePrediction:
     """Return when the overlap reaches C² = ½, and g(C)/g(1) = a/2, in the flow."""
-    start, own = problem.start(), problem.activation.kernel
-    half = 0.5 * float(problem.teacher.coefficients[0])
-    grid = np.linspace(0.0, 1.0, GRID)
-    enough = np.flatnonzero(np.asarray(own(grid)) >= half * float(own(1.0)))
-    level = float(grid[enough[0]]) if enough.size else np.nan
-    learned = mean_time(problem, level=_refined(problem, level, half)) if enough.size and level < 1.0 else np.inf
+    start = problem.start()
+    level = _learned_level(problem)
+    learned = mean_time(problem, level=level) if level < 1.0 else float("inf")
     leading = _leading_order(problem)
     only = np.zeros(1, dtype=np.int64)
     return EmergencePrediction(
@@ -169,14 +166,15 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
     return np.where(times < emergence, before, after)
 
 
-def _refined(problem: Problem, level: float, half: float) -> float:
-    """Return the overlap at which g(C) = g(1)·half, just below a point of the grid."""
+def _learned_level(problem: Problem) -> float:
+    """Return the size of the overlap at which g(C)/g(1) = a/2, on the side to which the flow leads; inf if none."""
     from scipy.optimize import brentq
 
-    own = problem.activation.kernel
-    goal = half * float(own(1.0))
-    low = max(level - 1.0 / (GRID - 1), 0.0)
-    return level if own(low) >= goal else float(brentq(lambda C: float(own(C)) - goal, low, level, xtol=1e-14))
+    own, side = problem.activation.kernel, float(np.sign(escape_of(problem).last) or 1.0)
+    goal = 0.5 * float(problem.teacher.coefficients[0]) * float(own(1.0))
+    if own(0.0) >= goal:
+        return 0.0
+    return float(brentq(lambda C: float(own(side * C)) - goal, 0.0, 1.0)) if own(side) > goal else float("inf")
 
 
 def _leading_order(problem: Problem) -> float:

@@ -187,8 +187,10 @@ def sum_formula_loss(
 
     for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
     is the predicted learned time, so that the lag of the norm behind the direction is included; with "emergence" it is
-    the predicted emergence time. Of the objective "correlation", where no norm grows, it is the loss of the start until
-    then, and that of C = 1 afterwards.
+    the predicted emergence time. A neuron at −θ with the share r of a direction (`dynamics.theory.sides`) takes
+    r² g(1) a_p² away, with "learned" when it has half of that; the rest goes with the neuron that learns the direction
+    from the side of θ, if there is one. Of the objective "correlation", where no norm grows, it is the loss of the
+    start until then, and that of C = 1 afterwards.
 
     Examples
     --------
@@ -208,13 +210,32 @@ def sum_formula_loss(
         return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
-    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    when, height = _stairs(problem, prediction, step)
     order = np.argsort(when, kind="stable")
-    # Summed from the last direction to the first, so that a small loss keeps its relative precision.
-    left = np.append(np.cumsum((problem.teacher.coefficients[order] ** 2)[::-1])[::-1], 0.0)
+    # Summed from the last step to the first, so that a small loss keeps its relative precision.
+    left = np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
     loss: Array = norm * left[np.searchsorted(when[order], t, side="right")]
     return loss
+
+
+def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tuple[Array, Array]:
+    """Return the times of the steps of the sum formula, inf for never, and their heights in units of g(1)."""
+    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    height, side = problem.teacher.coefficients**2, FarSide.of(problem)
+    there = np.flatnonzero(prediction.matched_overlap < 0.0)
+    if side is None or there.size == 0 or side.share == 0.0:
+        return when, height
+    a, share = problem.teacher.coefficients[there], side.share**2
+    own = when[there]
+    if step == "learned" and not side.learns:
+        ratio = a / prediction.matched_squared_norm[there]
+        own = side.half_learned(prediction.matched_overlap[there], ratio) / a
+    # The rest goes with the neuron on the side of θ that learns the direction.
+    rest = np.where(prediction.learning_overlap[there] > 0.0, prediction.predicted_learned_time[there], np.inf)
+    when, height = when.copy(), height.copy()
+    when[there], height[there] = np.minimum(own, rest), share * a**2
+    return np.append(when, rest), np.append(height, (1.0 - share) * a**2)
 
 
 def check_decouples(problem: Problem) -> None:

@@ -16,12 +16,16 @@ import numpy as np
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dynamics.equations.transit.transit import TransitTable
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
 #: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
 _LARGEST, _LOWER = 36.0, 20.0
+#: Times the interval of a time is halved: to rounding.
+_HALVINGS = 53
 #: What an overlap that never emerges is worth.
 _NEVER = 1e-100
 
@@ -80,3 +84,33 @@ class FarSide:
             # From beyond the place of rest it returns to that, and has emerged all along.
             found[there] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[there])
         return found
+
+    def half_learned(self, overlap: Array, ratio: Array) -> Array:
+        """Return τ = a t until neurons of negative overlap have half of what they end with, n g(C) = r² a g(1) / 2.
+
+        `ratio` is a / n_0 at the start; shape of both.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> side = FarSide(np.array([0.0, 0, 0, 0, 0.8, 0.6]))
+        >>> side.half_learned(np.array([-0.3]), np.array([1e4])).round(3).tolist()
+        [10.695]
+        """
+        xi = np.minimum(logit_of_square(overlap), _LARGEST)
+        table = self._table(-1, float(xi.min()))
+        origin = table.remaining(xi)
+
+        def has_half(tau: Array) -> NDArray[np.bool_]:
+            there = table.logit_at(origin - tau)
+            inverse = table.scaled_inverse_norm(xi, ratio, tau, there)
+            return table.signal(there) >= 0.5 * self.share**2 * table.norm * inverse
+
+        low, high = np.zeros_like(xi), np.ones_like(xi)
+        while not (late := has_half(high)).all():
+            high = np.where(late, high, 2.0 * high)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            late = has_half(middle)
+            low, high = np.where(late, low, middle), np.where(late, middle, high)
+        return high

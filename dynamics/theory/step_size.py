@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square
-from dynamics.problem import check_problem, checked_integer, checked_number, is_correlation
+from dynamics.problem import Problem, check_problem, checked_integer, checked_number, is_correlation
+from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
@@ -70,7 +70,9 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Returns
     -------
     float
-        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)².
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` η*_1 = 2a_1/[d(n²m + Σa² + τ² +
+        4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
+        `rate_limit` of `dynamics.solve_quadratic`.
 
     Raises
     ------
@@ -101,8 +103,10 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     """
     from scipy.optimize import brentq
 
-    check_problem(problem)
     size = checked_integer(batch_size, "batch_size", minimum=1)
+    if isinstance(problem, Problem) and problem.kind == "stiefel":
+        return _limit_of_frames(problem, size)
+    check_problem(problem)
     c = problem.activation.coefficients
     if not problem.teacher.is_orthonormal:
         msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
@@ -122,6 +126,15 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     high = spread * float(a[0]) + slope**2 * float(np.sum(a))
     largest = low if a.size == 1 or secular(low) <= 0.0 else brentq(secular, low, high * (1 + 1e-12), rtol=1e-14)
     return size * 2.0 * slope / float(largest) / problem.dimension
+
+
+def _limit_of_frames(problem: Problem, batch_size: int) -> float:
+    """Return η*_1, above which noise keeps orthogonal neurons from every direction."""
+    check_quadratic(problem)
+    if batch_size != 1:
+        msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {batch_size}."
+        raise ValueError(msg)
+    return float(rate_limits(problem).max())
 
 
 def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hermite.activations import FORMULAS, hermite_degree, suggestion
+from hermite.activations import ALIASES, FORMULAS, hermite_degree, suggestion
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.expressions import (
     FUNCTIONS,
@@ -28,6 +29,7 @@ from hermite.text.messages import shown
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
 _VARIABLES = ("z", "x")
+_INDEXED = re.compile(r"[zx]([1-3])")
 _CONSTANTS = ("pi", "e")
 _SEVERAL = ("max", "min")
 
@@ -48,6 +50,41 @@ def parse(text: str) -> Expression:
     ...
     ValueError: Argument `x` must be a formula, but contains a call of '__import__', which is not a known function.
     """
+    expression = _walked(text, _Walker())
+    if not expression.free_symbols:
+        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_name_hint(text)}"
+        raise ValueError(msg)
+    return expression
+
+
+def parse_several(text: str) -> Expression:
+    """Return the sympy expression of a formula in z1, z2 and z3 (or x1, x2 and x3), read as `parse` reads one in z.
+
+    Examples
+    --------
+    >>> parse_several("sign(z1) + h2(z3)")
+    sqrt(2)*(z3**2 - 1)/2 + sign(z1)
+    """
+    expression = _walked(text, _SeveralWalker())
+    if not expression.free_symbols:
+        msg = f"Argument `f` must contain one of the variables z1, z2 and z3, but is {shown(text)}."
+        raise ValueError(msg)
+    return expression
+
+
+def named_axes(text: str) -> set[int]:
+    """Return the indices of the variables z1, z2 and z3 (or x1, x2 and x3) that a text names.
+
+    Examples
+    --------
+    >>> named_axes("sign(z1) + 0*x3"), named_axes("z^2")
+    ({1, 3}, set())
+    """
+    return set(map(int, re.findall(rf"\b{_INDEXED.pattern}\b", text.lower())))
+
+
+def _walked(text: str, walker: _Walker) -> Expression:
+    """Return the expression that a walker builds of a text."""
     if len(text) > MAX_LENGTH:
         msg = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {len(text)}."
         raise ValueError(msg)
@@ -57,18 +94,14 @@ def parse(text: str) -> Expression:
         msg = f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {shown(text)}{_name_hint(text)}"
         raise ValueError(msg) from None
     try:
-        node = _Walker().walk(tree.body, 0)
+        return walker.walk(tree.body, 0).expression
     except RecursionError:
         refuse(f"is nested more than {_MAX_DEPTH} deep")
-    if not node.expression.free_symbols:
-        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_name_hint(text)}"
-        raise ValueError(msg)
-    return node.expression
 
 
 def _name_hint(text: str) -> str:
     """Return the end of a sentence, with the name of a link that the text may have meant."""
-    return "." + suggestion(text.strip(), [*FORMULAS, "he4"])
+    return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
 
 
 @dataclass(frozen=True)
@@ -82,6 +115,10 @@ class _Node:
 
 class _Walker:
     """Builds the expression of a syntax tree and refuses whatever is not on the list."""
+
+    #: Names of the one variable, and how messages tell them.
+    variables: tuple[str, ...] = _VARIABLES
+    menu = "z, x"
 
     def __init__(self) -> None:
         import sympy
@@ -123,15 +160,15 @@ class _Walker:
 
     def _name(self, name: str) -> _Node:
         lower = name.lower()
-        if lower in _VARIABLES:
+        if lower in self.variables:
             if self.variable not in (None, lower):
                 refuse("has two variables, z and x")
             self.variable = lower
             return _Node(variable(), None, 1)
         if lower in _CONSTANTS:
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, math.pi if lower == "pi" else math.e, 0)
-        hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
-        return refuse(f"contains the name {name!r}, which is not z, x, pi or e", "." + hint)
+        hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
+        return refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
 
     def _arithmetic(self, symbol: str, first: _Node, second: _Node) -> _Node:
         a, b = first.expression, second.expression
@@ -165,10 +202,10 @@ class _Walker:
         return _Node(base.expression**exponent.expression, number, degree)
 
     def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
-        lower = name.lower()
+        lower = ALIASES.get(name.lower(), name.lower())
         hermite = hermite_degree(lower)
         if hermite is None and lower not in FUNCTIONS and lower not in FORMULAS:
-            hint = suggestion(name, [*FUNCTIONS, *FORMULAS])
+            hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
             refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
         if lower in _SEVERAL and len(arguments) < 2:
             refuse(f"gives {len(arguments)} arguments to {name!r}, which takes at least 2")
@@ -180,17 +217,21 @@ class _Walker:
         if lower == "sqrt":
             return self._power(nodes[0], _Node(self.sympy.Rational(1, 2), 0.5, 0))
         values = [node.expression for node in nodes]
+        degree = None
         if lower in FUNCTIONS:
             function = getattr(self.sympy, FUNCTIONS[lower])
         else:
             formula = parse(FORMULAS[lower])
             function = lambda value: formula.subs(variable(), value)  # noqa: E731
+            if formula.is_polynomial() and nodes[0].degree is not None:
+                degree = int(self.sympy.degree(formula)) * nodes[0].degree
+                check_degree(degree)
         if all(node.number is not None for node in nodes):
             if any(abs(node.number or 0.0) > 100.0 for node in nodes):
                 refuse(f"contains a constant argument of {name!r} beyond 100")
             expression = function(*values)
             return _Node(expression, _constant(expression), 0)
-        return _Node(function(*values), None, None)
+        return _Node(function(*values), None, degree)
 
     def _hermite(self, degree: int, argument: _Node) -> _Node:
         if argument.number is not None:
@@ -198,6 +239,17 @@ class _Walker:
         total = None if argument.degree is None else degree * argument.degree
         check_degree(total)
         return _Node(hermite_polynomial(degree).subs(variable(), argument.expression), None, total)
+
+
+class _SeveralWalker(_Walker):
+    """The same with the variables z1, z2 and z3."""
+
+    variables = ()
+    menu = "z1, z2, z3"
+
+    def _name(self, name: str) -> _Node:
+        found = _INDEXED.fullmatch(name.lower())
+        return _Node(self.sympy.Symbol(f"z{found[1]}", real=True), None, 1) if found else super()._name(name)
 
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}

@@ -37,8 +37,8 @@ class Measurement(NamedTuple):
 class EngineOptions:
     """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine.
 
-    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, and
-    `training_samples` the number of samples that a run reuses; both are for the spherical student.
+    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, for the
+    spherical student; `training_samples` is the number of samples that a run reuses, for this and the committee.
     """
 
     seeds: tuple[int, ...]
@@ -126,16 +126,18 @@ class Declaration(NamedTuple):
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration(
-        "sgd_check.engines.projected.engine:make_engine", students=("homogeneous", "network"), fields=("inputs",)
+        "sgd_check.engines.projected.engine:make_engine",
+        students=("homogeneous", "network", "stiefel"),
+        fields=("inputs",),
     ),
     "torch": Declaration(
         "sgd_check.engines.torch.engine:make_engine",
         ("float32", "float64"),
         ("auto", "cpu", "cuda"),
-        ("homogeneous", "committee", "spherical", "network"),
+        ("homogeneous", "committee", "spherical", "network", "stiefel"),
         ("inputs",),
     ),
-    "diffusion": Declaration("sgd_check.engines.diffusion.engine:DiffusionEngine"),
+    "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(
         "sgd_check.engines.scalar.engine:ScalarEngine",
         students=("spherical",),

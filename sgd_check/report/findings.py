@@ -7,7 +7,7 @@ them by the answer of a result without knowing this package.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynamics.report import Findings, Tone, study_findings
 from sgd_check.report.comparison import comparison_values, panel_drawings, times_table
@@ -15,14 +15,19 @@ from sgd_check.report.curves import by_curves, curves_table
 from sgd_check.report.figures.comparison import plot_comparison
 from sgd_check.report.figures.studies import plot_study
 from sgd_check.report.mean_field import distance_table, mean_field_values, width_drawing
+from sgd_check.report.recovery import estimate_findings, law_drawing, law_table, law_values
 from sgd_check.report.simulation import simulation_findings
 from sgd_check.report.studies import study_told
+from sgd_check.report.tokens import TOKENS, token_comparison_findings
 from sgd_check.verdicts.mean_field import THEORY
+from sgd_check.verdicts.recovery import THEORY as LAW
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["comparison_findings", "sgd_study_findings", "simulation_findings"]
+    from dynamics.report import Drawing, Table
+
+__all__ = ["comparison_findings", "estimate_findings", "sgd_study_findings", "simulation_findings"]
 
 _TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
 _WORDS = {"agree": "Theory and SGD agree.", "disagree": "Theory and SGD disagree.", "undecided": "Undecided."}
@@ -31,12 +36,11 @@ _WORDS = {"agree": "Theory and SGD agree.", "disagree": "Theory and SGD disagree
 def comparison_findings(tree: xr.DataTree) -> Findings:
     """Return what `sgd_check.compare` says, with its numbers and figures."""
     attrs = tree["comparison"].attrs
+    if attrs["theory"] == TOKENS:
+        return token_comparison_findings(tree)
     verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
-    mean_field = attrs["theory"] == THEORY
-    curves = [curves_table(tree)] if by_curves(tree) else []
-    # The curves of a network have its times among them.
-    times = [] if curves and "teacher_coefficient" not in tree["comparison"] else [times_table]
+    tables, drawings, numbers = _parts(tree)
     return Findings(
         tone=_TONES[verdict],
         verdict=f"{_WORDS[verdict]} {attrs['reasons']}",
@@ -46,8 +50,8 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
             "at that rate.",
             *([str(attrs["loss_statement"])] if "loss_statement" in attrs else []),
         ],
-        tables=[distance_table(tree)] if mean_field else [*curves, *(table(tree) for table in times)],
-        drawings=[width_drawing(tree)] if mean_field else panel_drawings(tree),
+        tables=tables,
+        drawings=drawings,
         values={
             "verdict": verdict,
             "theory": attrs["theory"],
@@ -55,10 +59,23 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
             "false_alarm_rate": rate,
             "usable_runs": runs,
             "blown_up_count": blown,
-            **(mean_field_values(tree) if mean_field else comparison_values(tree)),
+            **numbers,
         },
         overview=partial(plot_comparison, tree),
     )
+
+
+def _parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+    """Return tables, figures and numbers by what was compared."""
+    theory = tree["comparison"].attrs["theory"]
+    if theory == THEORY:
+        return [distance_table(tree)], [width_drawing(tree)], mean_field_values(tree)
+    if theory == LAW:
+        return [law_table(tree)], [law_drawing(tree)], law_values(tree)
+    curves = [curves_table(tree)] if by_curves(tree) else []
+    # The curves of a network have its times among them.
+    times = [] if curves and "teacher_coefficient" not in tree["comparison"] else [times_table(tree)]
+    return [*curves, *times], panel_drawings(tree), comparison_values(tree)
 
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:

@@ -9,6 +9,8 @@ import numpy as np
 
 from dynamics.report import Drawing, Findings, Table, end_of_run, one_panel
 from sgd_check.report.figures.runs import plot_run_components, plot_run_losses, plot_run_times
+from sgd_check.report.tokens import TOKENS, token_simulation_findings
+from sgd_check.verdicts.alignment import with_emergence
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,6 +23,9 @@ _RESUME = "python -m sgd_check.run PREDICTION --resume {file}"
 
 def simulation_findings(dataset: xr.Dataset) -> Findings:
     """Return what the runs of `sgd_check.simulate` show by themselves."""
+    if dataset.attrs.get("theory") == TOKENS:
+        return token_simulation_findings(dataset)
+    dataset = with_emergence(dataset)
     cautions = _cautions(dataset)
     tone, verdict = end_of_run(dataset, cautions)
     end = float(dataset.attrs["end_time"])

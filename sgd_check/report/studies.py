@@ -203,7 +203,37 @@ def _calibration(dataset: xr.Dataset) -> Told:
     return {"points": points}, sentences
 
 
+def _full_batch(dataset: xr.Dataset) -> Told:
+    law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
+    points = [
+        {
+            "d": d,
+            "n/d": ratio,
+            "overlap": float(dataset["overlap_squared"].values[at, column].mean()),
+            "law": float(law[column]),
+            "descent": float(dataset["descent_overlap_squared"].values[at, column].mean()),
+            "recovered": float(dataset["recovered_share"].values[at, column]),
+        }
+        for at, d in enumerate(dataset["dimension"].values.tolist())
+        for column, ratio in enumerate(dataset["ratio"].values.tolist())
+    ]
+    d = dataset["online_dimension"].values
+    online = (dataset["online_samples"].values.mean(axis=1) / d).tolist()
+    attrs = dataset.attrs
+    measured, error = (attrs.get(f"online_slope_{name}", math.nan) for name in ("measured", "error"))
+    sentences = [
+        f"Overlap: squared, of the first eigenvector; its law begins at n/d = {attrs['threshold_ratio']:.4g}.",
+        "Recovered: share of the runs of descent with squared overlap above 0.99, of which there is no closed theory.",
+        "Online SGD: n/d = "
+        + ", ".join(f"{value:.4g} at d = {each}" for each, value in zip(d.tolist(), online, strict=True))
+        + f"; slope in ln d {measured:.2f} +- {error:.2f}, by the mean step {attrs['online_slope']:.2f}.",
+    ]
+    numbers = {name: attrs.get(name) for name in ("threshold_ratio", "online_slope", "exact_recovery_theory")}
+    return {"points": points, **numbers, "online": dict(zip(map(str, d.tolist()), online, strict=True))}, sentences
+
+
 _TOLD = {
+    "full-batch": _full_batch,
     "calibration": _calibration,
     "sample-complexity": _complexity,
     "unstable-discretisation": _discretisation,

@@ -6,11 +6,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError, check_names_a_file, chosen_figure, duration, exit_code_of, say
+from dynamics.commands import (
+    EXIT_INTERRUPTED,
+    UsageError,
+    check_names_a_file,
+    chosen_figure,
+    duration,
+    exit_code_of,
+    say,
+)
 from hermite.text.messages import shown
 from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
-from sgd_check.run.resume import file_of_runs, reopened_runs, said_by_runs
+from sgd_check.run.resume import end_of_runs, file_of_runs, reopened_runs, said_by_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +37,7 @@ LONG_RUN_ADVICE = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _check(read_arguments(arguments)))
+    return exit_code_of(lambda: _check(read_arguments(arguments)), interrupted="interrupted")
 
 
 def _check(given: Mapping[str, Any]) -> int:
@@ -52,7 +60,12 @@ def _check(given: Mapping[str, Any]) -> int:
     file = file_of_runs(settings, course.problem, output, begun)
     if not settings["quiet"]:
         _announce(course, seconds, settings["seeds"])
-    return _simulate(settings, prediction, course, file, output, figure)
+    try:
+        return _simulate(settings, prediction, course, file, output, figure)
+    except KeyboardInterrupt:
+        if file.unfinished:
+            end_of_runs(file, settings)
+        raise
 
 
 def _read_prediction(source: Path, targets: Sequence[Path | None], *, overwrite: bool) -> xr.Dataset:
@@ -165,6 +178,7 @@ def _simulate(
 
     import xarray as xr
 
+    from dynamics.runs import Interrupts
     from sgd_check import compare, simulate
     from sgd_check.verdicts.curve_course import seconds_left, simulate_for_curves
 
@@ -183,14 +197,16 @@ def _simulate(
             checkpoint=file if first else None,
         )
 
-    with warnings.catch_warnings():
+    # A second signal must not lose what the first one left to be compared.
+    with warnings.catch_warnings(), Interrupts() as late:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if settings["quiet"] else say(f"warning: {message}")
         runs = simulate_for_curves(tested, course, simulate_at)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=settings["false_alarm_rate"])
-    if tested is not prediction:
-        tree["given"] = xr.DataTree(prediction)
-    return end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
+        if tested is not prediction:
+            tree["given"] = xr.DataTree(prediction)
+        code = end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
+    return EXIT_INTERRUPTED if late.heard else code
 
 
 if __name__ == "__main__":

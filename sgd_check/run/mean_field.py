@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import UsageError, duration, say
+from dynamics.commands import EXIT_INTERRUPTED, UsageError, duration, say
 from sgd_check.run.end import end, sentence
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
     """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
     import xarray as xr
 
+    from dynamics.runs import Interrupts
     from sgd_check import compare
 
     try:
@@ -72,19 +73,22 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         say(f"About {duration(seconds)}.")
         if seconds > LONG_RUN_SECONDS:
             say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")
-    simulations = _simulate(plan, settings)
-    reason = str(simulations[-1].attrs["stop_reason"])
-    try:
-        tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
-        tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
-    except ValueError as error:
-        # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
-        if reason == "reached_end":
-            raise
-        say(f"Nothing could be compared: {error}")
-        branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
-        tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
-    return end(tree, output, figure, settings, reason)
+    # A second signal must not lose what the first one left to be compared.
+    with Interrupts() as late:
+        simulations = _simulate(plan, settings)
+        reason = str(simulations[-1].attrs["stop_reason"])
+        try:
+            tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
+            tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
+        except ValueError as error:
+            # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
+            if reason == "reached_end":
+                raise
+            say(f"Nothing could be compared: {error}")
+            branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
+            tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
+        code = end(tree, output, figure, settings, reason)
+    return EXIT_INTERRUPTED if late.heard else code
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dynamics.problem import MOST_RUNS, Problem, check_fields, check_memory, checked_integer, checked_real
+from dynamics.problem import (
+    Problem,
+    check_fields,
+    check_memory,
+    checked_integer,
+    checked_integers,
+    checked_real,
+    checked_seeds,
+    is_correlation,
+)
+from dynamics.theory import check_quadratic
 from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions, engine_of
 from sgd_check.runs.observables import keeps_vectors
@@ -15,7 +23,6 @@ from sgd_check.runs.observables import keeps_vectors
 if TYPE_CHECKING:
     from sgd_check.engines.registry import Declaration
 
-LARGEST_SEED = 2**32 - 1
 RECORD_LIMIT = 16 * 2**30
 
 
@@ -66,6 +73,11 @@ def checked_options(
     """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
     chosen = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
+    if problem.kind == "stiefel":
+        check_quadratic(problem)
+        if samples != 1:
+            msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}."
+            raise ValueError(msg)
     check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
     return EngineOptions(
         seeds=chosen,
@@ -75,23 +87,6 @@ def checked_options(
         starts=checked_starts(starts, problem, len(chosen)),
         training_samples=checked_training_samples(training_samples, problem, samples),
     )
-
-
-def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the seeds of a number of runs, or those given."""
-    if isinstance(seeds, (int, np.integer)):
-        return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
-    chosen = _integers(seeds, "seeds", "a number of runs or a sequence of integers")
-    if not chosen:
-        msg = "Argument `seeds` must name at least one seed, but is empty."
-        raise ValueError(msg)
-    if len(set(chosen)) < len(chosen):
-        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
-        raise ValueError(msg)
-    if max(chosen) > LARGEST_SEED:
-        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
-        raise ValueError(msg)
-    return chosen
 
 
 def checked_budget(max_runtime: object) -> float:
@@ -109,11 +104,11 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
     if starts is None:
         return None
-    _check_spherical("starts", problem)
+    _check_kind("starts", problem, ("spherical",))
     if not problem.start_is_random:
         msg = "Argument `starts` must be None for a problem with a given start, but is not."
         raise ValueError(msg)
-    chosen = _integers(starts, "starts", "a sequence of integers")
+    chosen = checked_integers(starts, "starts", "a sequence of integers")
     if len(chosen) != runs:
         msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
         raise ValueError(msg)
@@ -124,7 +119,10 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
     """Return the number of samples that a run reuses, or None if every step has fresh ones."""
     if training_samples is None:
         return None
-    _check_spherical("training_samples", problem)
+    _check_kind("training_samples", problem, ("spherical", "committee"))
+    if is_correlation(problem):
+        msg = "Argument `training_samples` must be None for the objective 'correlation', but is not."
+        raise ValueError(msg)
     count = checked_integer(training_samples, "training_samples", minimum=1)
     if count % batch_size:
         msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
@@ -144,16 +142,7 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
         raise ValueError(msg)
 
 
-def _integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
-    """Return a sequence of integers of at least 0."""
-    try:
-        return tuple(checked_integer(value, name, minimum=0) for value in values)
-    except TypeError:
-        msg = f"Argument `{name}` must be {wanted}, but is {shown(values)}."
-        raise TypeError(msg) from None
-
-
-def _check_spherical(name: str, problem: Problem) -> None:
-    if problem.kind != "spherical":
+def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
+    if problem.kind not in kinds:
         msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
         raise ValueError(msg)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time as clock
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +59,13 @@ class StepLoop:
     progress: bool | None
     rhythm: Rhythm
     keep: Callable[[Reached], None] | None
-    interrupts: Interrupts = field(default_factory=Interrupts)
     tick: int = field(default_factory=lambda: TICK_STEPS)
 
     def __post_init__(self) -> None:
         from tqdm import tqdm
 
+        # The steps of a span are many: it is torn at any instant rather than heard at its end.
+        self.interrupts = Interrupts(tears=isinstance(self.engine, SpanEngine))
         hidden = None if self.progress is None else not self.progress
         total, done = self.plan.steps, self.now.step
         self._bar = tqdm(total=total, initial=done, file=sys.stderr, disable=hidden, leave=False, unit="step")
@@ -75,9 +75,7 @@ class StepLoop:
     def run(self) -> str:
         """Take the steps until the end, the budget, an interruption, or until every run blew up; return why."""
         engine, recorder, now, reason = self.engine, self.recorder, self.now, "reached_end"
-        # The steps of a span are many: it is torn at any instant rather than heard at its end.
-        listening = nullcontext() if isinstance(engine, SpanEngine) else self.interrupts
-        with engine.running(), self._bar, listening:
+        with engine.running(), self._bar, self.interrupts:
             try:
                 for look in self.plan.looked_at[self.plan.looked_at > now.look].tolist():
                     if not self._advance(look):

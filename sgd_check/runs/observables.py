@@ -150,4 +150,5 @@ _STUDENTS: dict[str, Callable[[Problem], Observables]] = {
     "committee": _Committee,
     "spherical": _Spherical,
     "network": _Network,
+    "stiefel": _Homogeneous,
 }

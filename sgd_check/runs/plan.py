@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -69,6 +71,11 @@ class Plan:
         if isinstance(self.table, float):
             return self.table
         return float(np.dot(self.table, self.table) / np.sum(self.table))
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the learning rates of all steps, "" if they are one number."""
+        return "" if isinstance(self.table, float) else hashlib.sha256(self.table.tobytes()).hexdigest()
 
 
 def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:

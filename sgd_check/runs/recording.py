@@ -12,7 +12,7 @@ from sgd_check.runs.crossings import CrossingTracker
 from sgd_check.runs.observables import keeps_vectors, observables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
 
+#: The student of which only the span of the neurons is looked at.
+FRAME = "stiefel"
 # A run has blown up when a squared norm exceeds this many times the weight of teacher and start together.
 BLOW_UP_FACTOR = 1e3
 
@@ -28,13 +30,15 @@ BLOW_UP_FACTOR = 1e3
 class Watch:
     """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
 
-    Of a network the directions are the teacher's axes, of either sign, at the teacher's `emergence_level`.
+    Of a network the directions are the teacher's axes, of either sign, at the teacher's `emergence_level`; of a frame
+    of orthogonal neurons the alignment Σ_i C_ip² takes the place of the largest square.
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
         network = problem.kind == "network"
         self._odd = not network and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * (_network_weight(problem) if network else _weight(problem))
+        self._total: Callable[..., Array] = np.sum if problem.kind == FRAME else np.max
         level = np.array(problem.teacher.emergence_level)
         self.emergence = CrossingTracker(level, (runs, problem.num_directions))
 
@@ -47,7 +51,7 @@ class Watch:
             size = np.sum(sum((layer**2 for layer in layers), norm), axis=1)
             sound: NDArray[np.bool_] = np.isfinite(size) & (size <= self._cap)
             seen = np.maximum(overlap, 0.0) if self._odd else overlap
-            self.emergence.look(time, np.where(sound[:, None], np.max(seen**2, axis=1), np.nan))
+            self.emergence.look(time, np.where(sound[:, None], self._total(seen**2, axis=1), np.nan))
         return sound
 
 
@@ -70,11 +74,13 @@ class Recorder:
         "student_overlap",
         "neuron_vector",
         "squared_norm",
+        "alignment",
         "second_layer",
         "bias",
         "component",
         "loss",
         "emergence_time",
+        "aligned_time",
         "learned_time",
         "component_learned_time",
     )
@@ -86,6 +92,7 @@ class Recorder:
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
         # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
         self._vectors, self._layered = keeps_vectors(problem), problem.kind == "network"
+        self._frame = problem.kind == FRAME
         self._components = np.array([component.value for component in problem.teacher.components])
         shapes = _shapes(problem, self._watch.emergence.time.shape[1])
         records = plan.recorded.size
@@ -120,7 +127,9 @@ class Recorder:
     def _keep(self, index: int, seen: list[Array], among: Array, mass: Array) -> None:
         """Write a record of what was seen, NaN for runs that blew up, of which no loss is asked."""
         C, n, *layers = seen
-        record = {"teacher_overlap": C, "squared_norm": n, self._among: among}
+        # Single neurons of a frame mean nothing.
+        own = {"teacher_overlap": C, "squared_norm": n, self._among: among}
+        record = {"alignment": np.sum(C**2, axis=1)} if self._frame else own
         record |= dict(zip(("second_layer", "bias"), layers, strict=False))
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
@@ -135,7 +144,7 @@ class Recorder:
         learned = {self._observables.learned_time: self._learned.time} if self._learned.time.size else {}
         return {
             **self._records,
-            "emergence_time": self._watch.emergence.time,
+            "aligned_time" if self._frame else "emergence_time": self._watch.emergence.time,
             **learned,
             "blown_up": self.blown_up.copy(),
             "censored": np.isnan(self._watch.emergence.time),
@@ -168,6 +177,8 @@ class Recorder:
 
 def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of one record of one run, for every variable."""
+    if problem.kind == FRAME:
+        return {"alignment": (directions,), "loss": ()}
     m, components = problem.width, len(problem.teacher.components)
     shapes: dict[str, tuple[int, ...]] = {"teacher_overlap": (m, directions)}
     shapes |= {"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}

@@ -11,13 +11,15 @@ from sgd_check.runs.simulation import simulate
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
+    from typing import Any
 
     import xarray as xr
 
-    from sgd_check.runs.plan import LearningRate
+    from sgd_check.runs.plan import LearningRate, Plan
 
 #: Settings in the file that say what was done rather than what was asked.
-DERIVED = ("effective_learning_rate", "save_at")
+DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
 
 
 def resume(
@@ -71,11 +73,7 @@ def resume(
         msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
         raise ValueError(msg)
     if varies:
-        found = make_plan(learning_rate, settings["steps"], None).effective_rate
-        stored = begun.settings["effective_learning_rate"]
-        if found != stored:
-            msg = f"Argument `learning_rate` must have the mean {stored} over flow time, but has {found}."
-            raise ValueError(msg)
+        _check_same_rates(make_plan(learning_rate, settings["steps"], None), begun.settings)
         settings["learning_rate"] = learning_rate
     try:
         return simulate(
@@ -89,3 +87,14 @@ def resume(
     except (TypeError, ValueError) as error:
         msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
+
+
+def _check_same_rates(plan: Plan, stored: Mapping[str, Any]) -> None:
+    """Refuse learning rates that are not those with which a simulation began; older files know their mean alone."""
+    mean = stored["effective_learning_rate"]
+    if plan.effective_rate != mean:
+        msg = f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}."
+        raise ValueError(msg)
+    if stored.get("schedule_digest", plan.digest) != plan.digest:
+        msg = "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
+        raise ValueError(msg)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import check_switch, is_correlation
-from dynamics.runs import Rhythm, as_run_file
+from dynamics.runs import Interrupts, Rhythm, as_run_file
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.engines.network import has_callable
 from sgd_check.runs.checks import check_records, checked_budget, checked_engine, checked_options
@@ -65,7 +65,9 @@ def simulate(
 
     For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere; for its
     objective "correlation" it is w ← (w + η u)/|w + η u|, u the mean over the batch of the labels f*(x) + τξ times the
-    gradient of the smoothed σ(w·x) along the sphere. A `Student` moves its layers by η ε_w, η ε_v and η ε_b times their
+    gradient of the smoothed σ(w·x) along the sphere. The neurons of the student "stiefel" take the step along the
+    tangential part of the gradient and then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y with U = W/σ0, so that
+    they stay orthogonal and of one length. A `Student` moves its layers by η ε_w, η ε_v and η ε_b times their
     gradients, all from the parameters before the step, and by its decay; on the sphere the step of w_i is the
     tangential part of the gradient, and |w_i| is then brought back to its starting value.
 
@@ -107,17 +109,17 @@ def simulate(
         and networks of other widths start from the first rows of the same matrix. By default all runs start from the
         problem's own start.
     training_samples : int, optional
-        Spherical student only: draw so many samples once per seed and reuse them, each once per epoch in an order of
-        its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default every step has
-        fresh samples. The loss is that of the population in either case.
+        Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
+        an order of its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default
+        every step has fresh samples. The loss is that of the population in either case.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal.
     max_runtime : float, optional
         Wall-clock budget in seconds; what was recorded until then is kept.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
-        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel and
-        the spherical student, "torch".
+        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel, the
+        spherical student and samples that are reused, "torch".
 
     Returns
     -------
@@ -129,7 +131,9 @@ def simulate(
         NaN if never), `blown_up` (seed), `censored` (seed, direction). Of a `Student` also `second_layer` and `bias`
         (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time, component_name), f_α, and
         `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of `learned_time`; its directions are
-        the teacher's axes, at the level of `dynamics.solve_network`. Coordinates `time` and `step`. Records that were
+        the teacher's axes, at the level of `dynamics.solve_network`. Of the student "stiefel" `alignment` (seed, time,
+        direction) and `aligned_time` (seed, direction), of the span of its neurons, stand in place of all that is per
+        neuron and of `emergence_time`. Coordinates `time` and `step`. Records that were
         not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
         function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
         "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
@@ -179,6 +183,11 @@ def simulate(
     return simulation.run(file, budget=budget, progress=progress)
 
 
+#: What a learning rate above its limit does.
+_UNSTABLE = "the limit of stability for this problem, so runs may blow up"
+_ABOVE = {"stiefel": "above which noise keeps the neurons from every direction"}
+
+
 @dataclass(frozen=True)
 class Simulation:
     """A simulation that is checked and planned: it can be run once."""
@@ -194,8 +203,7 @@ class Simulation:
         peak, limit, found = self.plan.peak_rate, self._limit, []
         if limit is not None and peak > limit:
             found.append(
-                f"The learning rate {peak:.3g} exceeds {limit:.3g}, the limit of stability for this problem, "
-                "so runs may blow up."
+                f"The learning rate {peak:.3g} exceeds {limit:.3g}, {_ABOVE.get(self.problem.kind, _UNSTABLE)}."
             )
         caution = self.engine.caution(peak, self.plan.steps) if isinstance(self.engine, SpanEngine) else None
         return found if caution is None else [*found, caution]
@@ -209,13 +217,16 @@ class Simulation:
             file.keep(self._labelled(recorder, reached, "unfinished"), self._parts(recorder, reached))
 
         written = keep if file.has_path else None
-        reason = StepLoop(
-            self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written
-        ).run()
-        dataset = self._labelled(recorder, reached, reason)
-        resumable = reason in ("interrupted", "max_runtime")
-        parts = self._parts(recorder, reached) if resumable and file.has_path else {}
-        file.close(dataset, parts, resumable=resumable)
+        loop = StepLoop(self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written)
+        # A second signal must not lose what is stored at the end.
+        with Interrupts() as late:
+            reason = loop.run()
+            dataset = self._labelled(recorder, reached, reason)
+            resumable = reason in ("interrupted", "max_runtime")
+            parts = self._parts(recorder, reached) if resumable and file.has_path else {}
+            file.close(dataset, parts, resumable=resumable)
+        if late.heard and reason != "interrupted":
+            raise KeyboardInterrupt
         return dataset
 
     def _parts(self, recorder: Recorder, reached: Reached) -> dict[str, xr.Dataset]:
@@ -233,6 +244,7 @@ class Simulation:
             "engine": self.engine_name,
             "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
             "effective_learning_rate": plan.effective_rate,
+            **({"schedule_digest": plan.digest} if plan.digest else {}),
             "steps": plan.steps,
             "seeds": list(options.seeds),
             "batch_size": options.batch_size,

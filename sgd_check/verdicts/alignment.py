@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite import HermiteExpansion
     from hermite.arrays import Array
 
 START_TOLERANCE = 1e-7
@@ -35,7 +36,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        if "emergence_time" not in dataset:
+        if "emergence_time" not in with_emergence(dataset):
             msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
             raise ValueError(msg)
     if "seed" not in simulated.dims:
@@ -49,10 +50,17 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     if has_step(prediction) or "seed" in prediction.dims:
         _check_steps(prediction, simulated)
         if predicted.label_noise != problem.label_noise:
-            _refuse("label noise", predicted.label_noise, problem.label_noise)
+            refuse("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
         _check_seeds(prediction, simulated)
-    return problem, simulated
+    return problem, with_emergence(simulated)
+
+
+def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset in which the times of alignment of a span, where it has such, stand for those of emergence."""
+    if "emergence_time" in dataset or "aligned_time" not in dataset:
+        return dataset
+    return dataset.assign(emergence_time=dataset["aligned_time"])
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
@@ -96,9 +104,11 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
 def decided_by_curves(problem: Problem) -> bool:
     """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
 
-    That is so for every general network, and for the two sums of neurons at information exponents up to 2.
+    That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
+    orthogonal neurons has times at which its span has each direction.
     """
-    return problem.kind == "network" or (problem.kind != "spherical" and problem.information_exponent <= 2)
+    by_times = problem.kind in ("spherical", "stiefel")
+    return problem.kind == "network" or (not by_times and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
@@ -166,7 +176,8 @@ def check_dataset(name: str, dataset: object) -> xr.Dataset:
     return dataset
 
 
-def _refuse(what: str, theirs: object, ours: object) -> None:
+def refuse(what: str, theirs: object, ours: object) -> None:
+    """Raise one sentence on what a simulation does not have in common with the prediction."""
     msg = f"Argument `simulation` must have the {what} of the prediction, {theirs}, but has {ours}."
     raise ValueError(msg)
 
@@ -175,12 +186,16 @@ def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]
     """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
     for name in ("student", *fields):
         if getattr(predicted, name) != getattr(simulated, name):
-            _refuse(name, getattr(predicted, name), getattr(simulated, name))
+            refuse(name, getattr(predicted, name), getattr(simulated, name))
     for word, link in (("link", "activation"), ("teacher's link", "teacher_link")):
-        theirs, ours = getattr(predicted, link), getattr(simulated, link)
-        c, other = theirs.coefficients, ours.coefficients
-        if c.shape != other.shape or not np.allclose(other, c, rtol=1e-9, atol=1e-12):
-            _refuse(word, theirs.name, ours.name)
+        check_link(word, getattr(predicted, link), getattr(simulated, link))
+
+
+def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> None:
+    """Refuse a simulation of another link, by the coefficients."""
+    c, other = theirs.coefficients, ours.coefficients
+    if c.shape != other.shape or not np.allclose(other, c, rtol=1e-9, atol=1e-12):
+        refuse(word, theirs.name, ours.name)
 
 
 def _check_same(predicted: Problem, simulated: Problem) -> None:
@@ -195,7 +210,7 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
         fields += ["second_layer", "bias"]
     for field, a, b in zip(fields, *starts, strict=True):
         if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
-            _refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
+            refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
 
 
 def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
@@ -205,7 +220,7 @@ def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
         for dataset in (prediction, simulation)
     )
     if theirs != ours:
-        _refuse("starts", theirs, ours)
+        refuse("starts", theirs, ours)
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
@@ -219,10 +234,10 @@ def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
     else:
         same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0))
     if not same:
-        _refuse("learning rate", theirs, ours)
+        refuse("learning rate", theirs, ours)
     sizes = [int(dataset.attrs["batch_size"]) for dataset in (prediction, simulation)]
     if sizes[0] != sizes[1]:
-        _refuse("batch size", *sizes)
+        refuse("batch size", *sizes)
 
 
 def _check_seeds(prediction: xr.Dataset, simulation: xr.Dataset) -> None:

@@ -187,6 +187,12 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
         )
         raise ValueError(msg)
+    if getattr(problem, "kind", None) == "stiefel":
+        msg = (
+            "Argument `problem` must not have the stiefel student here: hold an answer of `dynamics.solve_quadratic` "
+            "and runs of `sgd_check.simulate` against each other by `sgd_check.compare`."
+        )
+        raise ValueError(msg)
     return checked_engine(problem, "auto" if engine is None else engine)
 
 

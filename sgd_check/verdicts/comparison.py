@@ -14,6 +14,7 @@ from sgd_check.verdicts.alignment import (
     of_sound_runs,
     sound_runs,
     unfinished,
+    with_emergence,
 )
 from sgd_check.verdicts.comparison_variables import (
     emergence_ratio,
@@ -34,6 +35,8 @@ from sgd_check.verdicts.judgement import Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
+from sgd_check.verdicts.recovery import ANSWER as RECOVERY
+from sgd_check.verdicts.recovery import compare_with_law
 from sgd_check.verdicts.run_noise import noise_of_runs
 from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
 
@@ -63,16 +66,17 @@ def compare(
         [-s_p^2/2,\; 2 \ln(1 + \delta_p)] & \text{else, flow} \\
         [-s_p^2,\; 2 \varphi_p] & \text{else, finite-step equation} \end{cases}
 
-    with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
-    delay that the predicted time lacks: all of it against the flow. A direction is isolated if nearly every run gives
-    it the same neuron, before any is learned; what the samples of a run say about its delay is then taken away first
-    (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge alone.
-    `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth of the
-    rate is for what does not depend on times: the start, and of an isolated direction loss and norm at emergence, and
-    the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose predicted time, 30 %
-    later, lies within the runs is tested on both sides and such an error would have been seen; else the verdict is
-    "undecided" and its reasons say on how many directions there is agreement. The loss over time is compared on
-    plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+    or, for the times of alignment of frames, [2α_p − s_p² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02] and a narrower one for
+    the first direction, with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and
+    φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
+    nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
+    then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
+    alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth
+    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at
+    emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
+    predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
+    else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
+    compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -100,10 +104,15 @@ def compare(
     exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`). Distances of neurons stand beside the
     verdict.
 
+    Against **the law of an estimator**, `dynamics.predict_recovery`, `simulation` is a result of
+    `sgd_check.estimate_direction`, and the mean of the squared overlap is tested, with what a finite d is allowed
+    (`sgd_check.verdicts.recovery`).
+
     Parameters
     ----------
     prediction : Dataset
-        Any answer with `emergence_time(direction)`, such as `dynamics.solve_overlaps` (the exact flow, or with
+        Any answer with `emergence_time(direction)`, or of the student "stiefel" `aligned_time(direction)`, such as
+        `dynamics.solve_quadratic`, `dynamics.solve_overlaps` (the exact flow, or with
         `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
         neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine; or
         `dynamics.solve_mean_field`, saved at times at which the simulations have records, with
@@ -159,7 +168,10 @@ def compare(
     checked_rate(false_alarm_rate)
     if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
         return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    if getattr(prediction, "attrs", {}).get("answer") == RECOVERY:
+        return compare_with_law(prediction, simulation, false_alarm_rate=false_alarm_rate)
     problem, simulations = checked_simulations(prediction, simulation)
+    prediction = with_emergence(prediction)
     sampled = "seed" in prediction.dims
     if decided_by_curves(problem) and not sampled:
         return compare_curves(problem, prediction, simulations, false_alarm_rate)

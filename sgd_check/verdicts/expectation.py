@@ -18,6 +18,10 @@ to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since
 
 - *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed.
 - *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)]. Each term may lie between nothing and twice its leading order.
+- *frames* (``student="stiefel"``), whose flow is solved exactly: drag by noise is at most what it is at the start, and
+  noise that adds to the start makes times shorter. [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
+  that noise: each of the two may lie between nothing and twice its leading order (`dynamics.theory.quadratic`). Of the
+  first direction of all, which nothing else disturbs, within a third of it (measured: at most a quarter).
 - *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
   for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
   [−s², 5 s²/2] with s the scatter of the runs.
@@ -53,6 +57,10 @@ NOISE_DECIDES = 1.0
 TOLERANCE, NEXT_ORDER = 0.02, 0.5
 
 
+#: What the leading order of a frame's first direction may be off, relative to it: it grows as 1/ln(d/m).
+FRAME_SHARE = 1.0 / 3.0
+
+
 class Expectation(NamedTuple):
     """What theory says of every direction: shape (P,) each, dimensionless.
 
@@ -83,6 +91,8 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
     stepped = has_step(prediction)
+    if problem.kind == "stiefel":
+        return _of_frames(problem, time, noise_rate)
     if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
         why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
         return _unknown(problem, time, why, stepped=stepped)
@@ -106,6 +116,23 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     width = TOLERANCE + NEXT_ORDER * np.nan_to_num(scatter) ** 4
     low, high = np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
+
+
+def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
+    """Return the expectation of a frame's times of alignment; those of its flow are known exactly."""
+    from dynamics import theory
+
+    drag, advance, scatter = theory.frame_escape(problem, rate)
+    known = np.isfinite(drag) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    square = np.where(known, scatter, 0.0) ** 2
+    delay = np.where(known, np.expm1(np.where(known, drag + advance, 0.0)), np.inf)
+    low = np.where(known, 2.0 * np.minimum(advance, 0.0) - square - TOLERANCE, 0.0)
+    high = np.where(known, 2.0 * drag + 2.0 * np.maximum(advance, 0.0) + TOLERANCE, np.inf)
+    first = known & (time == np.nanmin(time, initial=np.inf))
+    centre = np.where(first, drag + advance, 0.0) - 0.5 * square
+    width = TOLERANCE + NEXT_ORDER * square**2 + np.where(first, FRAME_SHARE * (drag - advance), 0.0)
+    low, high = np.where(first, centre - width, low), np.where(first, centre + width, high)
+    return Expectation(time, delay, scatter, low, high, (), delay, np.zeros(time.size, dtype=bool))
 
 
 def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, stepped: bool) -> tuple[Array, Array]:

@@ -61,7 +61,7 @@ def test_the_reference_has_every_public_name_once(package):
 
 def test_the_reference_has_every_command():
     text = (DOCS / "api" / "commands.md").read_text(encoding="utf-8")
-    modules = [path for package in ("dynamics", "sgd_check") for path in (ROOT / package).rglob("*.py")]
+    modules = [path for package in ("hermite", "dynamics", "sgd_check") for path in (ROOT / package).rglob("*.py")]
     for path in modules:
         if path.name == "__main__.py" or '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8"):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")

@@ -5,13 +5,19 @@ from __future__ import annotations
 import errno
 import io
 import os
-import subprocess
+import signal
 import sys
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
+from processes import ROOT, SMALL_STUDY, python
 
 import dynamics
+import hermite
+import sgd_check
+from dynamics import __main__ as list_of_commands
+from dynamics.__main__ import COMMANDS
 from dynamics.commands import parsing
 from dynamics.commands.end import end_with
 from dynamics.report import __main__ as report
@@ -20,19 +26,7 @@ from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
 from sgd_check import study as sgd_study
 
-ROOT = Path(dynamics.__file__).parent.parent
 DRY = ["--directions", "2", "--width", "3", "--dimension", "16", "--dry-run"]
-SWEEP = """
-[problem]
-k = 4
-num_directions = 2
-dimension = 16
-width = 3
-[grid]
-seed = [0, 1]
-[study]
-name = "prediction"
-"""
 #: What may stand where stdout was: a full disk, and nothing; why it takes no result.
 DEAF = {"full": "No space left on device", "closed": "Bad file descriptor"}
 
@@ -47,7 +41,7 @@ def answer(tmp_path_factory):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "study.toml").write_text(SWEEP)
+    (tmp_path / "study.toml").write_text(SMALL_STUDY)
     return tmp_path
 
 
@@ -122,16 +116,50 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
         "import os, runpy, sys; os.rmdir(os.getcwd()); sys.argv = ['x']; "
         f"runpy.run_module({module!r}, run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "gone",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", code, cwd=tmp_path / "gone")
     assert done.returncode == 2
     assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
+
+
+@pytest.mark.parametrize("module", ["dynamics", *COMMANDS])
+def test_every_command_tells_its_version_and_needs_nothing_else(module, capsys):
+    package = import_module(module)
+    command = import_module(f"{module}.__main__") if hasattr(package, "__path__") else package
+    assert command.main(["--version"]) == 0
+    version = metadata.version("feature-emergence")
+    assert capsys.readouterr().out == f"feature-emergence {version}\n"
+    assert {each.__version__ for each in (hermite, dynamics, sgd_check)} == {version}
+
+
+def test_the_package_lists_its_commands(capsys):
+    assert list_of_commands.main([]) == 0
+    told = capsys.readouterr().out
+    found = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        for package in (hermite, dynamics, sgd_check)
+        for path in Path(package.__file__).parent.rglob("*.py")
+        if "def main(" in path.read_text()
+    }
+    assert found == {"dynamics", *COMMANDS}
+    assert all(f"\n  python -m {name} " in told for name in COMMANDS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_scheduler_or_a_closed_terminal_ends_a_command_as_ctrl_c_does(number, capsys):
+    before = signal.getsignal(number)
+    assert parsing.exit_code_of(lambda: signal.raise_signal(number)) == 130
+    assert capsys.readouterr().err == "interrupted before anything was computed\n"
+    assert signal.getsignal(number) is before
+
+
+def test_who_ignores_a_signal_is_not_ended_by_it():
+    """As `nohup` has it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert parsing.exit_code_of(lambda: signal.raise_signal(signal.SIGHUP) or 0) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 RAISING = {
@@ -146,7 +174,7 @@ def test_a_module_of_studies_that_ends_while_it_is_imported_is_refused(kind, her
     text, why = RAISING[kind]
     monkeypatch.syspath_prepend(here)
     (here / f"module_that_{kind}.py").write_text(text)
-    (here / "study.toml").write_text(SWEEP.partition("[study]")[0])
+    (here / "study.toml").write_text(SMALL_STUDY.partition("[study]")[0])
     asked = f"module_that_{kind}:study"
     assert study.main(["study.toml", "--study", asked]) == 2
     told = capsys.readouterr().err

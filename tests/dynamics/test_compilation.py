@@ -13,6 +13,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from processes import python
 
 import dynamics
 from dynamics.compiler import compilation, compiling_processes, inner_functions, kernel_cache, machine_code
@@ -205,14 +206,7 @@ def test_without_compiler_pieces_keep_their_file_names(cache, tmp_path):
         "m = load([Piece('constants', 'FACTOR = 5.0'), read_piece(sys.argv[1])], {'fill': 'void(f8[::1])'});"
         "print(m.namespace.multiply.__code__.co_filename == sys.argv[1], m.path, m.functions['fill'].__name__)"
     )
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    answer = subprocess.run(
-        [sys.executable, "-c", script, str(source)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
+    answer = python("-c", script, str(source), NUMBA_DISABLE_JIT="1")
     assert answer.stdout == "True None fill\n"
     assert not cache.exists()
 
@@ -308,13 +302,7 @@ print(len(found), {threads for _, threads in found})
 print(any("scipy" in path for path, _ in found) or len(found) == 1)
 print({each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"})
 """
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    found = python("-c", script, OPENBLAS_NUM_THREADS="2").stdout.splitlines()
     assert found[0].endswith("{1}")
     assert found[1] == "True"
     assert found[2] == "{2}"

@@ -22,6 +22,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from processes import python
 
 import dynamics
 from dynamics.compiler import compilation, compiling_processes, kernel_cache, machine_code
@@ -572,7 +573,10 @@ def test_a_copy_that_is_stopped_is_ended_and_its_work_is_done_here(cache, monkey
 def test_processes_that_heal_the_same_entry_at_once_all_get_it(filled):
     only(filled, "*/*multiply*.nbc").write_bytes(b"")
     runs = [start() for _ in range(3)]
-    assert [run.communicate(timeout=60) for run in runs] == [(RIGHT, "")] * 3
+    said = [run.communicate(timeout=60) for run in runs]
+    assert [answer for answer, _ in said] == [RIGHT] * 3
+    # On a busy machine one waits so long for another that it says so.
+    assert all(told == "" or told.startswith("Waiting for another process that compiles") for _, told in said)
     assert load_afresh().from_cache
 
 
@@ -585,15 +589,7 @@ def test_the_command_heals_a_damaged_cache(cache, tmp_path):
     for entry in entries:
         entry.write_bytes(b"")
     question = ["--model", "decoupled", "--directions", "10001", "--beta", "1", "--no-plot", "--output", "pairs.nc"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dynamics.solve", *question],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = python("-m", "dynamics.solve", *question, cwd=tmp_path, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
     loss = dynamics.load(tmp_path / "pairs.nc").loss.values
     assert loss[0] > loss[-1] >= 0.0

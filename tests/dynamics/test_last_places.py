@@ -165,6 +165,17 @@ def test_two_runs_with_one_name_both_keep_their_answer(here):
         assert dynamics.load(target.with_name(name)).identical(answer)
 
 
+def test_two_runs_that_may_replace_one_file_both_keep_their_answer(here):
+    target = here / "results" / "run.nc"
+    target.write_bytes(FOREIGN)
+    files = [RunFile(target, overwrite=True) for _ in range(2)]
+    first = dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=files[0])
+    with pytest.warns(RuntimeWarning, match="something else has that name now"):
+        second = dynamics.solve_overlaps(PROBLEM, **GIVEN, rtol=1e-6, checkpoint=files[1])
+    assert dynamics.load(target).identical(first)
+    assert dynamics.load(target.with_name("run-2.nc")).identical(second)
+
+
 def test_a_run_replaces_its_own_file_and_what_it_was_allowed_to_replace(here):
     target = here / "results" / "run.nc"
     target.write_bytes(FOREIGN)

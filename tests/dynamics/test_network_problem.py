@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import Problem, Student, Teacher
+from dynamics import Problem, SaveAt, Student, Teacher, solve_committee, solve_network
 from dynamics.runs.dataset import make_dataset
 from dynamics.study.grid import changed_problem
 
@@ -114,6 +114,16 @@ STUDENT = {"activation": "erf", "width": 4}
             "Argument `width` must be even where `initial_second_layer` is 'pairs', but is 3.",
         ),
         (
+            lambda: Student(activation="erf", width=2, initial_second_layer=[1.0, -1e31]),
+            ValueError,
+            "Argument `initial_second_layer` must hold numbers of at most 1e+30, but is [1.0, -1e+31].",
+        ),
+        (
+            lambda: Student(activation="erf", width=1, biases="fixed", initial_biases=[1e160]),
+            ValueError,
+            "Argument `initial_biases` must hold numbers of at most 1e+30, but is [1e+160].",
+        ),
+        (
             lambda: Student(**STUDENT, initial_biases=0.5),
             ValueError,
             "Argument `initial_biases` must be absent where `biases` is 'none', but is 0.5.",
@@ -164,6 +174,22 @@ def test_bad_input_gets_one_sentence(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("solve", "given"),
+    [
+        (solve_network, {"student": Student(activation="erf", width=100)}),
+        (solve_committee, {"student": "committee", "activation": "erf", "width": 100}),
+    ],
+    ids=["network", "committee"],
+)
+def test_a_width_beyond_the_memory_is_refused_before_any_work(solve, given, monkeypatch):
+    """2.5 MB of arrays where there is one; 10^5 neurons ended in a MemoryError of numpy's."""
+    problem = Problem(**given, teacher=Teacher([1.0]), dimension=10)
+    monkeypatch.setattr("dynamics.problem.memory.machine_memory", lambda: 1e6)
+    with pytest.raises(ValueError, match=r"`width` must leave room in memory, but 100 takes 0\.00\d+ GB, more than"):
+        solve(problem, save_at=SaveAt.at([1.0]))
 
 
 PROBLEMS = [

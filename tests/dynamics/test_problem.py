@@ -123,7 +123,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (
             lambda: problem(student="planar"),
             ValueError,
-            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', but is 'planar'.",
+            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', 'stiefel', but is 'planar'.",
         ),
         (
             lambda: problem(teacher_activation="he3"),
@@ -154,6 +154,11 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             lambda: problem(initial_weights=np.ones((1, 8)), **start()),
             ValueError,
             "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.",
+        ),
+        (
+            lambda: problem(width=1, initial_overlaps=3),
+            TypeError,
+            "Argument `initial_overlaps` must be a tuple (C, G, n), but is 3.",
         ),
         (
             lambda: problem(width=1, initial_overlaps=(1, 2)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import signal
-import subprocess
-import sys
 from concurrent.futures import Future
 
 import numpy as np
 import pytest
 import xarray as xr
+from processes import python
 
 import dynamics
 from benchmarks.random_problems import random_problem
@@ -307,8 +306,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
     assert (
-        "must hold a run of overlaps or committee or spherical or network or mean-field, but its answer is 'weather'"
-        in refusal(changed("other", renamed))
+        "must hold a run of overlaps or committee or spherical or correlation or network or mean-field or tokens, but "
+        "its answer is 'weather'" in refusal(changed("other", renamed))
     )
 
     def older(other):
@@ -376,8 +375,7 @@ LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]
 
 
 def command(*arguments, cwd):
-    program = [sys.executable, "-m", "dynamics.solve", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, cwd=cwd, check=False)
+    return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 
 
 def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):

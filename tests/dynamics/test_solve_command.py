@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from processes import python
 
 import dynamics
 from dynamics.commands.options import OPTIONS
@@ -24,9 +23,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "dynamics.solve", *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+    return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 
 
 def test_main_command_in_a_subprocess_writes_table_dataset_and_figure(tmp_path):
@@ -58,7 +55,7 @@ except SystemExit as ended:
     loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
     print(ended.code, sorted(loaded - sys.stdlib_module_names))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = python("-c", script)
     assert words in done.stdout
     assert done.stdout.endswith("0 ['dynamics', 'hermite', 'lazy_loader']\n")
 
@@ -285,13 +282,13 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--K=3"], "unrecognized arguments: --K=3. Did you mean '--k'?"),
         (
             ["--model", "meanfield"],
-            "Option --model must be one of overlaps, decoupled, mean-field, network, correlation, but is 'meanfield'. "
-            "Did you mean 'mean-field'?",
+            "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, but is "
+            "'meanfield'. Did you mean 'mean-field'?",
         ),
         (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
         (
             ["--model", "x"],
-            "Option --model must be one of overlaps, decoupled, mean-field, network, correlation, but is 'x'.",
+            "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, but is 'x'.",
         ),
         (
             ["--model", "decoupled", "--rtol", "1e-3"],

@@ -298,9 +298,12 @@ def test_a_run_that_is_stopped_keeps_what_it_has():
 
 def test_implicit_methods_compile_the_product():
     pieces = toy(ROTATION + ROTATION_PRODUCT)
-    names = {method: list(load_method(method, pieces).system.functions) for method in ("explicit", "bdf", "sundials")}
+    loaded = {method: load_method(method, pieces) for method in ("explicit", "bdf", "sundials")}
+    names = {method: list(each.system.functions) for method, each in loaded.items()}
     assert names["explicit"] == ["rhs", "event_values", "normalise"]
-    assert names["bdf"] == names["sundials"] == [*names["explicit"], "jacobian_diagonal", "jacobian_product"]
+    assert names["bdf"] == names["sundials"] == [*names["explicit"], "jacobian"]
+    assert [len(each.functions()) for each in loaded.values()] == [3, 5, 5]
+    assert len(load_method("bdf", toy(ROTATION)).functions()) == 4
 
 
 def test_missing_extra_is_named_before_any_work(monkeypatch):

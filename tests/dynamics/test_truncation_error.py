@@ -15,6 +15,7 @@ from dynamics.runs.records import Records
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.overlaps import _cut
 from dynamics.solve.step_settings import StepSettings
+from dynamics.solve.truncation import halved
 
 pytestmark = pytest.mark.filterwarnings("ignore:The flow sees")
 
@@ -31,16 +32,19 @@ def problem(activation):
     )
 
 
+def g(s):
+    """The exact kernel of relu."""
+    s = np.clip(s, -1.0, 1.0)
+    return (np.sqrt(1.0 - s**2) + s * (np.pi - np.arccos(s))) / (2.0 * np.pi)
+
+
+def slope(s):
+    return (np.pi - np.arccos(np.clip(s, -1.0, 1.0))) / (2.0 * np.pi)
+
+
 def exact_flow(asked):
-    """Return the loss and the times at which C² = ½, by scipy, with g(s) = (√(1 − s²) + s (π − arccos s)) / 2π."""
+    """Return the loss and the times at which C² = ½, by scipy."""
     a, m = asked.teacher.coefficients, asked.width
-
-    def g(s):
-        s = np.clip(s, -1.0, 1.0)
-        return (np.sqrt(1.0 - s**2) + s * (np.pi - np.arccos(s))) / (2.0 * np.pi)
-
-    def slope(s):
-        return (np.pi - np.arccos(np.clip(s, -1.0, 1.0))) / (2.0 * np.pi)
 
     def unpacked(y):
         return y[: m * 2].reshape(m, 2), y[m * 2 : m * 2 + m * m].reshape(m, m), np.exp(y[-m:])
@@ -87,6 +91,50 @@ def test_both_parts_cover_the_distance_to_the_exact_kernel_of_relu():
     sentences = " ".join(flow_findings(flow).sentences)
     assert "Largest estimated numerical error of the loss" in sentences
     assert "Largest estimated error by cutting the series of the link of the loss" in sentences
+
+
+def exact_sphere(asked, times):
+    """Return the loss of neurons of length 1 at the times, by scipy in their vectors."""
+    a, m = asked.teacher.coefficients, asked.width
+
+    def rates(_, y):
+        W = y.reshape(m, -1)
+        force = slope(W[:, :2]) * a @ np.eye(2, W.shape[1]) - slope(W @ W.T) @ W / m
+        return (force - np.sum(force * W, axis=1, keepdims=True) * W).ravel()
+
+    path = solve_ivp(rates, (0.0, times[-1]), asked.initial_weights.ravel(), "LSODA", times, rtol=1e-10, atol=1e-12)
+    loss = []
+    for y in path.y.T:
+        W = y.reshape(m, -1)
+        loss.append(a @ g(np.eye(2)) @ a - 2.0 * (g(W[:, :2]) @ a).mean() + g(W @ W.T).mean())
+    return np.array(loss)
+
+
+def test_both_parts_cover_the_distance_to_the_exact_kernel_on_the_sphere():
+    weights = np.random.default_rng(3).standard_normal((4, 5))
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    teacher = dynamics.Teacher([0.6, 0.4])
+    given = {"activation": "relu", "teacher": teacher, "width": 4, "dimension": 5, "student": "spherical"}
+    asked, times = dynamics.Problem(**given, initial_weights=weights), np.geomspace(0.05, 30.0, 20)
+    flow = dynamics.solve_spherical(asked, save_at=dynamics.SaveAt.at(times), rtol=1e-6, progress=False)
+    error = np.abs(flow.loss.values - exact_sphere(asked, times))
+    reported = flow.loss_error.values + flow.loss_truncation_error.values
+    assert (error <= reported).all()
+    assert np.max(error) > 100.0 * np.max(flow.loss_error.values)
+    assert np.median(reported / error) < 30.0
+    level = flow.loss_level_time_truncation_error.values
+    np.testing.assert_array_equal(np.isfinite(level), np.isfinite(flow.loss_level_time))
+
+
+def test_each_link_is_cut_by_itself():
+    given = {"teacher": dynamics.Teacher([1.0]), "width": 2, "dimension": 8, "student": "spherical"}
+    for student, teacher, orders in [("relu", "he4", (30, 4)), ("he4", "relu", (4, 30)), ("relu", "abs", (30, 30))]:
+        asked = dynamics.Problem(activation=student, teacher_activation=hermite.expand(teacher), **given)
+        found, factor = halved(asked, 1e-7)
+        links = found.activation, found.teacher_link
+        assert tuple(np.flatnonzero(np.abs(link.coefficients) > link.tolerance)[-1] for link in links) == orders
+        assert factor == pytest.approx(1.0 / (np.sqrt(2.0) - 1.0), rel=0.1)
+    assert halved(dynamics.Problem(activation="he4", teacher_activation="he3", **given), 1e-7) is None
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ STUDIES: tuple[tuple[str, Callable[..., object], dict[str, Draw]], ...] = (
                                                      "learning_rate": bad.positive, "largest_width": bad.count}),
     ("finite_size", dynamics.finite_size, {"betas": either(bad.array, one_of([0.3], [0.0], [-1.0], ["a"], 3, None)), "sizes": WIDTHS}),
     ("scaling_study", dynamics.scaling_study, {"beta": bad.non_negative, "coupled": bad.switch}),
+    ("quadratic_laws", dynamics.quadratic_laws, {"alpha": bad.positive, "width": bad.count, "dimensions": WIDTHS}),
     ("transfer_study", dynamics.transfer_study, {"beta": bad.non_negative, "widths": WIDTHS}),
     ("sample_complexity", sgd_check.sample_complexity, {"information_exponents": WIDTHS, "dimensions": WIDTHS,
                                                         "rate": bad.positive, "start": bad.positive}),
@@ -156,6 +157,8 @@ def _problems() -> Iterator[Call]:
             "student": bad.choice,
             "teacher_activation": bad.link,
             "order": ORDERS,
+            "objective": either(bad.choice, one_of("correlation")),
+            "smoothing": either(bad.non_negative, one_of(1.0)),
         },
         frozenset({"order", "teacher_activation", "initial_norm"}),
     )
@@ -271,6 +274,13 @@ def _solvers() -> Iterator[Call]:
         dynamics.solve_decoupled,
         {"problem": problem()},
         {"problem": either(PROBLEMS, one_of(QUADRATIC, problem(width=10**9))), "save_at": bad.no_schedule},
+        WATCHED,
+    )
+    yield Call(
+        "solve_quadratic",
+        dynamics.solve_quadratic,
+        {"problem": QUADRATIC},
+        {"problem": either(PROBLEMS, one_of(problem())), "save_at": bad.no_schedule},
         WATCHED,
     )
     yield Call(

@@ -15,6 +15,7 @@ from dynamics.laws import __main__ as laws
 from dynamics.report import __main__ as report
 from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
+from hermite.exponents import __main__ as exponents
 from sgd_check import study as sgd_study
 from sgd_check.run import __main__ as run
 
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 
 #: What each file that commands are given here is called.
 PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"
-STUDY_TEXT = """\
-[problem]
-k = 4
-num_directions = 2
-dimension = 16
-width = 3
-[grid]
-seed = [0, 1]
-[study]
-name = "prediction"
-"""
 
 
 class Command(NamedTuple):
@@ -132,6 +122,9 @@ def commands() -> Iterator[Command]:
                   {"output": named("missing/run.html", "existing.html", ".", "/proc/a.html", "a\0b.html")},
                   ((), ("missing.nc",), (PREDICTION, PREDICTION), ("--output", "new.html"), (".",), (STUDY_FILE,),
                    (PREDICTION, "--colour")))  # fmt: skip
+    yield Command("hermite.exponents", exponents.main, ["he3"], {"degrees": numbers_from("0", "25", "2.5", "9" * 5000)},
+                  ((), ("tahn",), ("z1*z4",), ("sin(40*z)",), ("exp(z^2)",), ("he3", "he4"), ("he3", "--colour"),
+                   ("log(z1)",), ("z1/0",), ("0*z1",)))  # fmt: skip
 
 
 def _kinds(table: tuple[options.Option, ...]) -> dict[str, Draw]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import fuzz_values as bad
-from fuzz_commands import STUDY_TEXT
+from processes import SMALL_STUDY
 
 from dynamics.commands.options import OPTIONS
 
@@ -92,7 +92,7 @@ def with_lines(lines: str) -> bytes:
     key = body.partition("=")[0].strip()
     table = head.strip("[]")
     kept, inside = [], False
-    for line in STUDY_TEXT.splitlines():
+    for line in SMALL_STUDY.splitlines():
         if line.startswith("["):
             inside = line == f"[{table}]"
         elif inside and line.partition("=")[0].strip() == key:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fuzz_calls import problem
-from fuzz_commands import EXISTING, PREDICTION, STUDY_FILE, STUDY_TEXT, Command, commands
+from fuzz_commands import EXISTING, PREDICTION, STUDY_FILE, Command, commands
 from fuzz_guard import Case, Ended, complaint_of_command, ended, report
 from fuzz_tiers import share
+from processes import SMALL_STUDY, python
 
 import dynamics
 from hermite.text.messages import shown
 
-ROOT = Path(dynamics.__file__).parent.parent
 #: How often two options are bad.
 SECOND = 0.2
 
@@ -30,7 +28,7 @@ def folder(tmp_path_factory):
     dynamics.save(dynamics.predict_emergence(problem()), where / PREDICTION)
     for name in (EXISTING, "existing.png", "existing.html"):
         (where / name).write_bytes(b"not ours")
-    (where / STUDY_FILE).write_text(STUDY_TEXT)
+    (where / STUDY_FILE).write_text(SMALL_STUDY)
     os.mkfifo(where / "fifo")
     return where
 
@@ -68,15 +66,7 @@ def test_bad_flags(command, folder, record_property, monkeypatch):
 
 def by_subprocess(module: str, given: list[str], folder: Path) -> Ended:
     """Run a command as a user does."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *given],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
-        check=False,
-    )
+    done = python("-m", module, *given, cwd=folder, timeout=60)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 

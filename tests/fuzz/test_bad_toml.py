@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fuzz_commands import EXISTING, STUDY_TEXT
+from fuzz_commands import EXISTING
 from fuzz_guard import Case, complaint_of_command, ended, report
 from fuzz_tiers import share
 from fuzz_toml import configurations, mutated, studies
+from processes import SMALL_STUDY
 
 from dynamics.solve import __main__ as solve
 from dynamics.study import __main__ as study
@@ -56,7 +57,7 @@ def test_bad_studies(folder, record_property):
 
 
 @pytest.mark.parametrize(
-    ("main", "given", "content"), [(solve.main, SOLVE, CONFIGURATION), (study.main, STUDY, STUDY_TEXT.encode())]
+    ("main", "given", "content"), [(solve.main, SOLVE, CONFIGURATION), (study.main, STUDY, SMALL_STUDY.encode())]
 )
 def test_damaged_toml(main, given, content, folder, record_property):
     rng = np.random.default_rng(6)

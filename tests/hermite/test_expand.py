@@ -30,7 +30,11 @@ PLAIN = {
     "softplus": lambda z: np.logaddexp(0, z),
     "silu": lambda z: z * scipy.special.expit(z),
     "elu": lambda z: np.where(z > 0, z, np.expm1(z)),
+    "selu": lambda z: 1.0507009873554805 * np.where(z > 0, z, 1.6732632423543772 * np.expm1(z)),
+    "leaky_relu": lambda z: np.where(z > 0, z, 0.01 * z),
+    "mish": lambda z: z * np.tanh(np.logaddexp(0, z)),
     "abs": np.abs,
+    "quadratic": np.square,
     "step": lambda z: (z > 0).astype(float),
     "sign": np.sign,
     "gaussian": lambda z: np.exp(-(z**2)),
@@ -60,6 +64,46 @@ def test_a_callable_and_the_named_link_have_the_same_zeros(order):
     assert opaque.coefficients[0] == named.coefficients[0] == 0.0
     assert opaque.information_exponent == named.information_exponent == 4
     assert opaque.parity == named.parity == "even"
+
+
+def test_new_activations_in_closed_form():
+    """leaky_relu is relu and a line, selu has mean 0 and variance 1 (1706.02515), z² is 1 + √2 h_2."""
+    relu, leaky = hermite.expand("relu", order=9).coefficients, hermite.expand("leaky_relu", order=9)
+    np.testing.assert_allclose(leaky.coefficients, 0.99 * relu + 0.01 * np.eye(10)[1], atol=1e-16)
+    assert leaky.exact is not None
+    selu = hermite.expand("selu")
+    assert abs(selu.coefficients[0]) < 1e-10
+    assert selu.norm_squared == pytest.approx(1.0, abs=1e-10)
+    assert hermite.expand("quadratic").exact == (1, 0, sympy.sqrt(2))
+    assert hermite.expand("quadratic").information_exponent == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "table"),
+    [
+        ("swish", "silu"),
+        ("Swish(z)", "silu(z)"),
+        ("Leaky ReLU", "leaky_relu"),
+        ("leaky-relu", "leaky_relu"),
+        ("logistic", "sigmoid"),
+    ],
+)
+def test_other_names_are_the_tables(given, table):
+    assert hermite.expand(given, order=6) == hermite.expand(table, order=6)
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"), [("swsh", "swish"), ("leaky_rlu", "leaky_relu"), ("mis", "mish"), ("2*swissh(z)", "swish")]
+)
+def test_a_typo_gets_the_nearest_name(typo, meant):
+    with pytest.raises(ValueError, match=rf"Did you mean '{meant}'\?$"):
+        hermite.expand(typo)
+
+
+def test_quadratics_of_quadratics_are_bounded_by_their_degree():
+    nested = "quadratic(" * 9 + "z" + ")" * 9
+    with pytest.raises(ValueError, match=r"^Argument `x` must be a formula, but has degree 512, beyond 300\.$"):
+        hermite.expand(nested)
 
 
 def test_the_table_of_plain_functions_is_complete():
@@ -266,7 +310,9 @@ def test_names_numbers_and_callables_need_no_sympy():
 def test_importing_the_package_imports_nothing_heavy():
     code = "import sys, hermite; print('numpy' in sys.modules, sorted(set(dir(hermite)) & set(hermite.__all__)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False ['HermiteExpansion', 'expand']"
+    names = [name for name in sorted(hermite.__all__) if not name.startswith("__")]
+    assert {"HermiteExpansion", "expand", "generative_exponent", "leap"} <= set(names)
+    assert done.stdout.strip() == f"False {names}"
     with pytest.raises(AttributeError, match="No hermite attribute expnd"):
         hermite.expnd  # noqa: B018
 

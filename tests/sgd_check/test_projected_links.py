@@ -54,7 +54,8 @@ def check(expansion, found, points=GRID, digits=13):
 def test_named_links_are_sampled_as_their_formula(name):
     expansion = hermite.expand(name)
     check(expansion, interpreted(expansion))
-    assert render(expansion)[1] == f"{expansion.name} (formula)"
+    kind = "polynomial" if expansion.is_polynomial else "formula"
+    assert render(expansion)[1] == f"{expansion.name} ({kind})"
 
 
 z = sympy.Symbol("z")

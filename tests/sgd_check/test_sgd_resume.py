@@ -11,7 +11,7 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics.runs import checkpoint, storage
+from dynamics.runs import checkpoint, interrupts, run_file, storage
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -191,6 +191,72 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
     assert "must have the mean" in refusal(varying, ValueError, learning_rate=other)
 
 
+def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
+    """Two levels of the rate in turn, and the same two in the other order."""
+    path = tmp_path / "runs.nc"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1, interrupt)
+        sgd_check.simulate(
+            problem_of(), **GIVEN | {"learning_rate": lambda step: (1e-3, 2e-3)[step % 2]}, checkpoint=path
+        )
+    assert refusal(path, ValueError, learning_rate=lambda step: (2e-3, 1e-3)[step % 2]) == (
+        "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
+    )
+    same = sgd_check.resume(path, progress=False, learning_rate=lambda step: 1e-3 * (1 + step % 2))
+    assert same.attrs["stop_reason"] == "reached_end"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_while_the_end_is_prepared_does_not_lose_it(number, tmp_path, monkeypatch):
+    path, digest = tmp_path / "runs.nc", run_file._digest
+
+    def disturbed(*arguments):
+        signal.raise_signal(number)
+        return digest(*arguments)
+
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5, lambda: signal.raise_signal(number))
+        patch.setattr(run_file, "_digest", disturbed)
+        found = sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
+    assert found.attrs["stop_reason"] == "interrupted"
+    assert dynamics.load(path).identical(found)
+    assert "checkpoint" in storage.load_tree(path).children
+
+
+def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypatch):
+    path, close = tmp_path / "runs.nc", run_file.RunFile.close
+
+    def disturbed(self, *arguments, **settings):
+        interrupt()
+        close(self, *arguments, **settings)
+
+    monkeypatch.setattr(run_file.RunFile, "close", disturbed)
+    with pytest.raises(KeyboardInterrupt):
+        sgd_check.simulate(problem_of(), **GIVEN | {"steps": 20}, checkpoint=path)
+    assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
+
+
+def test_steps_out_of_reach_are_torn_by_any_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
+    from sgd_check.engines.diffusion.engine import DiffusionEngine
+
+    advance, path = DiffusionEngine.advance_span, tmp_path / "runs.nc"
+
+    def torn(self, *arguments):
+        if self.done:
+            signal.raise_signal(signal.SIGTERM)
+        self.done = True
+        return advance(self, *arguments)
+
+    monkeypatch.setattr(DiffusionEngine, "done", False, raising=False)
+    monkeypatch.setattr(DiffusionEngine, "advance_span", torn)
+    asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
+    found = sgd_check.simulate(
+        asked, learning_rate=1e-6, steps=10**9, seeds=2, engine="diffusion", checkpoint=path, progress=False
+    )
+    assert found.attrs["stop_reason"] == "interrupted"
+    assert dynamics.load(path).identical(found)
+
+
 def test_engines_without_a_state_keep_what_they_recorded(tmp_path):
     path = tmp_path / "runs.nc"
     asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
@@ -233,6 +299,28 @@ def test_the_command_prints_how_to_go_on_and_does(prediction, monkeypatch, capsy
     found, whole = dynamics.load("flow-sgd.nc"), dynamics.load("other.nc")
     assert_same(found["simulation"].to_dataset(), whole["simulation"].to_dataset())
     assert found.attrs.get("verdict") == whole.attrs.get("verdict")
+
+
+def test_a_second_signal_while_runs_are_compared_loses_neither_answer_nor_advice(prediction, monkeypatch, capsys):
+    compare = sgd_check.compare
+
+    def disturbed(*arguments, **settings):
+        interrupt()
+        return compare(*arguments, **settings)
+
+    monkeypatch.setattr(sgd_check, "compare", disturbed)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 300, interrupt)
+        assert command.main(["flow.nc", *QUICK]) == 130
+    go_on = "Go on with: python -m sgd_check.run flow.nc --resume flow-sgd-runs.nc --theory flow --no-plot\n"
+    assert capsys.readouterr().err.endswith(go_on)
+    assert dynamics.load("flow-sgd.nc")["simulation"].attrs["stop_reason"] == "interrupted"
+    monkeypatch.setattr(interrupts, "IMPATIENCE", 0.0)
+    monkeypatch.setattr(sgd_check, "compare", lambda *_, **__: [interrupt(), interrupt()])
+    with monkeypatch.context() as patch:
+        stop_after(patch, 300, interrupt)
+        assert command.main(["flow.nc", *QUICK, "--overwrite"]) == 130
+    assert capsys.readouterr().err.endswith(f"{go_on}interrupted\n")
 
 
 def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, capsys):

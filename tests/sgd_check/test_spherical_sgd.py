@@ -183,6 +183,58 @@ def test_a_full_batch_is_gradient_descent_on_one_sample():
     np.testing.assert_allclose(weights_of(run)[0], expected, rtol=0, atol=1e-12)
 
 
+def test_a_committee_on_one_sample_takes_autograds_steps():
+    problem = question(MIXED, student="committee", initial_norm=0.7, directions=CROOKED, label_noise=0.2)
+    run = engine(problem, seeds=(5,), batch_size=30, training_samples=30)
+    with run.running():
+        drawn, start = samples_of(run), weights_of(run)[0]
+        run.advance(np.full(4, 0.1))
+    x, labels, w = (torch.tensor(part) for part in (drawn[0][0], drawn[1][0], start))
+    for _ in range(4):
+        w.requires_grad_()
+        f = torch.sum(LINKS["mixed"][1](w @ x.T), dim=0)
+        (gradient,) = torch.autograd.grad(0.5 * torch.mean((f - labels) ** 2), w)
+        w = (w - 0.1 * gradient).detach()
+    np.testing.assert_allclose(weights_of(run)[0], w, rtol=0, atol=1e-12)
+    found, w = run.measure(student=True), w.numpy()
+    unit = w / np.linalg.norm(w, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.squared_norm[0], np.sum(w**2, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found.student_overlap[0], unit @ unit.T, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.teacher_overlap[0], unit[:, :2] @ np.array(CROOKED).T, rtol=0, atol=1e-12)
+
+
+def test_a_small_neuron_of_a_full_batch_is_a_power_iteration():
+    """While |w| is small, w ← (I + 2ηD)w with D = (1/n) Σ y x xᵀ: 1e-7 after 14 steps from |w| = 1e-6."""
+    problem = question(
+        "min(z**2, 4)", width=1, dimension=20, coefficients=(1.0,), student="committee", initial_norm=1e-6
+    )
+    run = engine(problem, seeds=(2,), batch_size=80, training_samples=80)
+    with run.running():
+        x, labels = (part[0] for part in samples_of(run))
+        w = weights_of(run)[0, 0]
+        run.advance(np.full(14, 0.1))
+    step = np.eye(20) + 0.2 * (x.T * labels) @ x / 80
+    expected = np.linalg.matrix_power(step, 14) @ w
+    assert np.linalg.norm(weights_of(run)[0, 0] - expected) < 1e-7 * np.linalg.norm(expected)
+
+
+@pytest.mark.statistical
+def test_descent_on_a_full_batch_recovers_from_some_four_samples_per_dimension():
+    """Of ten runs at d = 200 none recovers at n/d = 2, and at 6, where none of 100 failed, eight or more do."""
+    shares = {}
+    for ratio in (2, 6):
+        found = sgd_check.simulate(
+            question("min(z**2, 4)", 1, 200, coefficients=(1.0,), student="committee", initial_norm=1e-3),
+            learning_rate=0.1, steps=1200, seeds=10, engine="torch", batch_size=200 * ratio,
+            training_samples=200 * ratio, save_at=dynamics.SaveAt.at([120.0]), progress=False,
+        )  # fmt: skip
+        shares[ratio] = float((found.teacher_overlap[:, -1, 0, 0] ** 2 > 0.99).mean())
+        assert dynamics.Problem.from_dataset(found).student == "committee"
+        assert found.attrs["training_samples"] == 200 * ratio
+    assert shares[2] == 0.0
+    assert shares[6] >= 0.8
+
+
 def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own():
     run = engine(question(label_noise=0.2), seeds=(5, 6), batch_size=4, training_samples=12)
     with run.running():
@@ -288,6 +340,7 @@ GIVEN = {"initial_weights": np.eye(4, 6)}
         ({"student": "homogeneous"}, {"training_samples": 8}, ValueError, "Argument `training_samples` must be None for the homogeneous student, but is not."),
         ({"student": "homogeneous"}, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for the homogeneous student, but is not."),
         ({}, {"training_samples": 12}, ValueError, "Argument `training_samples` must be a multiple of `batch_size`, 8, but is 12."),
+        ({"objective": "correlation", "width": 1}, {"training_samples": 8, "engine": "scalar"}, ValueError, "Argument `training_samples` must be None for the objective 'correlation', but is not."),
         ({}, {"starts": (0, 1)}, ValueError, "Argument `starts` must have one entry for each of the 3 runs, but has 2."),
         ({}, {"starts": 3}, TypeError, "Argument `starts` must be a sequence of integers, but is 3."),
         (GIVEN, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for a problem with a given start, but is not."),

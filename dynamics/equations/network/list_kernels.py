@@ -3,7 +3,7 @@
 K = Σ_j E_j(a) E_j(b) x^j with λ = 1 and x = c, or with λ = √q and x = c/√(q_a q_b) where a series needs it; a
 derivative moves the index, σ' has √(j+1) E_(j+1)/λ. A row holds after its head, whose last number is 1/λ, E_j for
 j < N + 4, then N numbers each of the lists of σ' and σ''. `numbers` = [N, place of the links' heads, whether λ = √q,
-√0, √1, …, heads of the links, numbers of the links].
+whether a link has a line, √0, √1, …, heads of the links, numbers of the links].
 """
 
 import math
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dynamics.equations.network.normal_kernels import *
     from dynamics.equations.network.series_kernels import *
 
-    # Constants of the source, so that what no link needs is not compiled.
+    # Constants of the source, so that what links that are alike do not need is not compiled.
     HAS_RELU = HAS_SIGNS = HAS_POLYNOMIALS = HAS_TABLES = True
 
 #: Where a row's list begins, and where the table of square roots begins in `numbers`.
-LIST, ROOT = 9, 3
+LIST, ROOT = 9, 4
 #: Numbers at the head of each link: family (0 relu, 1 sign, 2 erf, 3 polynomial, 4 table), start of its own numbers,
 #: degree, and of a link κ f + βz + γ those three.
 HEADER, TABLE = 6, 4

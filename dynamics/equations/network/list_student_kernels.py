@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dynamics.equations.network.list_kernels import *
     from dynamics.equations.network.smooth_own_kernels import *
 
-    # A constant of the source, so that what no link needs is not compiled.
+    # A constant of the source, so that what links that are alike do not need is not compiled.
     HAS_TABLES = True
 
 

@@ -132,7 +132,9 @@ def pair_source(
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
     centred = all(given is not None and not any(given) for given in values)
-    pieces = _constants(links, terms), *_pieces(links[0].family, centred=centred)
+    # That the teacher alone has biases is rare.
+    alone = values[0] == (0.0,) and not centred
+    pieces = _constants(links, mixed=alone), *_pieces(links[0].family, centred=centred)
     return PairSource(pieces, _numbers(links, terms, is_series), _HEAD + 3 * terms + 4, tuple(links))
 
 
@@ -141,16 +143,21 @@ def _distinct(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
 
 
-def _constants(links: Sequence[Link], terms: int) -> Piece:
-    """Return what the kernels need not compile: branches of families that no link has."""
-    families = {link.family for link in links}
+def _constants(links: Sequence[Link], *, mixed: bool) -> Piece:
+    """Return what the kernels need not compile where all links are alike, by far the most frequent case.
+
+    Of any others, or if `mixed`, all branches are compiled, so that one source serves them all.
+    """
+    family = links[0].family
+    alike = {family} if family != ERF else {ERF, SIGN}
+    mixed = mixed or any(link.has_line or link.family not in alike for link in links)
     found = {
-        "HAS_LISTS": terms > 0,
-        "HAS_LINES": any(link.has_line for link in links),
-        "HAS_RELU": RELU in families,
-        "HAS_SIGNS": not families.isdisjoint((SIGN, ERF)),
-        "HAS_POLYNOMIALS": POLYNOMIAL in families,
-        "HAS_TABLES": TABLE in families,
+        "HAS_LISTS": mixed,
+        "HAS_LINES": mixed,
+        "HAS_RELU": mixed or family == RELU,
+        "HAS_SIGNS": mixed or family == ERF,
+        "HAS_POLYNOMIALS": mixed or family == POLYNOMIAL,
+        "HAS_TABLES": mixed or family == TABLE,
     }
     return Piece("constants", "".join(f"{name} = {value}\n" for name, value in found.items()))
 
@@ -166,13 +173,14 @@ def _pieces(student: int, *, centred: bool) -> tuple[Piece, ...]:
 
 
 def _numbers(links: Sequence[Link], terms: int, is_series: bool) -> Array:
-    """Return [terms, place of the heads, whether it is a series, square roots, heads, numbers of the links]."""
+    """Return [terms, place of the heads, whether it is a series, whether a link has a line, square roots, heads, …]."""
     roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
-    heads = 3 + roots.size
+    heads = 4 + roots.size
     parts = [link.numbers for link in links]
     starts = heads + 6 * len(links) + np.cumsum([0, *(part.size for part in parts)])
     table = [
         [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
         for link, start in zip(links, starts, strict=False)
     ]
-    return np.concatenate([[terms, heads, is_series], roots, np.ravel(table), *parts])
+    lines = any(link.has_line for link in links)
+    return np.concatenate([[terms, heads, is_series, lines], roots, np.ravel(table), *parts])

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import compiler_is_off, kernel_pieces, load
-from dynamics.equations.interface import ALWAYS_NEEDED, SIGNATURES, FlowSystem
+from dynamics.equations.interface import FlowSystem, load_functions
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.pairs import pair_source
 from dynamics.equations.network.teachers import network_teacher
@@ -212,7 +212,7 @@ class NetworkSystem(FlowSystem):
 
     @cached_property
     def _functions(self) -> Mapping[str, Any]:
-        return load(self.pieces, dict(list(SIGNATURES.items())[:ALWAYS_NEEDED])).functions
+        return load_functions(self.pieces).functions
 
     def _normalised(self, state: Array) -> tuple[Array, Array, Array]:
         """Return C, G and n; a neuron of length 0, within the tolerance, has no direction: zeros."""

@@ -209,8 +209,28 @@ def _draw_transfer(dataset: xr.Dataset, figure: Any) -> None:
     draw_transfer(dataset, figure.subplots(1, 3), float(dataset.attrs["edge"]), "stability edge")
 
 
+def _draw_quadratic(dataset: xr.Dataset, figure: Any) -> None:
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the law in the width."""
+    figure.set_size_inches(10.5, 4.3)
+    left, right = figure.subplots(1, 2)
+    *dimensions, width = dataset["law"].values.tolist()
+    for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
+        law = dataset.sel(law=name)
+        exponent, error, span = _fitted(law)
+        label = f"{name.partition(', ')[2]}: t^({_number(exponent[0], error[0])})"
+        left.loglog(law["abscissa"], _mean(law["ordinate"].sel(curve="measured").values), color=colour, label=label)
+        if np.isfinite(exponent[0]):
+            left.loglog(span, law["prefactor"].values[0] * span ** exponent[0], "--", color="k", lw=1.0)
+    if np.isfinite(exponent[3]):
+        slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
+        left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: t^({exponent[3]:.2f})")
+    _finish_sparse(left, "scaled time 4 a_1 t / ln(d/m)", "loss |Q − A|²", "dashed: fits")
+    _draw_law(dataset.sel(law=width), width, right)
+
+
 _DRAWN: dict[str, Callable[[xr.Dataset, Any], None]] = {
     "scaling": _draw_laws,
+    "quadratic-scaling": _draw_quadratic,
     "finite-size": _draw_finite_size,
     "compute-frontier": _draw_frontier,
     "transfer": _draw_transfer,

@@ -16,7 +16,8 @@ so the bits of a run depend on when it is looked at; its law does not.
 steps of SGD. Second, steps must be many: the noise of one has heavy tails, of excess kurtosis 4e3 for h_3, 2e5 for
 h_4 and 5e8 for h_6 while the student has found nothing (`excess_kurtosis`), and the sum of N steps has an N-th of it.
 Above `TAIL_SHARE` runs scatter less than the diffusion says, since rare samples hold much of the variance. The engine
-says before a run and after it where either fails.
+says before a run and after it where either fails. Frames of orthogonal neurons are a diffusion of their own,
+`sgd_check.engines.diffusion.frames`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler import available_cores
+from sgd_check.engines.diffusion.frames import FrameDiffusion
 from sgd_check.engines.diffusion.law import StepLaws, compiled_steps, excess_kurtosis
 from sgd_check.engines.generators import AXES, LENGTHS, generators
 from sgd_check.engines.projected.motion import reduced_factor
@@ -55,6 +57,11 @@ MOST_COORDINATES = 128
 BLOCK_STEPS = 128
 # A run whose squared norms exceed this many times the weight of teacher and start is not followed any further.
 BLOW_UP_FACTOR = 1e4
+
+
+def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | FrameDiffusion:
+    """Return the diffusion of a problem's student."""
+    return (FrameDiffusion if problem.kind == "stiefel" else DiffusionEngine)(problem, options)
 
 
 class DiffusionEngine:

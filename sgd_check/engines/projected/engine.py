@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgd_check.engines.projected.class_engine import ClassEngine
-from sgd_check.engines.projected.motion import homogeneous_motion, network_motion
+from sgd_check.engines.projected.motion import make_motion
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
 
@@ -46,7 +46,6 @@ class ProjectedEngine(SeededRuns["Bench"]):
             )
             raise ValueError(msg)
         self._noise = problem.label_noise
-        make_motion = network_motion if problem.kind == "network" else homogeneous_motion
         self._motion = make_motion(problem, self._batch)
         self._sizes = SampleSizes(problem.width, self._span, beyond, self._batch)
         super().__init__(

@@ -37,6 +37,12 @@ class Motion(NamedTuple):
     link_name: str
 
 
+def make_motion(problem: Problem, batch: int) -> Motion:
+    """Return the steps of a problem's student."""
+    makers = {"network": network_motion, "stiefel": frame_motion}
+    return makers.get(problem.kind, homogeneous_motion)(problem, batch)
+
+
 def homogeneous_motion(problem: Problem, batch: int) -> Motion:
     """Return the steps of f = Σ_i |w_i|² σ(w_i·x/|w_i|)."""
     teacher = problem.teacher
@@ -69,6 +75,15 @@ def network_motion(problem: Problem, batch: int) -> Motion:  # noqa: ARG001
         np.empty((0, problem.teacher.span)),
         source.link_name,
     )
+
+
+def frame_motion(problem: Problem, batch: int) -> Motion:  # noqa: ARG001
+    """Return the steps of a frame of orthogonal neurons, on one sample each."""
+    namespace = load([read_piece(HERE / f"{name}.py") for name in ("turning_kernels", "stiefel_kernels")]).namespace
+    span = problem.teacher.span
+    start = {"weights": reduced_factor(problem.reduced_weights(), span)}
+    constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
+    return Motion(start, namespace.take_frame_steps, constants, False, np.empty((0, span)), problem.activation.name)
 
 
 def _loaded(rendered: Piece, *modules: str) -> Any:

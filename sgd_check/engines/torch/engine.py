@@ -8,9 +8,9 @@ One step on a batch of B fresh samples is
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; networks are stepped by
 `sgd_check.engines.torch.network`. Steps are taken by `sgd_check.engines.torch.blocks`, or on a CUDA device by one
-Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student has
-an engine of its own, `sgd_check.engines.torch.spherical`, and so have inputs that are not isotropic,
-`sgd_check.engines.torch.covariant`.
+Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student, and
+a committee that reuses its samples, have an engine of their own, `sgd_check.engines.torch.spherical`, and so have
+frames, `sgd_check.engines.torch.stiefel`, and inputs that are not isotropic, `sgd_check.engines.torch.covariant`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from sgd_check.engines.torch.network import NetworkTeacher
 from sgd_check.engines.torch.recursion import aligned
 from sgd_check.engines.torch.samples import TorchTeacher
 from sgd_check.engines.torch.spherical import SphericalEngine
+from sgd_check.engines.torch.stiefel import StiefelEngine
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that simulates the samples x in R^d themselves."""
     if problem.inputs is not None:
         return CovariantEngine(problem, options)
-    return SphericalEngine(problem, options) if problem.kind == "spherical" else OnlineEngine(problem, options)
+    if problem.kind == "stiefel":
+        return StiefelEngine(problem, options)
+    on_samples = problem.kind == "spherical" or options.training_samples is not None
+    return SphericalEngine(problem, options) if on_samples else OnlineEngine(problem, options)
 
 
 class OnlineEngine:

@@ -7,7 +7,8 @@ step on a batch of B samples is
    w_i \leftarrow \frac{w_i - \eta\,(v_i - (v_i\cdot w_i)\, w_i)}{|\cdot|},
 
 the tangential part of m times the gradient and then back to the sphere, so that Σ η is the time of `solve_spherical`
-and `solve_mean_field`. Samples are those of `sgd_check.engines.torch.samples`.
+and `solve_mean_field`. A committee that reuses its samples is stepped here too: f(x) = Σ_i σ(w_i·x), w_i ← w_i − η v_i.
+Samples are those of `sgd_check.engines.torch.samples`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ THREADED_NUMBERS = 2**18
 
 
 class SphericalEngine:
-    """A batch of runs of the spherical network; see the module's docstring for the step."""
+    """A batch of runs of the spherical network, or of a committee; see the module's docstring for the step."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         device, dtype = checked_device(options.device), DTYPES[options.dtype]
@@ -51,11 +52,11 @@ class SphericalEngine:
         check_runs_fit(d * seeds * (2 * problem.width + held), problem, seeds, dtype)
         rows = problem.teacher.directions
         self._rows = None if rows is None else torch.tensor(rows, dtype=torch.float64, device=device)
-        self._span = problem.teacher.span
+        self._span, self._free = problem.teacher.span, problem.kind == "committee"
         link, link_name = make_link(problem.activation, dtype, device)
         start = torch.tensor(_starts(problem, options), dtype=dtype, device=device)
         self._groups = [
-            Runs(link, start[lanes.start : lanes.stop].clone(), source, options.batch_size)
+            Runs(link, start[lanes.start : lanes.stop].clone(), source, options.batch_size, free=self._free)
             for lanes, source in _sources(problem, options, dtype, device)
         ]
         many = device.type == "cpu" and problem.width * options.batch_size >= THREADED_NUMBERS
@@ -81,12 +82,15 @@ class SphericalEngine:
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons if asked for, in float64."""
         weights = torch.cat([runs.weights for runs in self._groups]).to(torch.float64)
+        squared_norm = torch.sum(weights * weights, dim=2)
+        if self._free:
+            weights = weights / torch.sqrt(squared_norm)[:, :, None]
         overlap = weights[:, :, : self._span]
         if self._rows is not None:
             overlap = overlap @ self._rows.T
-        squared_norm = torch.sum(weights * weights, dim=2)
-        vectors = weights.cpu().numpy() if student else None
-        return Measurement(overlap.cpu().numpy(), None, squared_norm.cpu().numpy(), vectors)
+        among = (weights @ weights.mT if self._free else weights).cpu().numpy() if student else None
+        gram, vectors = (among, None) if self._free else (None, among)
+        return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy(), vectors)
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
@@ -97,11 +101,14 @@ class SphericalEngine:
 
 
 class Runs:
-    """Runs side by side in one tensor: weights (lanes, m, d), unit vectors that it moves, on batches of the source."""
+    """Runs side by side in one tensor: weights (lanes, m, d) that it moves, on batches of the source.
 
-    def __init__(self, link: TorchLink, weights: torch.Tensor, source: Source, batch: int) -> None:
+    They are unit vectors, unless `free`: then they are those of a committee.
+    """
+
+    def __init__(self, link: TorchLink, weights: torch.Tensor, source: Source, batch: int, *, free: bool) -> None:
         self.weights, self.source = weights, source
-        self._link = link
+        self._link, self._free = link, free
         self._velocity = torch.empty_like(weights)
         lanes, width, _ = weights.shape
         # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
@@ -115,12 +122,15 @@ class Runs:
             self._step(rate, self.source.batch())
 
     def _step(self, rate: float, batch: Batch) -> None:
-        """Add η v up pass by pass, then move on the sphere."""
+        """Add η v up pass by pass, then move, on the sphere or freely."""
         w, v = self.weights, self._velocity
         x, labels = batch
         v.zero_()
         for chosen in self._passes:
             self._add_velocity(x[:, chosen], labels[:, chosen], rate / x.shape[1])
+        if self._free:
+            w.sub_(v)
+            return
         along = torch.sum(v * w, dim=2, keepdim=True)
         w.mul_(along.add_(1.0)).sub_(v)
         w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
@@ -130,7 +140,8 @@ class Runs:
         rows = self._rows[: 4 * lanes * width * x.shape[1]].view(4, lanes, width, x.shape[1])
         torch.bmm(self.weights, x.transpose(1, 2), out=rows[0])
         self._link.fill_ends(rows[0], rows[1:])
-        error = torch.mean(rows[1], dim=1).sub_(labels).mul_(factor)
+        output = torch.sum(rows[1], dim=1) if self._free else torch.mean(rows[1], dim=1)
+        error = output.sub_(labels).mul_(factor)
         self._velocity.baddbmm_(rows[3].mul_(error[:, None]), x)
 
 
@@ -163,5 +174,7 @@ def _starts(problem: Problem, options: EngineOptions) -> Array:
         chosen = [problem.reduced_weights()] * len(options.seeds)
     start = np.zeros((len(chosen), problem.width, problem.dimension))
     start[:, :, : chosen[0].shape[1]] = chosen
+    if problem.kind == "committee":
+        return start
     start /= np.linalg.norm(start, axis=2, keepdims=True)
     return start

@@ -10,11 +10,13 @@ from dynamics.report import check_panels, finish_panel
 from sgd_check.report.curves import by_curves
 from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
+from sgd_check.report.figures.recovery import plot_law_test
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
 from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.mean_field import THEORY
+from sgd_check.verdicts.recovery import THEORY as LAW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,15 +37,15 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     survival.
 
     Against a mean field, `sgd_check.report.figures.widths.plot_widths` draws losses, distances and exponents on four
-    axes.
+    axes, and against the law of an estimator the estimates on one.
 
     Parameters
     ----------
     tree : DataTree
         Result of `sgd_check.compare`.
     axes : sequence of Axes, optional
-        Where to draw times, overlaps, survival, loss and its residual (five), or what belongs to a mean field (four);
-        by default a new figure.
+        Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), or
+        to the law of an estimator (one); by default a new figure.
 
     Returns
     -------
@@ -54,8 +56,12 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     ValueError
         If `axes` are not so many.
     """
-    if compared_parts(tree)[0].attrs["theory"] == THEORY:
+    theory = compared_parts(tree)[0].attrs["theory"]
+    if theory == THEORY:
         return plot_widths(tree, axes)
+    if theory == LAW:
+        check_panels("axes", axes, 1)
+        return plot_law_test(tree, axes)
     panels: Sequence[Axes] = _new_panels() if axes is None else axes
     check_panels("axes", panels, PANELS)
     plot_times(tree, panels[0])

@@ -31,6 +31,8 @@ _CURVE_POINTS = 600
 def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     """Draw the largest squared overlap of each direction over time: thin lines runs, thick lines the prediction.
 
+    Of a frame of orthogonal neurons it is the alignment of the direction with their span.
+
     Parameters
     ----------
     tree : DataTree
@@ -43,12 +45,14 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     """
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax)
-    time, overlap = simulation["time"].values, simulation["teacher_overlap"].values
-    curves = _predicted_square(prediction)
-    squared = _counted_squares(simulation, overlap)
-    for p, colour in zip(*spread_directions(overlap.shape[-1]), strict=True):
-        runs = np.max(squared[..., p], axis=2)
-        ax.plot(time, runs.T, color=colour, lw=0.5, alpha=0.5)
+    time, curves = simulation["time"].values, _predicted_square(prediction)
+    of_span = "alignment" in simulation
+    if of_span:
+        squared = simulation["alignment"].values
+    else:
+        squared = np.max(_counted_squares(simulation, simulation["teacher_overlap"].values), axis=2)
+    for p, colour in zip(*spread_directions(squared.shape[-1]), strict=True):
+        ax.plot(time, squared[..., p].T, color=colour, lw=0.5, alpha=0.5)
         curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
@@ -56,7 +60,8 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     odd = _sign_matters(simulation)
     symbol = r"\max_i \max(C_{ip}, 0)^2" if odd else r"\max_i C_{ip}^2"
     title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
-    finish_over_time(ax, time, f"largest squared overlap ${symbol}$", title, loc="upper left")
+    name = "alignment $A_p$" if of_span else f"largest squared overlap ${symbol}$"
+    finish_over_time(ax, time, name, title, loc="upper left")
     return ax
 
 
@@ -130,7 +135,13 @@ def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
 
 
 def _predicted_square(prediction: xr.Dataset) -> Array | None:
-    """Return max_i C_ip² of the prediction, shape (time, P), or None if it holds no histories of its own."""
+    """Return max_i C_ip² of the prediction, shape (time, P), or None if it holds no histories of its own.
+
+    Of a frame it is A_p.
+    """
+    if "alignment" in prediction:
+        aligned = prediction["alignment"]
+        return np.asarray(aligned.median("seed") if "seed" in aligned.dims else aligned)
     if "seed" in prediction.dims:
         squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
         return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
 from hermite.text.messages import shown
+from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import spread_colours
 from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
@@ -30,7 +31,8 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     Parameters
     ----------
     dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `calibration` or `sgd_transfer`.
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
+        `calibration` or `sgd_transfer`.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
         ratio = mean * rate / equation
         spread = np.array([ratio * (1.0 - np.exp(-2.0 * error)), ratio * (np.exp(2.0 * error) - 1.0)])
         # The points of different rows side by side.
-        shifted = d * 1.06 ** (2 * at - len(rows) + 1)
+        shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
         ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
     for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
@@ -236,6 +238,7 @@ _DRAWN: dict[str, tuple[Any, tuple[float, float], int, int, dict[str, Any]]] = {
     "sample-complexity": (_draw_complexity, (11.0, 4.4), 1, 2, {}),
     "unstable-discretisation": (_draw_discretisation, (15.0, 4.6), 1, 3, {}),
     "step-size": (_draw_step_size, (7.5, 6.0), 2, 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "full-batch": (draw_full_batch, (11.0, 4.4), 1, 2, {}),
     "calibration": (_draw_calibration, (12.0, 4.4), 1, 2, {"sharey": True}),
     "transfer": (_draw_transfer, (14.5, 4.4), 1, 3, {}),
 }

@@ -1,0 +1,1 @@
+"""Quadratic networks, solved exactly: the span of the neurons, and the matrix that the network is."""

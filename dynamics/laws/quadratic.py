@@ -1,0 +1,205 @@
+"""Study of the scaling laws of quadratic networks: loss in time at several dimensions, and in width, all exact.
+
+Each law as measured on several random starts, beside the sum over directions that align alone, the idealised sum at
+this number of directions, and the asymptotic exponent. Time is counted in alignments of the first direction,
+x = 4 a_1 t/ln(d/m), by which the curves of all dimensions come to lie on each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands.prepared import study_function
+from dynamics.laws.families import answer_all
+from dynamics.laws.law_variables import law_coordinates, law_values
+from dynamics.laws.laws_of_a_problem import fitted_law
+from dynamics.problem import Problem, Teacher
+from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.problem.schedule import SaveAt
+from dynamics.runs.dataset import study_dataset
+from dynamics.solve.quadratic import solve_quadratic
+from dynamics.theory.quadratic import FIRST_RANK, power_window, quadratic_exponents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+    from dynamics.laws.laws_of_a_problem import ScalingLaw
+
+ALPHA, DIRECTIONS, WIDTH, STARTS = 1.0, 512, 64, 2
+#: Least width whose window of the law in time is wide enough, from direction 3 to 5.
+LEAST_WIDTH = 15
+DIMENSIONS = (10**4, 10**6, 10**9)
+#: Times of a curve, how much later than its window it ends, and when the loss is taken for its end, in alignments of
+#: the last direction.
+TIMES, LATER, END = 160, 4.0, 3.0
+#: Widths of the law in the width, the given one and those below by factors of √2.
+FEWER_WIDTHS = 8
+
+
+@dataclass(frozen=True)
+class QuadraticLaws:
+    """The study with its settings checked, before anything is solved."""
+
+    settings: dict[str, Any]
+    problem: Problem
+    #: Dimension -> problems that differ in their starts.
+    dimensions: dict[int, list[Problem]]
+    #: Width -> the same, at the largest dimension.
+    widths: dict[int, list[Problem]]
+    progress: bool | None
+
+    def work(self) -> str:
+        """Return what will be done, in words."""
+        count = self.settings["starts"] * (len(self.dimensions) + len(self.widths))
+        sizes = f"{self.problem.num_directions} directions by at most {self.problem.width} neurons"
+        return f"{count} exact solutions: {sizes}."
+
+    def run(self) -> xr.Dataset:
+        """Solve all problems and fit the laws; an interruption keeps nothing."""
+        curves = [(one, _curve_times(one)) for starts in self.dimensions.values() for one in starts]
+        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in self._wide()]
+        answers = answer_all(
+            [partial(solve_quadratic, problem, save_at=save_at) for problem, save_at in curves + ends],
+            progress=self.progress,
+        )
+        if answers.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        found, at = answers.datasets, len(curves)
+        runs = self.settings["starts"]
+        groups = [found[first : first + runs] for first in range(0, at, runs)]
+        laws = [_loss_against_time(d, group) for d, group in zip(self.dimensions, groups, strict=True)]
+        laws.append(self._loss_against_width(found[at:]))
+        return study_dataset(
+            self.problem,
+            law_values(laws, self.problem),
+            title="Scaling laws of quadratic networks beside sums and asymptotic exponents",
+            coords=law_coordinates(laws),
+            settings={"answer": "quadratic-scaling", **self.settings},
+            attributes={
+                "answer": "quadratic-scaling",
+                "stop_reason": "reached_end",
+                "wall_seconds": sum(answers.seconds),
+                "scaling_notes": quadratic_exponents(self.problem.teacher.beta).note,
+                **self.settings,
+            },
+        )
+
+    def _wide(self) -> list[Problem]:
+        """Return the problems of all widths, those of one width together."""
+        return [one for starts in self.widths.values() for one in starts]
+
+    def _loss_against_width(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
+        """Fit L ∝ m^s at a late time, whose prediction is that of directions that align alone."""
+        shape, widths = (len(self.widths), self.settings["starts"]), list(self.widths)
+        loss, alone = (
+            np.array([float(one[name][-1]) for one in answers]).reshape(shape).T for name in ("loss", "sigmoid_loss")
+        )
+        ends = (float(widths[0]), float(widths[-1]))
+        limit = quadratic_exponents(self.problem.teacher.beta).loss_width
+        return fitted_law("loss-width", np.array(widths, float), loss, alone, ends, limit, ranks=ends)
+
+
+@study_function
+def quadratic_laws(
+    *,
+    alpha: float = ALPHA,
+    directions: int = DIRECTIONS,
+    width: int = WIDTH,
+    dimensions: Sequence[int] = DIMENSIONS,
+    starts: int = STARTS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> QuadraticLaws:
+    r"""Measure the scaling laws of quadratic networks, a_j ∝ j^(−α), without time stepping.
+
+    .. math:: L \sim t^{(1-2\alpha)/\alpha} + m^{1-2\alpha}
+
+    Parameters
+    ----------
+    alpha : float
+        α > 0; exponents exist for α > ½ only.
+    directions : int
+        Number r of directions, at least 2 m.
+    width : int
+        Number m ≥ 15 of neurons, whose start has |w_i| = m^(−1/4); of the law in the width the largest.
+    dimensions : sequence of int
+        Input dimensions d ≥ r + m, increasing.
+    starts : int
+        Random starts of every problem.
+    seed : int
+        Seed of the first start.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        As of `scaling_study`: the laws "loss-time, d = …", whose abscissa is 4 a_1 t/ln(d/m), over the times of
+        directions 3 to m/3, and "loss-width", of the loss after three alignments of direction m at the largest d, over
+        widths from m/11 on. The sum formula is that of directions that align alone.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    References
+    ----------
+    Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
+    """
+    m = checked_integer(width, "width", minimum=LEAST_WIDTH)
+    count = checked_integer(directions, "directions", minimum=2 * m)
+    sizes = checked_increasing(dimensions, "dimensions", minimum=count + m, fewest=1)
+    first = checked_integer(seed, "seed", minimum=0)
+    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
+    problem = Problem(
+        activation="he2",
+        teacher=Teacher.power_law(count, checked_number(alpha, "alpha", positive=True)),
+        width=m,
+        dimension=sizes[-1],
+        initial_norm=m**-0.25,
+        seed=first,
+    )
+    seeds = range(first, first + number)
+    widths = sorted({round(m * 2.0 ** (-i / 2)) for i in range(FEWER_WIDTHS)})
+    return QuadraticLaws(
+        {"alpha": problem.teacher.beta, "width": m, "starts": number},
+        problem,
+        {d: [replace(problem, dimension=d, seed=s) for s in seeds] for d in sizes},
+        {w: [replace(problem, width=w, initial_norm=w**-0.25, seed=s) for s in seeds] for w in widths},
+        progress,
+    )
+
+
+def _unit(problem: Problem) -> float:
+    """Return ln(d/m)/4, the time of alignment times a_j."""
+    return float(np.log(problem.dimension / problem.width)) / 4.0
+
+
+def _curve_times(problem: Problem) -> SaveAt:
+    """Return times from well before the first alignment to beyond the window of the power law."""
+    low, high = power_window(problem.teacher, problem.width, problem.dimension)
+    return SaveAt.geometric(0.05 * low, LATER * high, TIMES)
+
+
+def _loss_against_time(dimension: int, answers: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit L ∝ x^s, x = 4 a_1 t/ln(d/m), by one dataset per start."""
+    problem = Problem.from_dataset(answers[0])
+    a, scale = problem.teacher.coefficients, _unit(problem) / problem.teacher.coefficients[0]
+    low, high = power_window(problem.teacher, problem.width, dimension)
+    loss, alone = (np.stack([one[name].values for one in answers]) for name in ("loss", "sigmoid_loss"))
+    return fitted_law(
+        f"loss-time, d = {dimension:.4g}",
+        answers[0]["time"].values / scale,
+        loss,
+        alone,
+        (low / scale * (1.0 - 1e-12), high / scale * (1.0 + 1e-12)),
+        quadratic_exponents(problem.teacher.beta).loss_time,
+        ranks=(FIRST_RANK, float(min(problem.width, a.size) // FIRST_RANK)),
+    )

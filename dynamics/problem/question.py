@@ -1,0 +1,64 @@
+"""What runs, files and sweeps ask of a problem, of whichever kind, and the kinds that files name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from hermite.arrays import Array
+
+#: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
+GAUSSIAN = "gaussian"
+KINDS = {
+    GAUSSIAN: "dynamics.problem.problem:Problem",
+    "composition": "dynamics.tokens.attention_problems:Composition",
+    "recall": "dynamics.tokens.memory_problems:FactualRecall",
+    "causal-graph": "dynamics.tokens.attention_problems:CausalGraph",
+    "memory": "dynamics.tokens.memory_problems:AssociativeMemory",
+}
+
+
+class Question(Protocol):
+    """A frozen problem of any kind: `dynamics.Problem`, or another dataclass whose parameters name its kind."""
+
+    @property
+    def kind(self) -> str:
+        """What the registry of answers knows it by."""
+        ...
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the scalar parameters as a JSON-ready dict; but for Gaussian inputs, "kind" is among them."""
+        ...
+
+    def arrays(self) -> Mapping[str, tuple[tuple[str, ...], Array]]:
+        """Return the array-valued inputs as {variable name: (dims, values)}."""
+        ...
+
+
+def stored_question(dataset: Any) -> Question:
+    """Return the problem that a result answers, of the kind that it names; ValueError if it holds none."""
+    kind = GAUSSIAN
+    try:
+        kind = json.loads(dataset.attrs["parameters"])["problem"].get("kind", GAUSSIAN)
+        path = KINDS[kind]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
+        msg = f"Argument `dataset` must hold `parameters` with a problem of a known kind, but has {shown(kind)}."
+        raise ValueError(msg) from error
+    question: Question = resolve_name(path).from_dataset(dataset)
+    return question
+
+
+def check_question(problem: object, kinds: Sequence[str] = ()) -> None:
+    """Raise one sentence unless `problem` is one that can be asked, of one of some kinds if any are given."""
+    if not all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    kind = getattr(problem, "kind", "")
+    if kinds and kind not in kinds:
+        msg = f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}."
+        raise ValueError(msg)

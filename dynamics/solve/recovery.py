@@ -1,0 +1,231 @@
+"""`predict_recovery`: how much of one direction an estimator finds in n samples, by its law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem, Teacher, check_fields
+from dynamics.problem.checks import checked_integer, checked_number, checked_seeds, whole_number
+from dynamics.problem.memory import check_memory
+from dynamics.runs.dataset import make_dataset
+from dynamics.theory.recovery.labels import LABELS
+from dynamics.theory.recovery.laws import AUTO, make_estimator
+from hermite.links import callable_name
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import xarray as xr
+
+    from dynamics.theory.recovery.laws import Estimator
+    from hermite.arrays import Array
+
+REFERENCES = (
+    "Lu, Li, arXiv:1702.06435; Mondelli, Montanari, arXiv:1708.05932; Damian, Pillaud-Vivien, Lee, Bruna, "
+    "arXiv:2403.05529; Kovačević et al., arXiv:2602.02431"
+)
+#: Fields of a problem that say what a student descends, which labels do not depend on.
+FIELDS_OF_STUDENT = ("objective", "smoothing")
+#: Draws of which the law of labels without a bound is the mean, where no seeds are given.
+DRAWS = 16
+#: Numbers per sample that a law of single draws holds at once.
+ARRAYS_OF_DRAW = 8
+
+
+def predict_recovery(
+    link: object,
+    *,
+    dimension: float | None = None,
+    samples: int | Sequence[int],
+    degree: int | str = AUTO,
+    transform: str | Callable[[Array], Array] = LABELS,
+    label_noise: float | None = None,
+    seeds: int | Sequence[int] | None = None,
+) -> xr.Dataset:
+    r"""Predict the squared overlap with the direction θ of an estimator that is given n samples at once.
+
+    .. math:: y = \sigma(\theta\cdot x) + \tau\xi, \quad x \sim N(0, I_d), \qquad
+       \rho^2 = \frac{E[T h_k]^2}{E T^2}, \quad \kappa = \frac{E[T^2(z^2-1)^2]}{E T^2}, \quad T = T(y)
+
+    The estimators look at T(y) in degree k, those of degree 1, 3 and 4 after taking its mean away, q = \|x\|²:
+
+    ====== =============================================================== ==========================================
+    degree estimator                                                       law of the squared overlap
+    ====== =============================================================== ==========================================
+    1      Σ T x                                                           1/(1 + (d−1)/(nρ²))
+    2      first eigenvector of (1/n) Σ T x xᵀ                             Lu–Li, Mondelli–Montanari, see Notes
+    3      first of F Fᵀ − ΣT²[(q²−6q+d+6) x xᵀ + 2qI], F = ΣT He₃(x)      1 − c(1+κϑ/2)/(ϑ(ϑ+c)), c = 2/d, ϑ = 6ρ²n/d²
+    4      first of ΣT[(q−d−4) x xᵀ − (q−d−2) I]                           1 − n_c/n
+    ====== =============================================================== ==========================================
+
+    and 0 where the law is negative. The thresholds are n_c = δ_c d, d^{3/2}/(√18 ρ²) and d²/(12ρ²) at degree 2, 3, 4.
+
+    Parameters
+    ----------
+    link : str, dict, sympy expression, callable, HermiteExpansion or Problem
+        Link σ, anything that `hermite.expand` takes; or a `Problem` with one direction of coefficient 1, which has a
+        dimension and label noise too.
+    dimension : int, optional
+        Input dimension d ≥ 2; absent where a `Problem` is given.
+    samples : int or sequence of int
+        Numbers n of samples.
+    degree : {"auto", 1, 2, 3, 4}
+        "auto" takes the smallest k at which E[T h_k] is not zero.
+    transform : {"labels", "optimal"} or callable
+        T: the labels as they are; ζ_k(y) = E[h_k(z) | y], with which ρ² is largest, λ_k², for labels without noise (at
+        degree 2 the threshold is not quite the least); or a function of an array of labels. T is multiplied by the sign
+        of E[T h_k], attribute `label_sign`, so that the direction shows at the upper end of the spectrum.
+    label_noise : float, optional
+        Standard deviation τ of Gaussian noise on the labels, by default 0; absent where a `Problem` is given.
+    seeds : int or sequence of int, optional
+        Degree 2 only: seeds of samples, each of which has the law of its own labels; they are the samples of
+        `sgd_check.estimate_direction`. Where T(y) has no upper bound, as for z², there is no other law, and without
+        seeds it is the mean over the first 16.
+
+    Returns
+    -------
+    Dataset
+        `predicted_overlap_squared(samples)` and, at degree 2, `top_eigenvalue(samples)`, ± the first one of
+        (1/n) Σ T x xᵀ by `label_sign`; with `seeds`, (seed, samples). For a single number of samples these have no
+        dimension `samples`. Attributes: `degree`, `transform`, `rho_squared`, `kappa`, `draws` (samples that were
+        averaged over, if any), `threshold_samples` n_c and `threshold_ratio` n_c over d, d^{3/2} or d² (infinite if the
+        direction never shows; absent at degree 1, which has none, and for laws of single draws).
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Notes
+    -----
+    Degree 1 is exact up to 1/d, all other laws are limits d → ∞: at d of some hundred they hold to ±0.05 from three
+    times the threshold on, and below the threshold overlaps fall off slowly rather than vanish. Degree 2 with δ = n/d,
+    l > sup T: F(l) = 1/δ + E[T/(l−T)] − E[Tz²/(l−T)], P(l) = 1/δ − E[T²/(l−T)²], P(l̄) = 0; nothing if F(l̄) ≥ 0, else
+    P/(P + E[T²z²/(l*−T)²]) at F(l*) = 0, with eigenvalue l*E[Tz²/(l*−T)]. Labels count as bounded if between |z| = 8
+    and 40 they grow by at most 1 %. With noise, means of labels with jumps are right to about 1e-3. What descent finds
+    with reused samples, exact recovery, has no closed theory: `python -m sgd_check.study full-batch` measures it.
+
+    References
+    ----------
+    Lu and Li, arXiv:1702.06435; Mondelli and Montanari, arXiv:1708.05932; Damian et al., arXiv:2403.05529.
+
+    Examples
+    --------
+    >>> found = predict_recovery("min(z**2, 4)", dimension=400, samples=[200, 1600])
+    >>> found.predicted_overlap_squared.values.round(4).tolist(), round(found.attrs["threshold_ratio"], 4)
+    ([0.0, 0.4875], 0.7231)
+    """
+    problem = _checked_problem(link, dimension, label_noise)
+    counts, several = _checked_samples(samples)
+    chosen = None if seeds is None else checked_seeds(seeds)
+    estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
+    _check_draws(estimator, chosen, counts)
+    averaged = chosen is None and estimator.needs_sample
+    values = _predicted(estimator, problem.dimension, counts, tuple(range(DRAWS)) if averaged else chosen)
+    values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
+    attributes = direction_attributes(estimator, problem.dimension, transform)
+    dataset = make_dataset(
+        values,
+        problem=problem,
+        title="Predicted recovery of one direction from samples that are reused",
+        coords={"samples": counts, **({} if chosen is None else {"seed": np.array(chosen, dtype=np.int64)})},
+        solver={"answer": "recovery", "degree": estimator.degree, "samples": counts}
+        | {"transform": attributes["transform"]},
+        attributes={
+            **attributes,
+            "answer": "recovery",
+            "draws": DRAWS if averaged else None,
+        },
+        leading=("samples",) if chosen is None else ("seed", "samples"),
+        with_leading=tuple(values),
+    )
+    return dataset if several else dataset.isel(samples=0)
+
+
+def single_direction(problem: object) -> Problem:
+    """Return a problem whose labels are σ(θ·x) + τξ, or say in one sentence why those of another are not."""
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    check_fields(problem, FIELDS_OF_STUDENT, "here")
+    teacher = problem.teacher
+    if problem.kind == "network" or teacher.num_directions != 1 or teacher.coefficients[0] != 1.0:
+        msg = (
+            "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but "
+            f"has {'a Student' if problem.kind == 'network' else f'coefficients {teacher.coefficients.tolist()}'}."
+        )
+        raise ValueError(msg)
+    return problem
+
+
+def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, Any]:
+    """Return what is known of an estimator before any sample, as attributes."""
+    k, threshold = estimator.degree, estimator.threshold(dimension)
+    known = k > 1 and not np.isnan(threshold)
+    return {
+        "references": REFERENCES,
+        "degree": k,
+        "transform": transform if isinstance(transform, str) else callable_name(transform),
+        "label_sign": int(estimator.sign),
+        "rho_squared": estimator.signal,
+        "kappa": estimator.law.spread(),
+        "threshold_samples": threshold if known else None,
+        "threshold_ratio": threshold / dimension ** max(1.0, k / 2) if known else None,
+    }
+
+
+def _checked_problem(link: object, dimension: object, label_noise: object) -> Problem:
+    """Return the problem that is asked about."""
+    if isinstance(link, Problem):
+        for name, given in (("dimension", dimension), ("label_noise", label_noise)):
+            if given is not None:
+                msg = f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}."
+                raise ValueError(msg)
+        return single_direction(link)
+    if dimension is None:
+        msg = "Argument `dimension` must be given for a link, but is absent."
+        raise TypeError(msg)
+    return Problem(
+        activation=link,
+        teacher=Teacher([1.0]),
+        width=1,
+        dimension=checked_integer(whole_number(dimension), "dimension", minimum=2),
+        label_noise=0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False),
+        student="spherical",
+    )
+
+
+def _checked_samples(samples: object) -> tuple[list[int], bool]:
+    """Return the numbers of samples, and whether a sequence was given."""
+    several = not isinstance(samples, (bool, str, int, float, np.number))
+    given = list(samples) if several and np.iterable(samples) else [samples]
+    if not given:
+        msg = "Argument `samples` must hold at least one number of samples, but is empty."
+        raise ValueError(msg)
+    return [checked_integer(whole_number(n), "samples", minimum=1) for n in given], several
+
+
+def _check_draws(estimator: Estimator, seeds: tuple[int, ...] | None, samples: list[int]) -> None:
+    """Refuse seeds where no sample is drawn, and samples that memory cannot hold."""
+    if seeds is not None and estimator.degree != 2:
+        msg = f"Argument `seeds` must be absent at degree {estimator.degree}, whose law draws no sample, but is given."
+        raise ValueError(msg)
+    if seeds is not None or estimator.needs_sample:
+        check_memory("samples", max(samples), ARRAYS_OF_DRAW * max(samples))
+
+
+def _predicted(
+    estimator: Estimator, dimension: int, samples: list[int], seeds: tuple[int, ...] | None
+) -> dict[str, Array]:
+    """Return the predicted variables by name."""
+    if estimator.degree != 2:
+        found = [estimator.overlap_squared(dimension, n) for n in samples]
+        return {"predicted_overlap_squared": np.array(found)}
+    if seeds is None:
+        outliers = np.array([estimator.outlier(dimension, n) for n in samples])
+    else:
+        outliers = np.array([[estimator.outlier_of_sample(dimension, n, seed) for n in samples] for seed in seeds])
+    return {"predicted_overlap_squared": outliers[..., 0], "top_eigenvalue": outliers[..., 1]}

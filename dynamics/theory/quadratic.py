@@ -1,0 +1,233 @@
+r"""Quadratic networks of any width: when directions are aligned and learned, the losses, and the limit of the step.
+
+From the alignment A_j(0) of the start, about m/d, alone. Directions j beyond the m strongest are never learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import ncx2
+
+from dynamics.problem import Problem, check_problem, checked_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Teacher
+    from hermite.arrays import Array
+
+#: Quantiles by which means over the noise of a start are taken.
+_SHARES = (np.arange(256) + 0.5) / 256
+#: The power law of the loss is looked for from the time of this direction to that of the m-th over it.
+FIRST_RANK = 3
+#: Iterations of Newton's method, and the relative change at which it ends.
+MOST_ITERATIONS, TOLERANCE = 100, 1e-14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuadraticPrediction:
+    """When each of P directions is aligned and learned, shape (P,), in flow time; inf beyond the m strongest."""
+
+    #: t_j = ln((1 − A_j(0))/A_j(0))/(4 a_j); 0 if A_j(0) ≥ ½.
+    aligned_time: Array
+    #: Fixed point of 4 a_j t = ln[(a_j/n)(1 + 4nt)/A_j(0)], of a frame where n A_j = a_j/2; 0 if it is so at the start.
+    learned_time: Array
+
+
+def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPrediction:
+    """Return the predicted times of a quadratic network from A_j(0) of its start."""
+    a, n = problem.teacher.coefficients, float(problem.start().squared_norm.mean())
+    among = strongest(a, problem.width)
+    aligned = _wait(a, initial_alignment, 0.5)
+    if problem.kind == "stiefel":
+        learned = _wait(a, initial_alignment, a / (2.0 * n))
+    else:
+        learned = _growth_time(a, n, initial_alignment)
+    never = np.inf
+    return QuadraticPrediction(
+        aligned_time=np.where(among, aligned, never), learned_time=np.where(among, learned, never)
+    )
+
+
+def check_quadratic(problem: Problem) -> None:
+    """Raise one sentence unless theory knows the network: link h_2, tied second layer, orthonormal directions."""
+    is_frame = isinstance(problem, Problem) and problem.kind == "stiefel"
+    check_problem(problem, "stiefel" if is_frame else "homogeneous")
+    link = problem.activation.coefficients
+    if not (link.size > 2 and link[2] == 1.0 and np.count_nonzero(link) == 1):
+        msg = f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}."
+        raise ValueError(msg)
+    if not problem.teacher.is_orthonormal:
+        msg = "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not."
+        raise ValueError(msg)
+
+
+def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:
+    """Return which directions are among the m strongest, of equal ones the first."""
+    among = np.zeros(coefficients.size, dtype=bool)
+    among[np.argsort(-coefficients, kind="stable")[:width]] = True
+    return among
+
+
+def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, times: Array) -> Array:
+    """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
+    among = strongest(coefficients, width)
+    with np.errstate(divide="ignore"):
+        a, start = coefficients[among], logit(initial_alignment[among])
+    left = np.array([np.sum(a**2 * expit(-(start + 4.0 * a * t))) for t in times])
+    loss: Array = left + np.sum(coefficients[~among] ** 2)
+    return loss
+
+
+def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Array:
+    """Return Σ a_j² 1{t < t_j}."""
+    order = np.argsort(aligned_time, kind="stable")
+    left = np.append(np.cumsum((coefficients[order] ** 2)[::-1])[::-1], 0.0)
+    loss: Array = left[np.searchsorted(aligned_time[order], times, side="right")]
+    return loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuadraticExponents:
+    """Exponents of L ∝ t^x and L ∝ m^x for a_j ∝ j^(−α), α > ½, and what holds instead elsewhere."""
+
+    loss_time: float
+    loss_width: float
+    #: The law in words, or why there is none.
+    note: str
+
+
+def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
+    r"""Return the exponents of L ~ t^{(1−2α)/α} + m^{1−2α}; NaN, with a note, where no power law holds.
+
+    References
+    ----------
+    Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
+
+    Examples
+    --------
+    >>> quadratic_exponents(1.0).loss_time
+    -1.0
+    """
+    if alpha is not None and alpha > 0.5:
+        time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha
+        note = f"asymptotically the loss is t^{time:.3g} + m^{width:.3g}, of directions that align one after the other"
+        return QuadraticExponents(loss_time=time, loss_width=width, note=note)
+    if alpha is None:
+        note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
+    else:
+        note = (
+            "no exponents of the loss: they need alpha > 1/2; below, the loss is a staircase that ends at "
+            "1 - (m/r)^(1-2 alpha), the share of the directions beyond the m strongest"
+        )
+    return QuadraticExponents(loss_time=np.nan, loss_width=np.nan, note=note)
+
+
+def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, float]:
+    """Return the times between which the loss can follow a power law: those of directions 3 and min(m, r)/3.
+
+    t_j = ln(d/m)/(4 a_j). For a_j ∝ 1/j this is 4 a_1 t/ln(d/m) from 3 to m/3.
+    """
+    a = np.sort(teacher.coefficients)[::-1]
+    last = min(width, a.size) // FIRST_RANK
+    wait = np.log(dimension / width) / 4.0 if dimension > width else np.nan
+    has_window = last > FIRST_RANK
+    return (float(wait / a[FIRST_RANK - 1]), float(wait / a[last - 1])) if has_window else (np.nan, np.nan)
+
+
+# --- SGD on frames ----------------------------------------------------------------------------------------------------
+
+
+def rate_limits(problem: Problem) -> Array:
+    r"""Return the learning rate above which noise keeps a frame from each direction, shape (P,), dimensionless.
+
+    .. math:: \eta^*_j = \frac{2 a_j}{d\,(n^2 m + \sum_l a_l^2 + \tau^2 + 4 n^2)}, \qquad n = \sigma_0^2
+
+    One sample a step drags M = UΘᵀ by η (d − m) D M, D = (|Q − A|² + τ²) I + 4U(Q − A)²Uᵀ, of which near M = 0 the
+    square of the loss, n²m + Σa², and (Q − A)² = n² on the frame are left.
+    """
+    a, n = problem.teacher.coefficients, float(problem.start().squared_norm[0])
+    noise = n**2 * problem.width + np.sum(a**2) + problem.label_noise**2 + 4.0 * n**2
+    limits: Array = 2.0 * a / (problem.dimension * noise)
+    return limits
+
+
+def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Array:
+    r"""Return how many samples each direction takes to align, at a learning rate or at the one that needs fewest.
+
+    .. math:: \frac{\ln(d/m)}{4 a_j\, \eta\, (1 - \eta/\eta^*_j)}, \qquad \text{fewest at } \eta = \eta^*_j/2
+
+    Shape (P,); inf where η ≥ η*_j and beyond the m strongest.
+    """
+    a, limits = problem.teacher.coefficients, rate_limits(problem)
+    rate = limits / 2.0 if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    left = 1.0 - rate / limits
+    wait = np.log(problem.dimension / problem.width) / (4.0 * a * rate)
+    learns = strongest(a, problem.width) & (left > 0.0)
+    steps: Array = np.divide(wait, left, out=np.full_like(a, np.inf), where=learns)
+    return steps
+
+
+class FrameEscape(NamedTuple):
+    """What the noise of single samples does to the alignment of each direction (P,), at leading order."""
+
+    #: ln(1/(1 − η/η*_j)), what the drag adds to the logarithm of the time; inf where η ≥ η*_j.
+    drag: Array
+    #: Logarithm of the mean distance to alignment over that of the flow: noise adds to the start, below 0.
+    advance: Array
+    #: Standard deviation of the time over its mean.
+    scatter: Array
+
+
+def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
+    r"""Return how noise changes the times of alignment of a frame under SGD.
+
+    .. math:: T = \frac{\ln(1/|M_j + \xi|^2)}{4 a_j (1 - \rho)}, \quad \rho = \eta/\eta^*_j, \qquad
+       \xi \sim N\Big(0, \frac{\rho}{d (1 - \rho)} I_m\Big)
+
+    Near M = 0 the column M_j of M = UΘᵀ is an Ornstein–Uhlenbeck process of growth 2a_j(1 − ρ) and noise 2ηD, ηD =
+    2a_jρ/d: what it grows from is the start with all its noise, whose square is noncentral χ². Once the loss has fallen
+    the drag is less.
+    """
+    a, start = problem.teacher.coefficients, problem.start()
+    share = checked_number(learning_rate, "learning_rate", positive=True) / rate_limits(problem)
+    alignment = np.sum(start.teacher_overlap**2, axis=0)
+    drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
+    for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
+        noise = share[j] / (1.0 - share[j]) / problem.dimension
+        sizes = noise * ncx2.ppf(_SHARES, problem.width, alignment[j] / noise)
+        left = np.maximum(-np.log(sizes), 0.0)
+        drag[j] = -np.log1p(-share[j])
+        advance[j] = np.log(left.mean() / -np.log(alignment[j]))
+        scatter[j] = left.std() / left.mean()
+    return FrameEscape(drag, advance, scatter)
+
+
+def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
+    """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wait = (logit(level) - logit(alignment)) / (4.0 * rates)
+    found: Array = np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf))
+    return found
+
+
+def _growth_time(a: Array, n: float, alignment: Array) -> Array:
+    """Return the largest t with 4 a t = ln c + ln(1 + 4nt), c = a/(n A); 0 if n A ≥ a/2, inf if A = 0."""
+    found = np.where(n * alignment >= a / 2.0, 0.0, np.inf)
+    grows = (found > 0.0) & (alignment > 0.0)
+    a, log = a[grows], np.log(a[grows] / n) - np.log(alignment[grows])
+    # The right side is concave in t: its tangent of slope 2a meets the line beyond the root, from where Newton's
+    # method goes down to it.
+    start = np.maximum(2.0 * n / a, 1.0)
+    t = (log + np.log(start)) / (2.0 * a)
+    for _ in range(MOST_ITERATIONS):
+        step = (4.0 * a * t - log - np.log1p(4.0 * n * t)) / (4.0 * a - 4.0 * n / (1.0 + 4.0 * n * t))
+        t, before = t - step, t
+        if (np.abs(t - before) <= TOLERANCE * before).all():
+            break
+    found[grows] = t
+    return found

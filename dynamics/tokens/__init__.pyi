@@ -1,0 +1,12 @@
+from .answers import predict as predict
+from .answers import solve as solve
+from .attention_problems import CausalGraph as CausalGraph
+from .attention_problems import Composition as Composition
+from .causal_graph import LOG_FLOOR as LOG_FLOOR
+from .memory import sampled_times as sampled_times
+from .memory_problems import AssociativeMemory as AssociativeMemory
+from .memory_problems import FactualRecall as FactualRecall
+from .system import KINDS as KINDS
+from .system import system_of as system_of
+from .token_problem import TokenProblem as TokenProblem
+from .variables import TOKEN_VARIABLES as TOKEN_VARIABLES

@@ -1,0 +1,144 @@
+"""Command line: `python -m dynamics.tokens NAME`, how a model learns from tokens, by its exact reduction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from dynamics.commands.options import Option
+from dynamics.commands.readers import integers, natural_number, non_negative, numbers, plain, positive, positive_integer
+from dynamics.commands.study import Catalogue, StudyCommand, run_command
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+EXAMPLES = """\
+examples:
+  python -m dynamics.tokens composition --vocabulary 6 --hops 4 --plot staircase.png
+      hops 1, 2 and 4 are learned one after the other
+  python -m dynamics.tokens composition --data curriculum --learning-rate 0.25
+      each hop in a stage of its own, by gradient descent
+  python -m dynamics.tokens recall --relations 16 --subjects 4 --answers 4
+      with few subjects these are learned before the relations
+
+`python -m dynamics.tokens NAME --help` lists the options of a problem. stdout holds the result, stderr everything else.
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
+usage, 130 interrupted (what was computed is kept and named)
+"""
+#: Decay of the frequencies of a memory where none are given.
+DEFAULT_EXPONENT = 1.5
+
+
+def _parents(text: str) -> tuple[int | None, ...]:
+    return tuple(None if part.strip() == "-" else natural_number(part) for part in text.split(","))
+
+
+LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A problem that is to be solved."""
+
+    problem: Any
+    learning_rate: float | None
+    progress: bool | None
+
+    def work(self) -> str:
+        """Return what will be done."""
+        return f"{self.problem}"
+
+    def run(self) -> xr.Dataset:
+        """Solve it; an interruption, or a failure, keeps what is computed."""
+        from dynamics.tokens.answers import solve
+
+        return solve(self.problem, learning_rate=self.learning_rate, progress=self.progress, on_failure="return")
+
+
+class TokenCommand(StudyCommand):
+    """A problem as a command: an option for each of its fields, and the learning rate."""
+
+    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Asked:
+        """Return the problem, checked."""
+        given = {option.key: option.read(option.default) for option in self.options if option.default is not None}
+        fields = {name: value for name, value in (given | dict(settings)).items() if name != LEARNING_RATE.key}
+        if "frequency_exponent" in {option.key for option in self.options} and "frequencies" not in fields:
+            fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
+        return Asked(resolve_name(self.prepares)(**fields), settings.get(LEARNING_RATE.key), progress)
+
+
+STUDIES: dict[str, StudyCommand] = {
+    "composition": TokenCommand(
+        "dynamics.tokens.attention_problems:Composition",
+        "compose hidden permutations: hops 1, 2, 4, ... are learned one after the other",
+        (
+            Option("vocabulary", positive_integer, "number of symbols, at least 2", "N", "6"),
+            Option("hops", positive_integer, "number of permutations, a power of 2", "K", "4"),
+            Option("data", plain, "what is trained", None, "mixture", ("mixture", "curriculum", "hardest")),
+            Option("weights", numbers, "weights of hops 1, 2, 4, ... in a mixture [equal]", "W,W,..."),
+            Option("stage-time", positive, "time of each stage of a curriculum [12 times that of hop 1]", "T"),
+            Option("loss", plain, "loss", None, "correlation", ("correlation", "cross-entropy")),
+            Option("initial-score", non_negative, "score of the right keys at the start", "E", "0"),
+            LEARNING_RATE,
+        ),
+    ),
+    "recall": TokenCommand(
+        "dynamics.tokens.memory_problems:FactualRecall",
+        "recall the answer to a subject and a relation: the relation is learned first, or the subject",
+        (
+            Option("relations", positive_integer, "number of relations, at least 2", "R", "4"),
+            Option("subjects", positive_integer, "number of subjects, a multiple of that of answers", "S", "32"),
+            Option("answers", positive_integer, "number of answers to one relation, at least 2", "D", "4"),
+            Option("initial-scale", positive, "scale of the start", "ALPHA", "1e-3"),
+            Option("noise-tokens", natural_number, "number of tokens that say nothing", "Z", "0"),
+            Option("sequence-length", positive_integer, "tokens of a sequence", "L", "2"),
+            LEARNING_RATE,
+        ),
+    ),
+    "causal-graph": TokenCommand(
+        "dynamics.tokens.attention_problems:CausalGraph",
+        "find the parents of tokens in a latent graph: an induction head forms token by token",
+        (
+            Option("parents", _parents, "indices of the parents from 0, - at a root", "P,P,...", "-,0,1,2,3,4,5,6"),
+            Option("vocabulary", positive_integer, "number of symbols, at least 2", "S", "5"),
+            Option("persistence", positive, "probability that a token follows its parent", "Q", "0.9"),
+            Option("second-layer", plain, "second layer", None, "linear", ("linear", "softmax")),
+            Option("beta", positive, "inverse temperature of a softmax", "BETA"),
+            Option("transitions", plain, "transitions", None, "permutation", ("permutation", "dirichlet")),
+            LEARNING_RATE,
+        ),
+    ),
+    "memory": TokenCommand(
+        "dynamics.tokens.memory_problems:AssociativeMemory",
+        "store pairs in a matrix: a staircase by frequency, or by Muon all at once",
+        (
+            Option("group-sizes", integers, "numbers of items of one frequency each", "N,N,...", "2,4,8,16,32"),
+            Option("frequencies", numbers, "frequencies of an item of each group", "P,P,..."),
+            Option("frequency-exponent", non_negative, "decay of frequencies in the rank [none given: 1.5]", "A"),
+            Option("optimizer", plain, "optimizer", None, "gradient", ("gradient", "spectral")),
+            Option("smoothing", positive, "singular value from which the spectral optimizer is a sign", "LAMBDA"),
+            Option("dimension", positive_integer, "dimension of the full model [number of items]", "D"),
+            LEARNING_RATE,
+        ),
+    ),
+}
+
+CATALOGUE = Catalogue(
+    prog="dynamics.tokens",
+    description="Predict how models of attention and memory learn, in stages, by exact reductions.",
+    examples=EXAMPLES,
+    studies=STUDIES,
+    findings="dynamics.report.tokens:token_findings",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    return run_command(CATALOGUE, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

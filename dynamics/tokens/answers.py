@@ -1,0 +1,219 @@
+"""What is asked of a problem on tokens: its flow, gradient descent at a learning rate, closed forms."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from dynamics.integrators import Status, stepper_of
+from dynamics.problem.checks import checked_number
+from dynamics.problem.question import check_question
+from dynamics.problem.schedule import SaveAt
+from dynamics.runs.dataset import make_dataset
+from dynamics.runs.outcome import joined
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, answered
+from dynamics.tokens.system import system_of
+from dynamics.tokens.variables import TOKEN_VARIABLES
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+
+    from dynamics.integrators import Stepper
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.asked import Asked
+    from dynamics.tokens.system import TokenSystem
+    from dynamics.tokens.token_problem import TokenProblem
+    from hermite.arrays import Array
+
+NAME = "tokens"
+#: Saved times by default, and how far they go beyond the last component.
+DEFAULT_COUNT, BEYOND = 400, 1.3
+#: Steps of one look at whether all components are learned, and most of all steps that are tried.
+LOOK_STEPS, MOST_STEPS = 20_000, 20_000_000
+
+
+def solve(
+    problem: TokenProblem,
+    save_at: SaveAt | None = None,
+    learning_rate: float | None = None,
+    *,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "explicit",
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Predict how a model of tokens learns, by the few numbers to which its gradient descent reduces exactly.
+
+    .. math:: y' = f(y) \quad\text{or, at a learning rate η,}\quad y \leftarrow y + \eta f(y), \qquad t = \eta\,
+       \mathrm{step}
+
+    with f of the problem's page, `docs/tokens.md`.
+
+    Parameters
+    ----------
+    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
+    save_at : SaveAt, optional
+        Saved times. Default: 400 up to 1.3 times the time at which the last component is learned, of those that ever
+        are.
+    learning_rate : float, optional
+        η > 0: gradient descent on the population, a map. Default: the flow, η → 0.
+    keep : {"full", "summary"}
+        "full" saves the numbers of the reduction too.
+    method : str
+        Of the flow: "explicit" (order 8), or "scipy:<name>" as a referee.
+    rtol, atol : float
+        Wanted accuracy of the numbers of the flow.
+    trackers, progress, max_runtime, on_failure, checkpoint
+        Watch, bound, end and keep the run, as in `dynamics.solve_overlaps`.
+
+    Returns
+    -------
+    Dataset
+        `loss(time)`; `progress(time, component)` between 0 and 1; `learned_time(component)`, the first time at which it
+        is ½, located within steps (NaN: not within the run); `predicted_learned_time(component)` in closed form (inf:
+        never; NaN: there is none); `plateau(component)`, the loss on the plateau that ends then. All dimensionless;
+        times after an early stop hold NaN. `notes` says what is not exact.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As `dynamics.solve_overlaps`; ValueError too if no times are given and not all components are learned in
+        20 million steps.
+
+    References
+    ----------
+    arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
+    arXiv:2603.26554 (memory).
+
+    Examples
+    --------
+    >>> from dynamics import tokens
+    >>> found = tokens.solve(tokens.Composition(vocabulary=6, hops=4), progress=False)
+    >>> found.learned_time.values.round(1).tolist()
+    [98.0, 223.2, 352.0]
+    """
+    return answered(registered(NAME), _build, cast("Any", problem), locals())
+
+
+def predict(problem: TokenProblem) -> xr.Dataset:
+    """Return what is known in closed form: when each component is learned, and the plateau that ends then.
+
+    Parameters
+    ----------
+    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
+
+    Returns
+    -------
+    Dataset
+        `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in `solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything else than such a problem.
+    """
+    check_question(problem, registered(NAME).students)
+    system = system_of(problem)
+    return make_dataset(
+        _closed(system),
+        problem=problem,
+        title=f"Closed forms of {system.name}",
+        coords={"component": system.components},
+        solver={"answer": f"{NAME}-closed"},
+        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": joined(system.notes())},
+        variables=TOKEN_VARIABLES,
+    )
+
+
+def _closed(system: TokenSystem) -> dict[str, Array]:
+    return {"predicted_learned_time": system.closed_times(), "plateau": system.plateaus()}
+
+
+@dataclass
+class _Steps:
+    """The flow by a method for any system, stage by stage, or gradient descent at a learning rate."""
+
+    system: TokenSystem
+    name: str
+    atol: float
+    learning_rate: float | None
+
+    def stepper(self, rtol: float) -> Stepper:
+        """Return a stepper at the start of the system."""
+        if self.learning_rate is not None:
+            from dynamics.integrators.descent.euler import EulerStepper
+
+            return EulerStepper(self.system, self.learning_rate)
+        if self.system.stage_ends:
+            from dynamics.tokens.staged import StagedStepper
+
+            return StagedStepper(lambda *begun: self._flow(rtol, *begun), self.system.stage_ends)
+        return self._flow(rtol, -1, None, 0.0)
+
+    def _flow(self, rtol: float, stage: int, start: Array | None, t0: float) -> Stepper:
+        system = copy(self.system)
+        system.sizes = np.array([*self.system.sizes[:-1], stage], dtype=np.int64)
+        return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)[0]
+
+    def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
+        """Return what a dataset says of it."""
+        return {"method": self.name if self.learning_rate is None else "gradient-descent"}
+
+
+def _build(asked: Asked, *, learning_rate: object) -> Integration:
+    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    system = system_of(cast("TokenProblem", asked.problem))
+    method = _Steps(system, asked.method, asked.atol, rate)
+    coords = {"component": system.components} | ({"number": system.numbers} if asked.keep == "full" else {})
+    return Integration(
+        title=f"Learning from tokens: {system.name}",
+        schedule=asked.schedule(lambda: _schedule(system, method.stepper(asked.rtol))),
+        method=method,
+        observe=system.observer(asked.keep),
+        start=system.initial_state,
+        events={"learned_time": len(system.components)},
+        constants=_closed(system),
+        coords=coords,
+        settings={"learning_rate": rate},
+        says=lambda _: {"learning_rate": rate, "references": system.references},
+        notes=system.notes(),
+        variables=TOKEN_VARIABLES,
+    )
+
+
+def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
+    """Return times until all components are learned that ever are: the stepper is run until then."""
+    if np.isfinite(system.last_time):
+        return SaveAt.linear(0.0, system.last_time, DEFAULT_COUNT)
+    awaited = np.isfinite(closed := system.closed_times()) | np.isnan(closed)
+    target, spent = system.time_scale, 0
+    while np.isnan(stepper.event_times[awaited]).any():
+        status = stepper.advance(target, LOOK_STEPS)
+        spent += LOOK_STEPS if status == Status.MAX_STEPS else 0
+        if status not in (Status.REACHED, Status.MAX_STEPS):
+            break  # the run itself will say why
+        if spent >= MOST_STEPS:
+            msg = (
+                f"Argument `save_at` must be given, because not all components are learned in {MOST_STEPS} steps, "
+                f"until t = {stepper.time:.3g}."
+            )
+            raise ValueError(msg)
+        target = 2.0 * target if status == Status.REACHED else target
+    times = stepper.event_times[awaited]
+    last = BEYOND * float(np.nanmax(times)) if np.isfinite(times).any() else 3.0 * system.time_scale
+    if system.geometric:
+        return SaveAt.geometric(1e-3 * float(np.nanmin(times)), last, DEFAULT_COUNT)
+    return SaveAt.linear(0.0, last, DEFAULT_COUNT)

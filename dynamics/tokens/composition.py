@@ -1,0 +1,116 @@
+r"""Composition by attention, reduced to three scores per layer.
+
+Since the σ_i are permutations, contents stay c^l = s_l onehot(y) + (1 − s_l)/N, and scores keep one value w_1 for the
+right key, w_2 for the other N − 1 of its block and w_3 for other blocks. With s = s_{l−1}, s_0 = 1 and
+m = (w_1 + (N − 1) w_2)/N,
+
+.. math:: a = s w_1 + (1-s) m, \quad b = s w_2 + (1-s) m, \quad p \propto (e^a, e^b, e^{w_3}), \quad
+   u = p_a - p_b, \quad s_l = s\, u,
+
+.. math:: w_c' = \Big(1 - \frac1N\Big)\, \lambda_l\, s\, \frac{1}{\mu_c} \frac{\partial u}{\partial w_c}, \qquad
+   \lambda_l = F_l + \lambda_{l+1} \frac{\partial s_{l+1}}{\partial s_l}, \qquad \mu = (1, N-1, N(k-1)),
+
+F_l = ω_l, or ω_l/(s_l + (1 − s_l)/N) for cross-entropy. Conserved: w_1 + (N−1) w_2 + N(k−1) w_3 of every layer. Full
+gradient descent from zero, at any step size, is exactly the Euler map of these equations (arXiv:2505.23683).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.tokens.system import TokenSystem, share_time
+
+if TYPE_CHECKING:
+    from dynamics.equations.interface import Observables
+    from dynamics.tokens.attention_problems import Composition
+    from hermite.arrays import Array
+
+#: Stages of a curriculum in units of the time of hop 1, unless another is asked for.
+DEFAULT_STAGE = 12.0
+
+
+class CompositionSystem(TokenSystem):
+    """State, kernels, observables and closed forms of composition."""
+
+    name = "composition"
+    references = "arXiv:2505.23683"
+
+    def __init__(self, problem: Composition) -> None:
+        self.asked = problem
+        N, k, L = problem.vocabulary, problem.hops, problem.layers
+        self._weights = problem.stage_weights
+        stages = self._weights.shape[0]
+        n = float(N) * k
+        #: Time of hop 1 at weight 1, by correlation.
+        self._first = share_time(n) * (n - 1.0) / (n - k)
+        stage = problem.stage_time or DEFAULT_STAGE * self._first
+        if stages > 1:
+            self.stage_ends, self.last_time = tuple(stage * np.arange(1.0, stages)), stage * stages
+        self.time_scale = self._first / float(self._weights.max())
+        self.pieces = kernel_pieces("dynamics.tokens.composition_kernels")
+        self.initial_state = np.tile([problem.initial_score, 0.0, 0.0], L)
+        self.parameters = np.concatenate([[N, k, stage], self._weights.ravel()])
+        self.sizes = np.array([L, problem.loss == "cross-entropy", stages, -1], dtype=np.int64)
+        self.work_size, self.num_events = 5 * L, L
+        self.components = [f"hop {2**layer}" for layer in range(L)]
+        self.numbers = [f"{key} of layer {layer}" for layer in range(1, L + 1) for key in ("right", "block", "others")]
+
+    def shares(self, state: Array) -> Array:
+        """Return s_l of all layers."""
+        N, k, s = self.asked.vocabulary, self.asked.hops, 1.0
+        found = np.empty(self.asked.layers)
+        for layer, (w1, w2, w3) in enumerate(state.reshape(-1, 3)):
+            m = (w1 + (N - 1) * w2) / N
+            scores = np.array([s * w1 + (1 - s) * m, s * w2 + (1 - s) * m, w3])
+            weights = np.exp(scores - scores.max())
+            s *= (weights[0] - weights[1]) / (weights @ [1, N - 1, N * (k - 1)])
+            found[layer] = s
+        return found
+
+    def observe(self, state: Array) -> Observables:
+        """Return loss, progress and state; the loss of a curriculum counts all its stages."""
+        s = self.shares(state)
+        return {"loss": float(self._weights.sum(axis=0) @ self._losses(s)), "progress": s, "state": state}
+
+    def _losses(self, s: Array) -> Array:
+        """Return the loss of every layer, summed over positions."""
+        N, k = self.asked.vocabulary, self.asked.hops
+        right = s + (1.0 - s) / N
+        return N * k * (-np.log(right) if self.asked.loss == "cross-entropy" else 1.0 / N - right)
+
+    def closed_times(self) -> Array:
+        """Return T_1 of hop 1 and of every stage of a curriculum; hop k alone never starts from zero scores."""
+        found = np.full(self.asked.layers, np.nan)
+        if self.asked.data == "hardest":
+            return np.full_like(found, np.inf) if self.asked.initial_score == 0.0 else self._blow_up(found)
+        if self.asked.loss == "correlation" and self.asked.initial_score == 0.0:
+            found[0] = self._first / self._weights[0, 0]
+            if self.stage_ends:
+                own = self._first if self._first < self.parameters[2] else np.nan
+                found[:] = own + np.concatenate([[0.0], self.stage_ends])
+        return found
+
+    def _blow_up(self, found: Array) -> Array:
+        """Return the escape of hop k alone from small scores ε, c_k n^(2k−1)/ε^(2k−3), where c_k is known."""
+        constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
+        k, n = self.asked.hops, float(self.asked.hops) * self.asked.vocabulary
+        if k in constants and self.asked.loss == "correlation":
+            found[-1] = constants[k] * n ** (2 * k - 1) / self.asked.initial_score ** (2 * k - 3)
+        return found
+
+    def plateaus(self) -> Array:
+        """Return the loss with all hops before each one learned, and the others at chance."""
+        before = np.tril(np.ones((self.asked.layers,) * 2), -1)
+        return np.array([self._weights.sum(axis=0) @ self._losses(s) for s in before])
+
+    def notes(self) -> list[str]:
+        """Return what the reduction leaves out."""
+        return [
+            "Exact for full gradient descent from equal scores; random scores of standard deviation 0.3 learn 1 to "
+            "11 % later",
+            "noise of minibatches enters through wrong blocks alone: at learning rate 0.25 and batches of 1, 4 and 32 "
+            "times are within 0.03 of the map's (N = 6, k = 4)",
+        ]

@@ -1,0 +1,98 @@
+r"""Factual recall by linear attention, reduced to six numbers.
+
+Values V keep x for the answers of a relation and y for others, u for the answers of a subject and w for others; keys
+are k_r and k_s. Answers fall into four classes, by whether relation and subject are right, of 1, D − 1, R − 1 and
+(R − 1)(D − 1) answers; with the weight p_1 … p_4 of one of each,
+
+.. math:: g_x = \frac{1-p_1}{D} - \Big(1-\frac1D\Big) p_2, \quad g_y = -\frac{p_3}{D} - \Big(1-\frac1D\Big) p_4, \qquad
+   k_r' = \frac{D x g_x + (A-D) y g_y}{R}, \quad x' = \frac{k_r g_x}{R}, \quad y' = \frac{k_r g_y}{R},
+
+and alike for the subject with R for D in g and S for R below. Conserved: k_r² − D x² − (A − D) y² and D x + (A − D) y.
+Full gradient descent, at any step size, is exactly the Euler map of these equations (arXiv:2412.06538).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.compilation import kernel_pieces
+from dynamics.tokens.system import TokenSystem
+
+if TYPE_CHECKING:
+    from dynamics.equations.interface import Observables
+    from dynamics.tokens.memory_problems import FactualRecall
+    from hermite.arrays import Array
+
+
+class RecallSystem(TokenSystem):
+    """State, kernels, observables and closed forms of factual recall."""
+
+    name = "recall"
+    references = "arXiv:2412.06538"
+    geometric = True
+
+    def __init__(self, problem: FactualRecall) -> None:
+        self.asked = problem
+        R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
+        key = scale * np.sqrt(R * D + 1.0)
+        self.pieces = kernel_pieces("dynamics.tokens.recall_kernels")
+        self.initial_state = np.array([key, scale, scale, key, scale, scale])
+        self.parameters = np.array([R, S, D], dtype=np.float64)
+        self.sizes = np.array([problem.relation_first, -1], dtype=np.int64)
+        self.work_size, self.num_events = 4, 2
+        self.components = ["relation", "subject"]
+        self.numbers = ["relation key", "own", "other", "subject key", "own of subject", "other of subject"]
+        self._left = float(np.log(D if problem.relation_first else R))
+        self.time_scale = float(self.closed_times().min())
+
+    def loss(self, state: Array) -> float:
+        """Return −ln p_1."""
+        R, D = self.asked.relations, self.asked.answers
+        kr, x, y, ks, u, w = state
+        logits = np.array([kr * x + ks * u, kr * x + ks * w, kr * y + ks * u, kr * y + ks * w])
+        counts = np.array([1, D - 1, R - 1, (R - 1) * (D - 1)])
+        return float(np.log(counts @ np.exp(logits - logits.max())) + logits.max() - logits[0])
+
+    def progress(self, loss: Array) -> Array:
+        """Return how far losses have come to the plateau, and from there to 0, in the order relation, subject."""
+        total, left = np.log(self.asked.relations * self.asked.answers), self._left
+        stages = [(total - loss) / (total - left), (left - loss) / left]
+        found: Array = np.stack(stages if self.asked.relation_first else stages[::-1], axis=-1)
+        return np.clip(found, 0.0, 1.0)
+
+    def observe(self, state: Array) -> Observables:
+        """Return loss, progress and state."""
+        loss = self.loss(state)
+        return {"loss": loss, "progress": self.progress(np.array(loss)), "state": state}
+
+    def closed_times(self) -> Array:
+        """Return the times of relation and subject, each learned alone, which is a quadrature."""
+        R, S, D = self.asked.relations, self.asked.subjects, self.asked.answers
+        return np.array([self._alone(R, D, R), self._alone(D, R, S)])
+
+    def _alone(self, c: int, o: int, scale: int) -> float:
+        r"""Return T = scale·b ∫ (e^gap + c − 1)/(c − 1) dθ until the gap is ln(1 + √c), gap = κ² sinh(2θ)/(2b)."""
+        from scipy.integrate import quad
+
+        b = np.sqrt(o * (1.0 - 1.0 / c))
+        factor = self.asked.initial_scale**2 * (self.asked.relations * self.asked.answers + 1.0) / (2.0 * b)
+        end = 0.5 * np.arcsinh(np.log(1.0 + np.sqrt(c)) / factor)
+        found = quad(lambda theta: np.exp(factor * np.sinh(2.0 * theta)) + c - 1.0, 0.0, end, epsabs=0, limit=200)[0]
+        return float(scale * b * found / (c - 1.0))
+
+    def plateaus(self) -> Array:
+        """Return ln A before what is learned first, and what is left of it before the other."""
+        levels = [float(np.log(self.asked.relations * self.asked.answers)), self._left]
+        return np.array(levels if self.asked.relation_first else levels[::-1])
+
+    def notes(self) -> list[str]:
+        """Return what the reduction leaves out."""
+        first, second = np.sort(self.closed_times())
+        overlap = "the two stages overlap, so that closed times are off by 10 % and more"
+        return [
+            "Exact for full gradient descent on balanced tables from equal values; on unbalanced tables the relation's "
+            "time is 0.95 to 1.02 times the flow's, from Gaussian starts 1.03 to 1.07 times",
+            *([overlap] if second < 1.5 * first else []),
+        ]

@@ -1,0 +1,151 @@
+"""Command line: `python -m hermite.exponents LINK`, what a link, or a function of several directions, asks for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell
+
+if TYPE_CHECKING:
+    from hermite.exponents.samples import SampleLaw
+
+EXAMPLES = """\
+examples:
+  python -m hermite.exponents he3
+  python -m hermite.exponents "z^2*exp(-z^2)" --degrees 6
+  python -m hermite.exponents "heaviside(abs(z) - 1)" --json
+  python -m hermite.exponents "sign(z1) + sign(z1*z2*z3)"
+      both leaps of a function of up to three directions, with the directions that each step finds
+
+A link that begins with a minus stands after two of them: python -m hermite.exponents -- "-z + h3(z)".
+stdout holds the result, stderr everything else. exit codes: 0 done, 1 the result could not be printed, 2 usage
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    return exit_code_of(lambda: _print_exponents(build_parser().parse_args(arguments)), interrupted="interrupted")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser; building it imports nothing heavy."""
+    parser = PlainParser(
+        prog="python -m hermite.exponents",
+        description="Print the information and the generative exponent of a link, and the samples that they ask for.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_version(parser)
+    add = parser.add_argument
+    add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
+    add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")
+    add("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _print_exponents(parsed: argparse.Namespace) -> int:
+    if not (parsed.degrees.isascii() and parsed.degrees.isdigit()) or not 1 <= int(parsed.degrees[:4]) <= 24:
+        from hermite.text.messages import shown
+
+        msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
+        raise UsageError(msg)
+    from hermite.text.parser import named_axes
+
+    try:
+        if named_axes(parsed.link):
+            values, text = leaps(parsed.link)
+        else:
+            values, text = exponents(parsed.link, int(parsed.degrees))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if parsed.json:
+        import json
+
+        text = json.dumps(values)
+    tell(text)
+    return EXIT_DONE
+
+
+def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
+    """Return what the command prints of a link: values that JSON takes, and lines of text."""
+    from hermite.conversion import expand
+    from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations
+    from hermite.exponents.samples import sample_laws
+
+    expansion = expand(link)
+    information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
+    shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
+    correlations = label_correlations(expansion, degrees)[1:].tolist()
+    laws = sample_laws(information, generative)
+    values = {
+        "link": expansion.name,
+        "information_exponent": information,
+        "generative_exponent": generative,
+        "lambda_squared": lambda_squared,
+        "coefficient_shares": shares,
+        "label_correlations": correlations,
+        "samples": _as_values(laws),
+    }
+    lines = [
+        f"link                  {expansion.name}",
+        f"information exponent  {information}",
+        f"generative exponent   {generative}, λ_{generative}² = {lambda_squared:.5g}",
+        "",
+        "   k  c_k²/Var σ       λ_k²",
+        *(
+            f"{k:>4}  {_digits(share):>10}  {_digits(label):>9}"
+            for k, (share, label) in enumerate(zip(shares, correlations, strict=True), 1)
+        ),
+    ]
+    return values, "\n".join([*lines, *_as_lines(laws)])
+
+
+def leaps(function: str) -> tuple[dict[str, Any], str]:
+    """Return what the command prints of a function of several directions: values that JSON takes, and lines of text."""
+    from hermite.exponents.leap import leap
+    from hermite.exponents.samples import sample_laws
+
+    information, generative = leap(function, kind="information"), leap(function, kind="generative")
+    laws = sample_laws(information.leap, generative.leap)
+    del laws["smoothed"]  # known for one direction alone
+    values = {
+        "link": function,
+        **{
+            f"{found.kind}_leap": {
+                "leap": found.leap,
+                "complete": found.complete,
+                "flag": [
+                    {"degree": step.degree, "directions": step.directions.tolist(), "strength": step.strength}
+                    for step in found.flag
+                ],
+            }
+            for found in (information, generative)
+        },
+        "samples": _as_values(laws),
+    }
+    lines = [f"function              {function}"]
+    for found in (information, generative):
+        _, _, flag = repr(found).partition(" leap ")
+        lines.append(f"{found.kind + ' leap':<22}{flag}")
+    return values, "\n".join([*lines, *_as_lines(laws)])
+
+
+def _as_values(laws: dict[str, SampleLaw]) -> dict[str, Any]:
+    return {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
+
+
+def _as_lines(laws: dict[str, SampleLaw]) -> list[str]:
+    return ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
+
+
+def _digits(value: float) -> str:
+    """Return a share of 1 with five digits after the point, 0 where it is zero to rounding."""
+    return "0" if value < 1e-12 else f"{value:.5f}" if value >= 1e-5 else f"{value:.1e}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

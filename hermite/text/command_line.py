@@ -1,0 +1,143 @@
+"""What every command line does alike: exit codes, one sentence for a mistake, one place to print.
+
+Imports nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+class UsageError(Exception):
+    """What the user must change, in one sentence."""
+
+
+class OutputError(Exception):
+    """Why stdout takes nothing, in the rest of a sentence."""
+
+
+class VersionAsked(Exception):
+    """The command is to print the version of the program, and no more."""
+
+
+class _Version(argparse.Action):
+    """A flag that ends parsing, so that nothing else need be given."""
+
+    def __call__(self, *_arguments: Any) -> NoReturn:
+        raise VersionAsked
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that prints the version."""
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+
+
+class PlainParser(argparse.ArgumentParser):
+    """An argument parser that raises instead of printing its usage and exiting."""
+
+    def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Read the arguments; refuse `--option=--`, which the base class takes for an empty list of values."""
+        given = sys.argv[1:] if args is None else list(args)
+        for word in given:
+            if word.startswith("--") and word.endswith("=--"):
+                self.error(f"argument {word.removesuffix('=--')}: expected one argument")
+        return super().parse_known_args(given, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the parser's message, with the flag that was meant where one was misspelt."""
+        _, misspelt, words = message.partition("unrecognized arguments: ")
+        if not misspelt:
+            raise UsageError(message)
+        from hermite.activations import suggestion
+
+        hint = suggestion(words.split()[0].partition("=")[0], list(self._option_string_actions))
+        raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
+    """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
+    try:
+        with _ended_by_signals():
+            _check_directory()
+            return _done(command)
+    except UsageError as error:
+        say(f"error: {error}")
+        return EXIT_USAGE
+    except OutputError as error:
+        say(f"error: {error}.")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        say(interrupted)
+        return EXIT_INTERRUPTED
+
+
+def _done(command: Callable[[], int]) -> int:
+    """Return the exit code of a command, which may be asked for the version instead."""
+    try:
+        return command()
+    except VersionAsked:
+        from hermite.version import PROGRAM
+
+        tell(PROGRAM)
+        return EXIT_DONE
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have a scheduler, or a terminal that is closed, end a command as Ctrl-C does, where nobody said otherwise."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heard = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        heard = []
+    for number in heard:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _check_directory() -> None:
+    """Refuse a current directory that has been removed, beside which libraries cannot even be imported."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        msg = f"The current directory must exist, but does not ({error.strerror})."
+        raise UsageError(msg) from None
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, if anybody listens."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(text + "\n")
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout, with escapes for what its encoding lacks; raise OutputError if it takes nothing."""
+    try:
+        if sys.stdout is None:  # closed before the program began
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stdout = None  # or the interpreter would try again at its end
+        msg = f"stdout must take the result, but does not ({error.strerror})"
+        raise OutputError(msg) from None

@@ -1,0 +1,54 @@
+"""The figure of samples that are reused against online SGD: overlaps and recoveries over n/d, online n/d over ln d."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import PREDICTED, REFERENCE, finish_panel
+from sgd_check.report.figures.style import SIMULATED, spread_colours
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+
+def draw_full_batch(dataset: xr.Dataset, axes: Any) -> None:
+    """Left: squared overlaps and exact recoveries against n/d. Right: samples of online SGD over d against d."""
+    _draw_reused(dataset, axes[0])
+    _draw_online(dataset, axes[1])
+
+
+def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
+    ratio = dataset["ratio"].values
+    law = dataset["predicted_overlap_squared"]
+    ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label="law, d → ∞")
+    ax.axvline(float(dataset.attrs["threshold_ratio"]), color=PREDICTED, ls="--", lw=1.0, label="its threshold")
+    sizes = dataset["dimension"].values.tolist()
+    for at, (d, colour) in enumerate(zip(sizes, spread_colours(len(sizes)), strict=True)):
+        runs = dataset["overlap_squared"].values[at]
+        error = 2.0 * runs.std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
+        label = f"first eigenvector, d = {d}"
+        ax.errorbar(ratio, runs.mean(axis=1), yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
+        share = dataset["recovered_share"].values[at]
+        ax.plot(ratio, share, "s--", color=colour, ms=4, lw=0.9, mfc="none", label=f"exact by descent, d = {d}")
+    ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
+    cut = float(dataset.attrs["cut"])
+    title = f"y = min(z², {cut:g}), n samples reused; bars: twice the standard error"
+    finish_panel(ax, "n/d", "squared overlap, share of the runs", title)
+
+
+def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
+    d = dataset["online_dimension"].values.astype(float)
+    needed = dataset["online_samples"].values / d[:, None]
+    mean, error = needed.mean(axis=1), 2.0 * needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1])
+    ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
+    ax.errorbar(d, mean, yerr=error, fmt="o", color=SIMULATED, ms=5, capsize=3, label="mean, twice the s.e.")
+    known = np.isfinite(mean)
+    if known.any():
+        slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
+        line = mean[known].mean() + slope * (np.log(d) - middle)
+        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=f"slope {slope:.2f} in ln d, mean step")
+    ax.set_xscale("log")
+    finish_panel(ax, "dimension d", "samples over d until C² = ¼", "online SGD from C = 2/√d", loc="upper left")

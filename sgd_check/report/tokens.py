@@ -1,0 +1,89 @@
+"""Findings of runs on tokens, alone and beside their prediction."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.report import Drawing, Findings, Table, Tone, end_of_run, progress_figure
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: What runs on tokens, and comparisons of them, name as their theory.
+TOKENS = "tokens"
+_TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
+_WORDS = {"agree": "Theory and runs agree.", "disagree": "Theory and runs disagree.", "undecided": "Undecided."}
+#: Columns of the table of a comparison.
+COLUMNS = {
+    "predicted": "expected_time",
+    "log ratio": "mean_log_ratio",
+    "error": "standard_error",
+    "p": "component_p_value",
+    "visible error": "visible_error",
+}
+
+
+def token_comparison_findings(tree: xr.DataTree) -> Findings:
+    """Return what `sgd_check.tokens.compare` says, with its numbers and its figure."""
+    parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
+    comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
+    attrs = comparison.attrs
+    verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
+    rows = [
+        {"component": str(name), **{title: float(comparison[key].values[at]) for title, key in COLUMNS.items()}}
+        for at, name in enumerate(comparison["component"].values.tolist())
+    ]
+    draw = partial(progress_figure, prediction, simulation)
+    return Findings(
+        tone=_TONES[verdict],
+        verdict=f"{_WORDS[verdict]} {attrs['reasons']}",
+        sentences=[f"verdict: {verdict} (false-alarm rate {rate:g}), by {int(attrs['usable_runs'])} runs."],
+        tables=[
+            Table(
+                caption="Measured over predicted times",
+                rows=rows,
+                note="Log ratio: without the effect of the batch. Visible error: seen with probability 0.8.",
+                each="components",
+            )
+        ],
+        drawings=[_drawing(draw)],
+        values={
+            "verdict": verdict,
+            "theory": attrs["theory"],
+            "reasons": attrs["reasons"],
+            "false_alarm_rate": rate,
+            "usable_runs": int(attrs["usable_runs"]),
+            "p_value": float(attrs["p_value"]),
+            "components": rows,
+        },
+        overview=draw,
+    )
+
+
+def token_simulation_findings(dataset: xr.Dataset) -> Findings:
+    """Return what runs of `sgd_check.tokens.simulate` show."""
+    tone, verdict = end_of_run(dataset)
+    rows: list[dict[str, Any]] = []
+    for at, name in enumerate(dataset["component"].values.tolist()):
+        times = dataset["learned_time"].values[:, at]
+        known = times[np.isfinite(times)]
+        mean, low, high = (float(f(known)) for f in (np.mean, np.min, np.max)) if known.size else (np.nan,) * 3
+        rows.append({"component": str(name), "runs": known.size, "mean time": mean, "first": low, "last": high})
+    return Findings(
+        tone=tone,
+        verdict=verdict,
+        sentences=[f"{dataset.sizes['seed']} runs at learning rate {dataset.attrs['learning_rate']:g}."],
+        tables=[Table(caption="When each component is learned", rows=rows, each="components")],
+        values={"stop_reason": dataset.attrs["stop_reason"], "components": rows},
+    )
+
+
+def _drawing(draw: Any) -> Drawing:
+    return Drawing(
+        draw=draw,
+        caption="Progress of every component and the loss: prediction as lines, runs as thin lines.",
+        alt="Progress and loss over time, predicted and measured. The times are in the table above.",
+    )

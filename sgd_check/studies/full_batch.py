@@ -1,0 +1,278 @@
+r"""Study of one direction from samples that are reused, beside online SGD: y = min((θ·x)², M).
+
+Three ways to the direction. The first eigenvector of (1/n) Σ y x xᵀ has a law in n/d (`dynamics.predict_recovery`).
+Descent of the squared error of one small neuron on all n samples begins as the power iteration of the same matrix, w ←
+(I + 2ηD)w, and then sharpens what it has found: it recovers the direction exactly from some n/d on, of which there is
+no closed theory, so that the share of the runs is measured alone. Online SGD of the correlation, η = c/d, uses every
+sample once; from C = 2/√d to C² = ¼ it needs
+
+.. math:: \frac nd = \frac{\ln d}{2(2 c_2^2 c - \tfrac12 E[y^2] E[\sigma'^2]\, c^2)} + \mathrm{const},
+
+the mean of its step to leading order in C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands import study_function
+from dynamics.problem import SaveAt, checked_increasing, checked_integer, checked_number, float_array
+from dynamics.solve import predict_recovery
+from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.estimators.estimation import estimate_direction
+from sgd_check.runs.crossings import CrossingTracker
+from sgd_check.runs.simulation import simulate
+from sgd_check.studies.cut_squares import LEAD, cut_square, descent_problem, online_problem, online_slope
+from sgd_check.studies.work import PreparedStudy, checked_runs, under_way
+from sgd_check.verdicts.defaults import measured_seconds_per_step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from numpy.typing import ArrayLike
+
+    from dynamics.runs import Values
+    from hermite.arrays import Array
+    from sgd_check.studies.work import Meter
+
+#: Squared overlaps from which on a direction counts as exactly recovered, and at which online SGD has arrived.
+EXACT, ARRIVED = 0.99, 0.25
+#: Dimension and least number of points of the law.
+LARGE, LAW_POINTS = 10**6, 101
+#: Online runs may take this many times the expected steps, and are looked at so far apart, relative to the time.
+HORIZON, LOOK_RATIO = 3.0, 1.01
+
+
+@dataclass(frozen=True)
+class FullBatch(PreparedStudy):
+    """The study, prepared: laws are computed, no sample is drawn yet."""
+
+    law: xr.Dataset
+    slope: float
+
+    @property
+    def _link(self) -> str:
+        return cut_square(self.settings["cut"])
+
+    @property
+    def steps(self) -> float:
+        """Number of steps of all runs together, of descent and of online SGD."""
+        settings = self.settings
+        descent = len(settings["dimensions"]) * len(settings["ratios"]) * settings["steps"]
+        return float(settings["seeds"] * (descent + sum(map(self._expected, settings["online_dimensions"]))))
+
+    def expected_seconds(self) -> float:
+        """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
+        settings, runs = self.settings, tuple(range(self.settings["seeds"]))
+        d, ratio = settings["dimensions"][-1], max(settings["ratios"])
+        batch = round(ratio * d)
+        options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
+        largest = measured_seconds_per_step(make_engine("torch", descent_problem(self._link, d), options), 10)
+        sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
+        online = measured_seconds_per_step(
+            make_engine("scalar", online_problem(self._link, 100), EngineOptions(seeds=runs))
+        )
+        arrivals = float(sum(map(self._expected, settings["online_dimensions"])))
+        return float(largest * settings["steps"] * sizes / (d * batch) + online * arrivals)
+
+    def run(self) -> xr.Dataset:
+        """Draw the samples, of small dimensions first; what an interruption leaves undone is NaN."""
+        settings = self.settings
+        dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
+        spectral, descent = (np.full((len(dimensions), len(ratios), runs), np.nan) for _ in range(2))
+        online = np.full((len(settings["online_dimensions"]), runs), np.nan)
+        with under_way(self.steps, self.progress) as meter:
+            for at in np.ndindex(len(dimensions), len(ratios)):
+                d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
+                seeds = self.seeds_of(int(np.ravel_multi_index(at, spectral.shape[:2])))
+                spectral[at] = self._estimated(d, samples, seeds)
+                descent[at] = self._descended(d, samples, seeds)
+                meter.add(settings["steps"] * runs)
+            for row, d in enumerate(settings["online_dimensions"]):
+                online[row] = self._arrivals(d, self.seeds_of(spectral[..., 0].size + row), meter)
+        return self.dataset(
+            "full-batch",
+            self._values(spectral, descent, online),
+            meter,
+            title="One direction from samples that are reused, and online",
+            coords={
+                "dimension": np.array(dimensions),
+                "ratio": np.array(ratios),
+                "law_ratio": self.law["samples"].to_numpy() / LARGE,
+                "run": np.arange(runs),
+                "online_dimension": np.array(settings["online_dimensions"]),
+            },
+            cut=settings["cut"],
+            threshold_ratio=self.law.attrs["threshold_ratio"],
+            exact_recovery_theory="none: the share of exact recoveries by descent is measured alone",
+            **self._slopes(online),
+        )
+
+    def _expected(self, d: int) -> float:
+        """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
+        return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * self.slope * d
+
+    def _estimated(self, d: int, samples: int, seeds: range) -> Array:
+        """Return squared overlaps of the first eigenvector, or raise KeyboardInterrupt."""
+        found = estimate_direction(
+            descent_problem(self._link, d), samples=samples, seeds=seeds, degree=2, progress=False
+        )
+        return _finished(found)["overlap_squared"].to_numpy()
+
+    def _descended(self, d: int, samples: int, seeds: range) -> Array:
+        """Return squared overlaps at the end of descent on the same number of samples, or raise KeyboardInterrupt."""
+        rate, steps = self.settings["rate"], self.settings["steps"]
+        found = simulate(
+            descent_problem(self._link, d),
+            learning_rate=rate,
+            steps=steps,
+            seeds=seeds,
+            engine="torch",
+            batch_size=samples,
+            training_samples=samples,
+            save_at=SaveAt.at([rate * steps]),
+            progress=False,
+        )
+        return _finished(found)["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
+
+    def _arrivals(self, d: int, seeds: range, meter: Meter) -> Array:
+        """Return after how many samples the runs of online SGD arrive, NaN where they do not."""
+        end = HORIZON * self._expected(d)
+        engine = make_engine("scalar", online_problem(self._link, d), EngineOptions(seeds=tuple(seeds)))
+        tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
+        looks = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(LOOK_RATIO)))
+        with engine.running():
+            for look in np.unique(np.rint(looks)).astype(int).tolist():
+                engine.advance(np.full(look - step, self.settings["online_rate"] / d))
+                meter.add((look - step) * len(seeds))
+                step = look
+                tracker.look(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
+                if not np.isnan(tracker.time).any():
+                    break
+        return tracker.time
+
+    def _values(self, spectral: Array, descent: Array, online: Array) -> Values:
+        where = ("dimension", "ratio", "run")
+        share = np.where(np.isnan(descent).any(axis=2), np.nan, (descent > EXACT).mean(axis=2))
+        return {
+            "overlap_squared": (where, spectral),
+            "descent_overlap_squared": (where, descent),
+            "recovered_share": (where[:2], share),
+            "predicted_overlap_squared": (("law_ratio",), self.law["predicted_overlap_squared"].to_numpy()),
+            "online_samples": (("online_dimension", "run"), online),
+        }
+
+    def _slopes(self, online: Array) -> dict[str, float | None]:
+        """Return the slope of n/d in ln d by the mean step, and as measured with its standard error."""
+        d = np.array(self.settings["online_dimensions"], dtype=np.float64)
+        known = np.isfinite(online).all(axis=1)
+        if np.count_nonzero(known) < 2:
+            return {"online_slope": self.slope}
+        x, y = np.log(d[known]), online[known].mean(axis=1) / d[known]
+        error = online[known].std(axis=1, ddof=1) / np.sqrt(online.shape[1]) / d[known]
+        weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
+        found = {"measured": float(weights @ y), "error": float(np.sqrt(np.sum((weights * error) ** 2)))}
+        return {"online_slope": self.slope, **{f"online_slope_{name}": value for name, value in found.items()}}
+
+
+def _finished(found: xr.Dataset) -> xr.Dataset:
+    """Return runs that were not interrupted."""
+    if found.attrs["stop_reason"] == "interrupted":
+        raise KeyboardInterrupt
+    return found
+
+
+@study_function
+def full_batch_recovery(
+    *,
+    cut: float = 4.0,
+    dimensions: Sequence[int] = (200, 400),
+    ratios: ArrayLike = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+    rate: float = 0.1,
+    steps: int = 1200,
+    online_dimensions: Sequence[int] = (100, 1000, 10000),
+    online_rate: float = 0.02,
+    seeds: int = 10,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> FullBatch:
+    r"""Measure how one direction of y = min((θ·x)², M) is found from n samples that are reused, and by online SGD.
+
+    Parameters
+    ----------
+    cut : float
+        M > 0.
+    dimensions : sequence of int
+        d of the samples that are reused, increasing.
+    ratios : array_like, shape (R,)
+        n/d > 0, increasing.
+    rate, steps : float, int
+        Step size η > 0 and number of steps of descent of the squared error on all samples, one neuron, |w| = 1e-3.
+    online_dimensions : sequence of int
+        d of online SGD of the correlation, increasing, at least 64; it starts at C = 2/√d and arrives at C² = ¼.
+    online_rate : float
+        c > 0 of its step size η = c/d.
+    seeds : int
+        Runs of every point, at least 2; no two points share samples.
+    seed : int
+        First seed of the samples.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal.
+
+    Returns
+    -------
+    Dataset
+        `overlap_squared` of the first eigenvector and `descent_overlap_squared` (dimension, ratio, run),
+        `recovered_share` (dimension, ratio), of the runs of descent with a squared overlap above 0.99,
+        `predicted_overlap_squared` (law_ratio), the law of the first eigenvector at these n/d and between, and
+        `online_samples` (online_dimension, run; NaN if never). Attributes: `threshold_ratio` of the law;
+        `online_slope` of n/d in ln d by the mean step, `online_slope_measured` and `online_slope_error`;
+        `exact_recovery_theory`, which says that there is none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Notes
+    -----
+    Needs torch. The samples of descent are other ones than those of the first eigenvector.
+
+    References
+    ----------
+    Kovačević et al., arXiv:2602.02431.
+    """
+    settings: dict[str, Any] = {
+        "cut": checked_number(cut, "cut", positive=True),
+        "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
+        "ratios": _checked_ratios(ratios),
+        "rate": checked_number(rate, "rate", positive=True),
+        "steps": checked_integer(steps, "steps", minimum=1),
+        "online_dimensions": checked_increasing(online_dimensions, "online_dimensions", minimum=64, fewest=1),
+        "online_rate": checked_number(online_rate, "online_rate", positive=True),
+        **checked_runs(seeds, seed),
+    }
+    link, largest = cut_square(settings["cut"]), settings["dimensions"][-1]
+    slope = online_slope(link, settings["online_rate"])
+    if not np.isfinite(slope):
+        msg = (
+            "Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, "
+            f"but is {settings['online_rate']:g}."
+        )
+        raise ValueError(msg)
+    # The law depends on n/d alone.
+    fine = np.union1d(settings["ratios"], np.linspace(0.0, settings["ratios"][-1], LAW_POINTS)[1:])
+    law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
+    return FullBatch(settings, progress, descent_problem(link, largest), law, slope)
+
+
+def _checked_ratios(values: ArrayLike) -> list[float]:
+    found = np.atleast_1d(float_array(values, "ratios"))
+    if found.ndim != 1 or not found.size or not (np.isfinite(found) & (found > 0)).all() or (np.diff(found) <= 0).any():
+        msg = f"Argument `ratios` must hold increasing positive numbers, but is {found.tolist()}."
+        raise ValueError(msg)
+    return [float(ratio) for ratio in found]

@@ -1,0 +1,2 @@
+from .comparison import compare as compare
+from .simulation import simulate as simulate

@@ -1,0 +1,536 @@
+"""Problems on tokens: numbers of their reductions, closed forms, refusals, files, resumption, sweeps, commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics import tokens
+from dynamics.problem import stored_question
+from dynamics.tokens.__main__ import STUDIES, main
+from dynamics.tokens.answers import _Steps
+from dynamics.tokens.system import share_time, system_of
+from dynamics.tokens.variables import TOKEN_VARIABLES
+
+
+def solved(problem, learning_rate=None, **options):
+    return tokens.solve(problem, None, learning_rate, progress=False, **options)
+
+
+def times(problem, learning_rate=None):
+    return solved(problem, learning_rate, keep="summary").learned_time.values
+
+
+SMALL = tokens.Composition(vocabulary=6, hops=4)
+
+
+# --- composition --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"vocabulary": 6, "hops": 4}, [97.985, 223.228, 352.041]),
+        ({"vocabulary": 4, "hops": 8}, [191.359, 425.631, 665.330, 907.374]),
+        ({"vocabulary": 6, "hops": 4, "loss": "cross-entropy"}, [25.213, 63.079, 102.595]),
+    ],
+    ids=["N=6", "N=4", "cross-entropy"],
+)
+def test_a_mixture_learns_hop_by_hop(fields, expected):
+    np.testing.assert_allclose(times(tokens.Composition(**fields)), expected, atol=6e-4)
+
+
+def test_hop_1_has_a_closed_time():
+    for N, k, closed, flow in ((6, 4, 97.737, 97.985), (4, 8, 190.628, 191.359), (32, 4, 416.871, 416.920)):
+        found = solved(tokens.Composition(vocabulary=N, hops=k), keep="summary")
+        assert float(found.predicted_learned_time[0]) == pytest.approx(closed, abs=6e-4)
+        assert float(found.learned_time[0]) == pytest.approx(flow, abs=6e-4)
+        assert np.isnan(found.predicted_learned_time[1:]).all()
+
+
+def test_gradient_descent_at_a_quarter_learns_a_little_later():
+    np.testing.assert_allclose(times(SMALL, 0.25), [98.215, 223.721, 352.790], atol=6e-4)
+
+
+def test_stages_of_a_curriculum_take_the_same_time():
+    problem = tokens.Composition(vocabulary=6, hops=4, data="curriculum", stage_time=400.0)
+    found = solved(problem)
+    begun = 400.0 * np.arange(3)
+    np.testing.assert_allclose(found.learned_time - begun, [32.67, 32.99, 33.15], atol=6e-3)
+    np.testing.assert_allclose(found.predicted_learned_time - begun, 97.737 / 3, atol=1e-3)
+    assert found.time.values[-1] == 1200.0
+    # The map goes over to the flow, whose stages are integrated one by one.
+    np.testing.assert_allclose(times(problem, 0.01), found.learned_time, rtol=4e-4)
+    assert system_of(tokens.Composition(vocabulary=6, hops=4, data="curriculum")).last_time == pytest.approx(
+        3 * 12 * 97.7368 / 3, rel=1e-5
+    )
+
+
+def test_the_hardest_task_alone_never_starts_or_blows_up():
+    fields = {"vocabulary": 3, "hops": 2, "data": "hardest"}
+    still = solved(tokens.Composition(**fields))
+    assert np.isinf(still.predicted_learned_time).all()
+    assert np.isnan(still.learned_time).all()
+    assert (still.progress == 0).all()
+    for score, scaled in ((0.1, 0.487), (0.05, 0.543), (0.0125, 0.597), (0.003, 0.616)):
+        problem = tokens.Composition(**fields, initial_score=score)
+        assert times(problem)[-1] * score / 6**3 == pytest.approx(scaled, abs=6e-4)
+        assert tokens.predict(problem).predicted_learned_time[-1] == pytest.approx(0.6232 * 6**3 / score, rel=1e-4)
+
+
+def test_scores_conserve_their_sum_and_contents_the_loss():
+    found = solved(SMALL)
+    scores = found.state.values.reshape(-1, 3, 3)
+    np.testing.assert_allclose(scores @ [1.0, 5.0, 18.0], 0.0, atol=1e-9)
+    losses = -24 * (1 - 1 / 6) * found.progress.values.sum(axis=1) / 3
+    np.testing.assert_allclose(found.loss, losses, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.plateau, [0.0, -20 / 3, -40 / 3])
+
+
+def test_a_large_staircase_takes_less_than_a_second():
+    problem = tokens.Composition(vocabulary=32, hops=8)
+    solved(problem)
+    began = time.process_time()
+    found = solved(problem)
+    assert time.process_time() - began < 1.0
+    assert (np.diff(found.learned_time) > 1000.0).all()
+
+
+def test_a_referee_agrees():
+    np.testing.assert_allclose(
+        times(SMALL), solved(SMALL, method="scipy:DOP853", keep="summary").learned_time, rtol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"hops": 3}, "Argument `hops` must be a power of 2, but is 3."),
+        ({"hops": 1}, "Argument `hops` must be at least 2, but is 1."),
+        ({"vocabulary": 1}, "Argument `vocabulary` must be at least 2, but is 1."),
+        ({"data": "x"}, "Argument `data` must be one of 'mixture', 'curriculum', 'hardest', but is 'x'."),
+        ({"weights": [1.0]}, "Argument `weights` must hold 3 numbers, but holds 1."),
+        ({"weights": [1.0, -1.0, 1.0]}, "Argument `weights` must be finite and positive, but is -1.0."),
+        ({"stage_time": 3.0}, "Argument `stage_time` must be None unless `data` is 'curriculum', but is 3.0."),
+        ({"initial_score": -1.0}, "Argument `initial_score` must be finite and at least 0, but is -1.0."),
+    ],
+)
+def test_bad_compositions_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.Composition(**({"vocabulary": 6, "hops": 4} | fields))
+    assert str(caught.value) == sentence
+
+
+# --- what all share -----------------------------------------------------------------------------------------------
+
+
+def test_the_best_of_n_keys_has_its_closed_time():
+    # w' = p (v - p v) for n keys of which the first is better by 1, by another integrator.
+    from scipy.integrate import solve_ivp
+
+    for n in (2, 5, 40):
+
+        def field(_, w, n=n):
+            p = np.exp(w - w.max())
+            p /= p.sum()
+            v = np.eye(n)[0]
+            return p * (v - p @ v)
+
+        def half(_, w):
+            p = np.exp(w - w.max()) / np.exp(w - w.max()).sum()
+            return p[0] - p[1] - 0.5
+
+        half.terminal = True
+        found = solve_ivp(field, (0, 1e4), np.zeros(n), events=half, rtol=1e-10, atol=1e-12)
+        assert found.t_events[0][0] == pytest.approx(share_time(n), rel=1e-8)
+
+
+def test_times_of_learning_do_not_depend_on_the_saved_ones():
+    few = solved(SMALL)
+    other = tokens.solve(SMALL, dynamics.SaveAt.at([0.0, 400.0]), progress=False)
+    np.testing.assert_allclose(few.learned_time, other.learned_time, rtol=1e-9)
+    early = tokens.solve(SMALL, dynamics.SaveAt.at([100.0]), progress=False)
+    np.testing.assert_array_equal(np.isfinite(early.learned_time), [True, False, False])
+
+
+def test_the_front_door_and_files_know_the_problem(tmp_path):
+    found = dynamics.solve_problem(SMALL, learning_rate=0.5, progress=False)
+    assert found.attrs["answer"] == "tokens"
+    path = dynamics.save(found, tmp_path / "found.nc")
+    again = dynamics.load(path)
+    assert again.identical(found)
+    assert stored_question(again) == SMALL
+    assert all(TOKEN_VARIABLES[name].dims == found[name].dims for name in found.variables)
+    with pytest.raises(ValueError, match="must hold `parameters` with a problem of a known kind, but has 'unknown'"):
+        stored_question(again.assign_attrs(parameters='{"problem": {"kind": "unknown"}}'))
+    with pytest.raises(TypeError, match=r"^Argument `problem` must be a Problem, but is int"):
+        tokens.solve(3)
+    with pytest.raises(ValueError, match=r"must be of the kind 'composition'.*, but is of 'homogeneous'"):
+        tokens.predict(dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=4))
+
+
+@pytest.mark.parametrize("fields", [{}, {"data": "curriculum"}], ids=["mixture", "curriculum"])
+@pytest.mark.parametrize("rate", [None, 0.25], ids=["flow", "map"])
+def test_a_run_goes_on_bit_for_bit(tmp_path, fields, rate):
+    problem = tokens.Composition(vocabulary=6, hops=4, **fields)
+    whole = solved(problem, rate)
+    half = dynamics.Callback(lambda now, _: now > 0.5 * float(whole.time[-1]))
+    tokens.solve(
+        problem, dynamics.SaveAt.at(whole.time.values), rate, trackers=[half], checkpoint=tmp_path / "run.nc",
+        progress=False,
+    )  # fmt: skip
+    again = dynamics.resume(tmp_path / "run.nc", progress=False)
+    assert again.attrs["stop_reason"] == "reached_end"
+    for name in ("loss", "progress", "learned_time", "state"):
+        np.testing.assert_array_equal(again[name], whole[name])
+
+
+def test_sweeps_take_fields_and_options():
+    found = dynamics.sweep(
+        SMALL,
+        {"vocabulary": [4, 6], "learning_rate": [None, 0.25]},
+        study="tokens",
+        options={"save_at": dynamics.SaveAt.linear(0.0, 400.0, 5)},
+        workers=0,
+        progress=False,
+    )
+    assert found.learned_time.dims == ("vocabulary", "learning_rate", "component")
+    np.testing.assert_allclose(found.learned_time[1, 1], times(SMALL, 0.25), rtol=1e-9)
+    assert stored_question(found.isel(vocabulary=0, learning_rate=0)) == tokens.Composition(vocabulary=4, hops=4)
+
+
+def test_the_command_has_an_option_for_every_field():
+    for command in STUDIES.values():
+        keys = {option.key for option in command.options} - {"learning_rate"}
+        problem = command.prepare({}, progress=False).problem
+        assert keys == set(problem.parameters()) - {"kind"}
+
+
+def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["composition", "--learning-rate", "0.25", "--output", "p.nc", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    np.testing.assert_allclose([row["learned"] for row in told["components"]], times(SMALL, 0.25), rtol=1e-9)
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    assert main(["composition", "--hops", "3"]) == 2
+    assert "must be a power of 2, but is 3" in capsys.readouterr().err
+    page = dynamics.write_report(dynamics.load("p.nc"), tmp_path / "p.html")
+    assert "hop 4" in page.read_text(encoding="utf-8")
+
+
+def test_problems_are_light_and_theory_needs_no_torch():
+    code = (
+        "import sys\nfrom dynamics import tokens\np = tokens.Composition(vocabulary=6, hops=4)\n"
+        "print({'numba', 'xarray', 'torch'} & set(sys.modules))\ntokens.solve(p, progress=False)\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["set()", "False"]
+
+
+def test_what_is_never_learned_in_many_steps_asks_for_times(monkeypatch):
+    monkeypatch.setattr("dynamics.tokens.answers.MOST_STEPS", 20_000)
+    slow = tokens.Composition(vocabulary=32, hops=8)
+    with pytest.raises(ValueError, match=r"^Argument `save_at` must be given, because not all components"):
+        tokens.solve(slow, None, 1e-3, progress=False)
+    assert _Steps(system_of(slow), "explicit", 1e-12, 1e-3).attributes(None) == {"method": "gradient-descent"}
+
+
+# --- factual recall -----------------------------------------------------------------------------------------------
+
+
+def recall(R, S, D, **fields):
+    return tokens.FactualRecall(relations=R, subjects=S, answers=D, **fields)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "flow", "closed"),
+    [
+        ((4, 32, 4), [61.8227, 494.7066], [61.8228, 494.5823]),
+        ((4, 64, 8), [85.3616, 880.8143], [85.3618, 880.7181]),
+        ((16, 4, 4), [204.085, 117.418], [203.676, 117.659]),
+    ],
+    ids=["relation first", "more answers", "subject first"],
+)
+def test_relation_and_subject_have_closed_times(sizes, flow, closed):
+    found = solved(recall(*sizes))
+    # The page gives the order in which they are learned where the subject comes first.
+    np.testing.assert_allclose(found.learned_time, flow, atol=6e-4)
+    np.testing.assert_allclose(found.predicted_learned_time, closed, atol=6e-4)
+    middle = np.exp(np.log(found.learned_time.values).mean())
+    left = np.log(sizes[2] if sizes[1] > sizes[0] else sizes[0])
+    assert float(np.interp(middle, found.time, found.loss)) == pytest.approx(left, rel=5e-3)
+    assert sorted(found.plateau.values) == pytest.approx([left, np.log(sizes[0] * sizes[2])])
+
+
+def test_stages_of_recall_that_overlap_say_so():
+    found = solved(recall(16, 4, 2))
+    assert "the two stages overlap" in found.attrs["notes"]
+    off = found.predicted_learned_time / found.learned_time
+    assert float(abs(off - 1).max()) > 0.12
+    assert "overlap" not in solved(recall(4, 32, 4)).attrs["notes"]
+
+
+def test_ratio_of_recall_nears_its_leading_order():
+    found = tokens.predict(recall(4, 64, 8, initial_scale=1e-3)).predicted_learned_time.values
+    leading = 16 * np.sqrt(3 / 7)
+    assert leading == pytest.approx(10.475, abs=1e-3)
+    assert found[1] / found[0] == pytest.approx(10.317, abs=1e-2)
+    square = tokens.predict(recall(4, 64, 4)).predicted_learned_time.values
+    assert square[1] / square[0] == pytest.approx(16.0, rel=1e-9)
+
+
+def test_keys_and_values_of_recall_are_conserved():
+    y = solved(recall(4, 32, 4)).state.values
+    for key, own, other, many in ((0, 1, 2, 4), (3, 4, 5, 4)):
+        hyperbola = y[:, key] ** 2 - many * y[:, own] ** 2 - (16 - many) * y[:, other] ** 2
+        np.testing.assert_allclose(hyperbola, hyperbola[0], atol=1e-8)
+        np.testing.assert_allclose(many * y[:, own] + (16 - many) * y[:, other], 16e-3, atol=1e-9)
+
+
+def test_steps_delay_recall_as_measured():
+    problem = recall(4, 32, 4)
+    np.testing.assert_allclose(times(problem, 0.5) / times(problem), [1.0245, 1.0031], atol=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"subjects": 6}, "Argument `subjects` must be a multiple of `answers`, 4, but is 6."),
+        ({"relations": 1}, "Argument `relations` must be at least 2, but is 1."),
+        (
+            {"noise_tokens": 3},
+            "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, but is 2.",
+        ),
+        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
+    ],
+)
+def test_bad_recalls_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.FactualRecall(**({"relations": 4, "subjects": 8, "answers": 4} | fields))
+    assert str(caught.value) == sentence
+
+
+# --- causal graphs ------------------------------------------------------------------------------------------------
+
+
+def chain(n):
+    return [None, *range(n - 1)]
+
+
+CHAIN = tokens.CausalGraph(parents=chain(8), vocabulary=5, persistence=0.9)
+
+
+def test_fitness_on_a_chain_depends_on_the_lag():
+    system = system_of(CHAIN)
+    by_lag = 8 * system._fitness[7, :7][::-1]
+    np.testing.assert_allclose(by_lag, [0.1296, 0, 0.02624, 0.02362, 0.04252, 0.01913, 0.03444], atol=6e-6)
+
+
+@pytest.mark.parametrize("parents", [chain(5), [None, 0, 0, 1, 2, 1], [None, None, 0, 1, 2]], ids=str)
+def test_fitness_is_that_of_all_permutations(parents):
+    # E 1{x_s = query} 1{x_t = y} − 1/S² by enumeration of Π, of roots, and of the chain along paths in matrices.
+    import itertools
+
+    S, q, n = 4, 0.7, len(parents)
+    found = np.zeros((n, n))
+    for permutation in itertools.permutations(range(S)):
+        P = q * np.eye(S)[list(permutation)] + (1 - q) / S
+        joint = np.full((n, n, S, S), 1 / S**2)  # of x_s and x_t
+        for t, parent in enumerate(parents):
+            joint[t, t] = np.eye(S) / S
+            for s in range(t):
+                if parent is not None:
+                    joint[s, t] = joint[s, parent] @ P
+                    joint[t, s] = joint[s, t].T
+        found += np.einsum("stab,ab->ts", joint, P) / S / 24
+    system = system_of(tokens.CausalGraph(parents=parents, vocabulary=S, persistence=q))
+    np.testing.assert_allclose(n * system._fitness, found - 1 / S**2, atol=1e-15)
+
+
+def test_the_head_forms_token_by_token():
+    found = solved(CHAIN)
+    np.testing.assert_allclose(found.learned_time, [150.12, 266.55, 371.85, 497.60, 589.31, 696.36], atol=6e-3)
+    early = 1 - found.predicted_learned_time / found.learned_time
+    assert float(early[0]) == pytest.approx(0.0, abs=1e-9)
+    assert 0.0 < float(early[1:].min()) < float(early.max()) < 0.014
+    assert (np.diff(found.plateau) < 0).all()
+    assert float(found.loss[0]) == pytest.approx(float(found.plateau[0]))
+
+
+def test_roots_have_nothing_to_learn_and_trees_do_not_mix():
+    problem = tokens.CausalGraph(parents=[None, None, 0, 1, 2, None], vocabulary=3, persistence=0.8)
+    found = solved(problem)
+    assert np.isinf(found.predicted_learned_time).values.tolist() == [False, False, False, True]
+    assert np.isnan(found.learned_time).values.tolist() == [False, False, False, True]
+    assert (found.progress[:, 3] == 0).all()
+    fitness = system_of(problem)._fitness
+    assert (fitness[[2, 3, 5], [1, 0, 0]] == 0).all()
+
+
+def test_a_softmax_is_linear_in_beta_and_compares_with_the_mean():
+    weak, strong = (
+        solved(tokens.CausalGraph(parents=chain(5), vocabulary=3, persistence=0.8, second_layer="softmax", beta=beta))
+        for beta in (0.1, 0.4)
+    )
+    np.testing.assert_allclose(weak.learned_time, 4 * strong.learned_time, rtol=1e-8)
+    assert "To first order in beta" in weak.attrs["notes"]
+
+
+def test_measured_fitness_is_that_of_other_draws():
+    problem = tokens.CausalGraph(
+        parents=chain(4), vocabulary=3, second_layer="softmax", beta=0.1, transitions="dirichlet"
+    )
+    from dynamics.tokens.causal_graph import _drawn
+
+    v = system_of(problem)._fitness / problem.beta
+    x, query, y = _drawn(problem, 200_000, np.random.default_rng(7))
+    # The gradient of −ln(f[y] + 0.05) in a softmax at β = 0, by differences of the loss in one weight.
+    asked, right = x == query[:, None], x == y[:, None]
+    for t, s in ((2, 1), (3, 0), (3, 2)):
+        rises = []
+        for step in (-1e-4, 1e-4):
+            scores = np.zeros((len(x), 4))
+            scores[:, t] = step * asked[:, s]
+            rho = np.exp(scores)
+            rho /= rho.sum(axis=1, keepdims=True)
+            rises.append(np.log((rho * right).sum(axis=1) + 0.05))
+        slope = (rises[1] - rises[0]) / 2e-4
+        # A false alarm at 4.5 standard errors, of both samples: 2e-5 for three keys.
+        error = slope.std() * np.sqrt(1 / len(x) + 1e-6)
+        assert v[t, s] == pytest.approx(slope.mean(), abs=4.5 * error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"parents": [None, 0]}, "Argument `parents` must hold 3 to 256 parents, but holds 2."),
+        ({"parents": [0, 0, 1]}, "Argument `parents` must begin with None, since nothing comes before, but with 0."),
+        ({"parents": [None, 1, 1]}, "Argument `parents` must be at most 0, but is 1."),
+        ({"persistence": 1.5}, "Argument `persistence` must be at most 1, but is 1.5."),
+        ({"beta": 0.2}, "Argument `beta` must be given for a softmax second layer alone, but is 0.2."),
+        ({"second_layer": "softmax"}, "Argument `beta` must be given for a softmax second layer alone, but is None."),
+        (
+            {"transitions": "dirichlet"},
+            "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'.",
+        ),
+    ],
+)
+def test_bad_graphs_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.CausalGraph(**({"parents": chain(4), "vocabulary": 3, "persistence": 0.8} | fields))
+    assert str(caught.value) == sentence
+
+
+def test_graphs_come_back_from_files(tmp_path):
+    problem = tokens.CausalGraph(parents=[None, None, 0, 1], vocabulary=3, persistence=0.8)
+    found = dynamics.load(dynamics.save(solved(problem), tmp_path / "found.nc"))
+    assert stored_question(found) == problem
+
+
+# --- associative memory -------------------------------------------------------------------------------------------
+
+SIZES = [2, 4, 8, 16, 32]
+
+
+def memory(smoothing=None, sizes=SIZES):
+    optimizer = "gradient" if smoothing is None else "spectral"
+    return tokens.AssociativeMemory(group_sizes=sizes, frequency_exponent=1.5, optimizer=optimizer, smoothing=smoothing)
+
+
+RATES = memory().group_frequencies
+
+
+def test_frequencies_fall_with_the_rank_and_have_sum_1():
+    first, last = np.array([1, 3, 7, 15, 31]), np.array([2, 6, 14, 30, 62])
+    weights = (first * last) ** -0.75
+    np.testing.assert_allclose(RATES, weights / (weights @ SIZES), rtol=1e-14)
+
+
+def test_gradient_descent_learns_a_staircase_by_frequency():
+    found = solved(memory())
+    np.testing.assert_allclose(found.learned_time, [18.36, 95.39, 339.99, 1066.5, 3168.6], rtol=3e-5, atol=6e-3)
+    np.testing.assert_allclose(found.predicted_learned_time, found.learned_time, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "flow", "closed"),
+    [
+        (RATES[-1] / 100, [4.078, 4.079, 4.083, 4.095, 4.156], [4.111] * 5),
+        (RATES[2], [4.087, 4.324, 6.499, 16.275, 46.914], [4.120, 4.353, 6.511, 16.268, 46.899]),
+    ],
+    ids=["Muon", "smoothed"],
+)
+def test_the_spectral_optimizer_learns_what_exceeds_its_smoothing_at_once(smoothing, flow, closed):
+    found = solved(memory(smoothing))
+    np.testing.assert_allclose(found.learned_time, flow, atol=6e-4)
+    np.testing.assert_allclose(found.predicted_learned_time, closed, atol=6e-4)
+
+
+def test_muon_learns_a_thousand_million_items_at_once():
+    sizes = [2**k for k in range(1, 30)]
+    smoothing = memory(sizes=sizes).group_frequencies[-1] / 100
+    found = times(memory(smoothing, sizes))
+    assert 20.794 < found.min() < found.max() < 20.796
+    staircase = times(memory(sizes=sizes))
+    assert staircase[-1] / staircase[0] > 1e12
+
+
+def test_jacobi_rotations_give_small_singular_values_to_all_digits():
+    import mpmath
+
+    from dynamics.integrators.descent.euler import EulerStepper
+
+    sizes = [2**k for k in range(1, 30, 4)]
+    n, pi, N = np.array(sizes, dtype=float), memory(sizes=sizes).group_frequencies, float(sum(sizes))
+    smoothing = float(pi[-1] / 100)
+    found = EulerStepper(system_of(memory(smoothing, sizes)), 1.0).derivative(0.0)[n.size :].reshape(n.size, -1)
+    with mpmath.workdps(60):
+        G = mpmath.diag([mpmath.mpf(each) for each in pi]) - mpmath.matrix(n.size)
+        for k, m in np.ndindex(n.size, n.size):
+            G[k, m] -= mpmath.sqrt(mpmath.mpf(n[k]) * n[m]) * mpmath.mpf(pi[m]) / N
+        U, s, V = mpmath.svd_r(G)
+        h = mpmath.diag([each / mpmath.sqrt(each**2 + mpmath.mpf(smoothing) ** 2) for each in s])
+        exact = np.array((U * h * V).tolist(), dtype=float)
+    np.testing.assert_allclose(found, exact, atol=1e-9)
+
+
+def test_batches_slow_muon_where_items_are_seldom_seen():
+    np.testing.assert_allclose(tokens.sampled_times(memory(), 64), [4.11, 4.25, 6.70, 15.79, 42.7], rtol=2e-3)
+    with pytest.raises(ValueError, match=r"^Argument `batch_size` must be at least 1, but is 0"):
+        tokens.sampled_times(memory(), 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (
+            {"group_sizes": [1]},
+            "Argument `group_sizes` must hold 1 to 128 sizes of 2 items or more in all, but is (1,).",
+        ),
+        (
+            {"frequencies": [0.1, 0.2]},
+            "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",
+        ),
+        (
+            {"frequencies": [0.1, 0.1], "frequency_exponent": None},
+            "Argument `frequencies` must be such that those of all items have sum 1, but they have 0.6000000000000001.",
+        ),
+        ({"smoothing": 0.1}, "Argument `smoothing` must be given for the spectral optimizer alone, but is 0.1."),
+        (
+            {"optimizer": "spectral"},
+            "Argument `smoothing` must be given for the spectral optimizer alone, but is None.",
+        ),
+        ({"dimension": 5}, "Argument `dimension` must be at least 6, but is 5."),
+    ],
+)
+def test_bad_memories_get_one_sentence(fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        tokens.AssociativeMemory(**({"group_sizes": [2, 4], "frequency_exponent": 1.5} | fields))
+    assert str(caught.value) == sentence

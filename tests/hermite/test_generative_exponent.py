@@ -1,0 +1,226 @@
+"""The generative exponent: numbers of the literature, closed forms, Monte Carlo, and what must not change it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.polynomial import hermite_e
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+import hermite
+from hermite import polynomials
+from hermite.exponents.generative import THRESHOLD
+from hermite.exponents.intervals import interval_moments
+from hermite.exponents.pre_images import label_cells
+
+#: Link, λ_1² ... λ_4² of arXiv:2403.05529 recomputed, and their tolerance.
+ACCEPTED = [
+    ("x^2 exp(-x^2)", (0.0, 0.0, 0.0, 0.22996), 1e-3),
+    ("he3", (0.66783, 0.62305, 1.0, 0.70664), 1e-3),
+    ("sign", (2 / math.pi, 0.0, 1 / (3 * math.pi), 0.0), 1e-4),
+    ("heaviside(abs(z) - 1)", (0.0, 0.54057, 0.0, 0.18019), 1e-4),
+    ("sign(h4(z))", (0.0, 0.21771, 0.0, 0.33182), 1e-4),
+]
+
+
+@pytest.mark.parametrize(("link", "squares", "tolerance"), ACCEPTED, ids=[case[0] for case in ACCEPTED])
+def test_accepted_numbers(link, squares, tolerance):
+    found = hermite.label_correlations(link, 4)
+    np.testing.assert_allclose(found[1:], squares, rtol=0, atol=tolerance)
+    assert found[1:][np.equal(squares, 0.0)].max(initial=0.0) < 1e-12, "a zero leaks"
+    exponent, lambda_squared = hermite.generative_exponent(link)
+    first = next(k for k, square in enumerate(squares, 1) if square > 0)
+    assert exponent == first
+    assert lambda_squared == found[first]
+
+
+@pytest.mark.parametrize("link", ["sign", "step", "heaviside(abs(z) - 1)", "3*sign(z) - 2"])
+def test_a_label_of_two_values_correlates_as_the_link_does(link):
+    """λ_k² = c_k²/Var σ exactly, since any function of such a label is linear in it."""
+    expansion = hermite.expand(link, order=12)
+    variance = expansion.norm_squared - expansion.coefficients[0] ** 2
+    shares = expansion.coefficients[1:] ** 2 / variance
+    np.testing.assert_allclose(hermite.label_correlations(expansion, 12)[1:], shares, atol=1e-12)
+
+
+def test_relu_in_closed_form():
+    """Y = 0 says z < 0 alone, Y > 0 says z: λ_k² = 2 (∫_-∞^0 h_k γ)² + E h_k² 1{z > 0}, the atom at 0 exact."""
+    below = interval_moments(np.array([-np.inf, 0.0]), 6)[:, 0]
+    exact = 2 * below**2 + 0.5
+    np.testing.assert_allclose(hermite.label_correlations("relu", 6), exact, atol=3e-5)
+
+
+@pytest.mark.parametrize("link", ["tanh", "exp", "gelu(z) + z", {1: 1.0, 3: 0.01}])
+def test_a_label_that_determines_z_has_all_correlations_1(link):
+    np.testing.assert_allclose(hermite.label_correlations(link, 6), 1.0, atol=3e-5)
+
+
+def exact_of_polynomial(powers, degree):
+    """λ_k² of a polynomial by its limit: ζ_k = Σ h_k γ/|σ'| / Σ γ/|σ'| over roots, integrated over z.
+
+    λ_k² = E h_k(Z) ζ_k(σ(Z)), on panels between the pre-images of critical values.
+    """
+    slope = np.polynomial.polynomial.polyder(powers)
+    critical = [np.polynomial.polynomial.polyval(z.real, powers) for z in roots_of(slope) if abs(z.imag) < 1e-9]
+    ends = sorted({-9.0, 9.0, *(float(z) for value in critical for z in pre_images(powers, value) if abs(z) < 9)})
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    total = np.zeros(degree + 1)
+    for left, right in pairwise(ends):
+        # z = ... cos: the integrand has square roots at critical values.
+        angle = 0.5 * np.pi * (nodes + 1)
+        for z, w in zip(
+            0.5 * (left + right) - 0.5 * (right - left) * np.cos(angle),
+            0.25 * np.pi * (right - left) * np.sin(angle) * weights,
+            strict=True,
+        ):
+            every = pre_images(powers, np.polynomial.polynomial.polyval(z, powers))
+            mass = np.exp(-(every**2) / 2) / np.abs(np.polynomial.polynomial.polyval(every, slope))
+            zeta = polynomials.evaluate(degree, every) @ mass / mass.sum()
+            total += w * polynomials.evaluate(degree, z) * zeta * np.exp(-(z**2) / 2) / math.sqrt(2 * np.pi)
+    return total
+
+
+def roots_of(powers):
+    return np.polynomial.polynomial.polyroots(powers)
+
+
+def pre_images(powers, value):
+    found = roots_of([powers[0] - value, *powers[1:]])
+    return found.real[np.abs(found.imag) < 1e-6]
+
+
+@pytest.mark.parametrize("degree", [3, 4])
+def test_polynomials_approach_their_limit_from_below(degree):
+    """For He_3 and He_4, against roots found by the companion matrix."""
+    powers = hermite_e.herme2poly([0.0] * degree + [1.0])
+    exact = exact_of_polynomial(powers, 4)
+    found = hermite.label_correlations(f"he{degree}", 4)
+    np.testing.assert_allclose(found, exact, atol=3e-5)
+    assert (found <= exact + 1e-6).all()
+
+
+@pytest.mark.statistical
+def test_monte_carlo_of_the_conditional_mean():
+    """E[h_k(Z) | Y in bin] of sin over 4e5 draws in 40 bins; the bound is 4 deviations of a sum of 40 squares.
+
+    With n draws a bin of n/40 adds Var(h_k | bin)/n to λ_k² on average; a correct program fails once in 10^4 seeds.
+    """
+    rng, n, bins = np.random.default_rng(5), 400_000, 40
+    z = rng.standard_normal(n)
+    order = np.argsort(np.sin(z))
+    means = polynomials.evaluate(4, z[order]).reshape(5, bins, -1).mean(axis=2)
+    sampled = np.mean(means**2, axis=1)
+    found = hermite.label_correlations("sin", 4)
+    # 40 bins lose up to 5e-3 of the bound that 4096 cells give.
+    assert (np.abs(sampled - found)[1:] < 5e-3 + bins / n + 4 * np.sqrt(24.0 / n)).all()
+
+
+def noisy_correlations(link, noise, degree):
+    """λ_k² of Y = σ(Z) + noise·N(0, 1) by quadrature: ζ_k(y) = ∫ h_k γ(z) N(y - σ(z)) dz / ∫ γ(z) N(y - σ(z)) dz."""
+    z = np.linspace(-9.0, 9.0, 1801)
+    values = hermite.expand(link).value(z)
+    y = np.linspace(values.min() - 8 * noise, values.max() + 8 * noise, 1201)
+    joint = np.exp(-0.5 * ((y[:, None] - values) / noise) ** 2 - 0.5 * z**2)
+    density = joint.sum(axis=1)
+    seen = density > 1e-12 * density.max()
+    numerator = joint[seen] @ polynomials.evaluate(degree, z).T
+    return (numerator**2 / density[seen, None]).sum(axis=0) / density.sum()
+
+
+@pytest.mark.parametrize(("link", "exponent"), [("x^2 exp(-x^2)", 4), ("sin", 1), ("gaussian", 2)])
+def test_additive_noise_keeps_the_exponent(link, exponent):
+    squares = noisy_correlations(link, 0.1, 4)
+    assert squares[0] == pytest.approx(1.0, abs=1e-9)
+    assert next(k for k in range(1, 5) if squares[k] > THRESHOLD) == exponent
+    assert hermite.generative_exponent(link).exponent == exponent
+    assert (squares[1:] <= hermite.label_correlations(link, 4)[1:] + 1e-6).all(), "noise tells something"
+
+
+def test_one_to_one_functions_of_the_label_change_nothing():
+    """exp and a steep tanh of z² exp(-z²), which bend all levels: k* = 4 and λ_4² to the accuracy of the bins."""
+    plain = hermite.label_correlations("z^2*exp(-z^2)", 4)
+    for link in ("exp(z^2*exp(-z^2))", "tanh(9*z^2*exp(-z^2))", "-(z^2*exp(-z^2))^2"):
+        np.testing.assert_allclose(hermite.label_correlations(link, 4), plain, atol=5e-5)
+
+
+def test_a_sign_that_is_flipped_changes_nothing():
+    for link in ("he3", "relu", "x^2 exp(-x^2)"):
+        value = hermite.expand(link).value
+        mirrored = hermite.label_correlations(lambda z, value=value: -value(-z), 6)
+        np.testing.assert_allclose(mirrored, hermite.label_correlations(link, 6), atol=2e-5)
+
+
+def test_every_kind_of_link_is_taken():
+    expected = hermite.generative_exponent("he3")
+    assert hermite.generative_exponent({3: 1}) == expected
+    assert hermite.generative_exponent(hermite.expand("he3")) == expected
+    assert hermite.generative_exponent("z^3 - 3*z") == pytest.approx(expected, abs=1e-9)
+    assert hermite.generative_exponent(lambda z: z**3 - 3 * z) == pytest.approx(expected, abs=1e-9)
+    assert expected.exponent == 1
+    assert pickle.loads(pickle.dumps(expected)) == expected
+
+
+def test_no_correlation_is_below_the_share_of_the_coefficient():
+    for link in ("he3", "relu", "sin", "gelu", "x^2 exp(-x^2)", {2: 1.0, 5: 0.3}):
+        expansion = hermite.expand(link, order=12)
+        variance = expansion.norm_squared - expansion.coefficients[0] ** 2
+        found = hermite.label_correlations(link, 12)
+        assert (found[1:] >= expansion.coefficients[1:] ** 2 / variance - 1e-4).all()
+        assert found.max() <= 1.0
+
+
+@pytest.mark.parametrize("degree", range(2, 13))
+def test_polynomials_have_an_exponent_of_at_most_2(degree):
+    """Theorem of arXiv:2403.05529: 1 where some label sees a sign, 2 for even polynomials."""
+    exponent = hermite.generative_exponent(f"he{degree}").exponent
+    assert exponent == (2 if degree % 2 == 0 else 1)
+
+
+def test_jumps_kinks_and_many_branches():
+    """floor: λ_k² = Σ (∫ h_k γ)²/p over unit intervals; sin(8 z) repeats over and over; he60 has 60 branches."""
+    moments = interval_moments(np.arange(-9.0, 10.0), 4)
+    exact = np.sum(moments**2 / moments[0], axis=1)
+    np.testing.assert_allclose(hermite.label_correlations(np.floor, 4), exact, atol=1e-10)
+    assert hermite.label_correlations("sin(8*z)", 2)[1] < 1e-12
+    even = hermite.label_correlations("he60", 4)
+    assert max(even[1], even[3]) < 1e-10
+    assert hermite.generative_exponent("he60").exponent == 2
+
+
+def test_interval_moments_are_integrals():
+    ends = np.array([-np.inf, -2.0, 0.3, 1.1, np.inf])
+    moments = interval_moments(ends, 5)
+    for k in range(6):
+        hermite_k = lambda z, k=k: polynomials.evaluate(k, z)[k] * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)  # noqa: E731
+        exact = [quad(hermite_k, max(a, -12), min(b, 12), epsabs=1e-13)[0] for a, b in pairwise(ends)]
+        np.testing.assert_allclose(moments[k], exact, atol=1e-12)
+    assert interval_moments(np.array([9.0, 9.1]), 1)[0, 0] == pytest.approx(ndtr(-9.0) - ndtr(-9.1), rel=1e-12)
+
+
+def test_cells_are_the_pre_images_of_bins():
+    """Every interval of a bin of z² has its mirror image in the same bin, and bins grow with |z|."""
+    cells = label_cells(np.square, 8.0)
+    middle = 0.5 * (cells.ends[1:] + cells.ends[:-1])
+    order = np.argsort(np.abs(middle))
+    assert (np.diff(cells.bins[order]) >= 0).all()
+    widths = np.bincount(cells.bins, np.diff(cells.ends) * np.sign(middle))
+    assert np.abs(widths).max() < 1e-8, "one side of a bin is longer than the other"
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"^Argument `link` must have a generative exponent of at most 24, but .*'1'"):
+        hermite.generative_exponent({0: 1.0})
+    with pytest.raises(ValueError, match=r"^Argument `link` must have a generative exponent of at most 24"):
+        hermite.generative_exponent("sin(40*z)")
+    with pytest.raises(TypeError, match=r"^Argument `x` must be a name, a dict"):
+        hermite.generative_exponent(3)
+    with pytest.raises(ValueError, match=r"must be finite for every real z, but is inf near z = -0"):
+        hermite.generative_exponent(lambda z: np.where(np.abs(z) < 0.5, np.inf, z))
+    for wrong, error in ((0, ValueError), (25, ValueError), (True, ValueError), (2.0, TypeError), ("2", TypeError)):
+        with pytest.raises(error, match=r"^Argument `degree` must be an integer from 1 to 24, but is "):
+            hermite.label_correlations("he3", wrong)
