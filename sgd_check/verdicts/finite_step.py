@@ -159,8 +159,8 @@ def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
     given, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
     gap = np.log(found / given)
     rate, size = step_of(solution) or (0.0, 1)
-    allowed = expectation(Problem.from_dataset(prediction), prediction, rate / size).high
-    late = np.maximum(LARGEST_GAP, np.where(np.isfinite(allowed), allowed, 0.0))
+    delay = expectation(Problem.from_dataset(prediction), prediction, rate / size).delay
+    late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
     excess = np.maximum(gap - late, -gap - LARGEST_GAP)
     worst = int(np.argmax(excess))
     return worst if excess[worst] > 0 else None

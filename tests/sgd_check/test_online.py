@@ -311,7 +311,7 @@ def test_mean_of_committees_is_the_finite_step_equation():
 
 def test_committees_are_simulated_in_full_dimension_alone_and_links_without_closed_forms_have_no_loss():
     with pytest.raises(ValueError, match="must have the homogeneous student for engine 'projected', but has the comm"):
-        sgd_check.simulate(committee(), learning_rate=1e-3, steps=3, seeds=2)
+        sgd_check.simulate(committee(), learning_rate=1e-3, steps=3, seeds=2, engine="projected")
     runs = sgd_check.simulate(
         committee(link="relu"), learning_rate=1e-3, steps=3, seeds=2, engine="torch", progress=False
     )

@@ -205,8 +205,8 @@ def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
 @pytest.mark.parametrize(
     ("changed", "kind", "sentence"),
     [
-        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', but is 'torhc'. Did you mean 'torch'?"),
-        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', but is 3."),
+        ({"engine": "torhc"}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', 'scalar', but is 'torhc'. Did you mean 'torch'?"),
+        ({"engine": 3}, ValueError, "Argument `engine` must be one of 'projected', 'torch', 'diffusion', 'scalar', but is 3."),
         ({"dtype": "half", "engine": "torch"}, ValueError, "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
         ({"dtype": "float32"}, ValueError, "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'."),
         ({"device": "tpu", "engine": "torch"}, ValueError, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
@@ -302,8 +302,8 @@ def test_the_package_imports_nothing_heavy_and_names_what_it_has():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = (
-        "calibration check compare estimate_direction full_batch_recovery piecewise plot_comparison plot_learning plot_loss_band plot_overlaps plot_study plot_survival "
-        "plot_times power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases unstable_discretisation"
+        "__version__ calibration check compare estimate_direction full_batch_recovery piecewise plot_comparison "
+        "plot_learning plot_loss_band plot_overlaps plot_study plot_survival plot_times power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases unstable_discretisation"
     )
     assert found.stdout.strip() == f"set() {names.split()}"
     with pytest.raises(AttributeError, match="No sgd_check attribute simulat"):
