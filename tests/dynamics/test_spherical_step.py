@@ -182,7 +182,7 @@ def deviations(problem, gamma, end, lanes, batch):
     steps, rate, times = round(end * d / gamma), gamma / d, [gamma / d * round(end * d / gamma)]
     link, _ = make_link(problem.activation, torch.float64, torch.device("cpu"))
     weights = torch.from_numpy(np.repeat(problem.initial_weights[None], lanes, axis=0))
-    runs = Runs(link, weights, Samples(problem, lanes, batch, seed=d), batch)
+    runs = Runs(link, weights, Samples(problem, lanes, batch, seed=d), batch, free=False)
     with torch.inference_mode():
         runs.advance([rate] * steps)
     w, pairs = runs.weights.numpy(), np.triu_indices(problem.width, 1)
