@@ -14,12 +14,12 @@ from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory
 from .problem import Problem as Problem
-from .problem import check_fields as check_fields
-from .problem import check_problem as check_problem
-from .problem import is_correlation as is_correlation
 from .question import check_question as check_question
 from .question import stored_question as stored_question
 from .schedule import SaveAt as SaveAt
 from .student import Student as Student
+from .taken import check_fields as check_fields
+from .taken import check_problem as check_problem
+from .taken import is_correlation as is_correlation
 from .teacher import Teacher as Teacher
 from .teacher import Unit as Unit

@@ -15,10 +15,10 @@ from dynamics.problem.checks import check_choice, checked_integer, checked_numbe
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
-    CORRELATION,
     DECLARED_FIELDS,
     FRAME,
     NETWORK,
+    STUDENTS,
     check_frame_width,
     check_inputs,
     check_named_student,
@@ -39,29 +39,16 @@ from dynamics.problem.start import (
     random_weights,
     weights_from_overlaps,
 )
-from dynamics.problem.stored_link import stored_link
-from dynamics.problem.stored_problem import stored_arguments, stored_teacher
+from dynamics.problem.stored_problem import stored_arguments, stored_arrays, stored_parameters
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from numpy.typing import ArrayLike
 
     from hermite import HermiteExpansion
     from hermite.arrays import Array
-
-#: Students that have a name, each with the function that integrates its overlaps.
-STUDENTS = {
-    "homogeneous": "solve_overlaps",
-    "committee": "solve_committee",
-    "spherical": "solve_mean_field",
-    "stiefel": "solve_quadratic",
-}
-#: The function that integrates the overlaps of a `Student`.
-SOLVE_NETWORK = "solve_network"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -304,49 +291,11 @@ class Problem:
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
-        is_network = isinstance(self.student, Student)
-        parameters = {
-            "activation": stored_link(self.activation),
-            "beta": self.teacher.beta,
-            "num_directions": self.num_directions,
-            "width": self.width,
-            "dimension": self.dimension,
-            "initial_norm": self.initial_norm,
-            "seed": self.seed,
-            "label_noise": self.label_noise,
-            "student": self.student.parameters() if isinstance(self.student, Student) else self.student,
-            **{name: getattr(self, name) for name in DECLARED_FIELDS},
-            "inputs": None if self.inputs is None else self.inputs.parameters(),
-        }
-        if is_network:
-            parameters["teacher"] = stored_teacher(self.teacher)
-        if (is_network or self.student == "spherical") and self.teacher_activation is not None:
-            parameters["teacher_activation"] = stored_link(self.teacher_activation)
-        return parameters
+        return stored_parameters(self)
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found: dict[str, tuple[tuple[str, ...], Array]] = {}
-        teacher, name = self.teacher, "unit" if self.kind == NETWORK else "teacher"
-        along = "unit" if self.kind == NETWORK else "direction"
-        if not teacher.is_polynomial:
-            found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
-        if teacher.directions is not None:
-            found[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
-        if teacher.biases is not None:
-            found["unit_bias"] = (("unit",), teacher.biases)
-        if isinstance(self.student, Student):
-            found |= {each: (("neuron",), values) for each, values in self.student.arrays().items()}
-        if self.inputs is not None:
-            found |= self.inputs.arrays()
-        if self.initial_weights is not None:
-            found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
-        if self.initial_overlaps is not None:
-            C, G, n = self.initial_overlaps
-            found["initial_teacher_overlap"] = (("neuron", "direction"), C)
-            found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
-            found["initial_squared_norm"] = (("neuron",), n)
-        return found
+        return stored_arrays(self)
 
     @classmethod
     def from_dataset(cls, dataset: Any) -> Problem:
@@ -385,38 +334,3 @@ class Problem:
             json.dumps(scalars, sort_keys=True),
             *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
         )
-
-
-def check_problem(problem: object, student: str = "homogeneous", fields: Collection[str] = ()) -> None:
-    """Raise one sentence unless `problem` is a Problem with the student that a theory is about.
-
-    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
-    """
-    if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
-    check_fields(problem, fields, "here")
-    if problem.kind != student:
-        solve = STUDENTS.get(problem.kind, SOLVE_NETWORK)
-        names = [f"the {each} student" if each in STUDENTS else "a Student" for each in (student, problem.kind)]
-        msg = (
-            f"Argument `problem` must have {names[0]} here, but has {names[1]}, "
-            f"whose overlaps `dynamics.{solve}` integrates."
-        )
-        raise ValueError(msg)
-
-
-def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
-    """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
-    for name, value in problem.declared_fields.items():
-        if name not in fields:
-            msg = (
-                f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
-                "which is not known there."
-            )
-            raise ValueError(msg)
-
-
-def is_correlation(problem: Problem) -> bool:
-    """Return whether a problem descends its correlation, not the squared error."""
-    return problem.objective == CORRELATION

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Students that have a name, each with the function that integrates its overlaps.
+STUDENTS = {
+    "homogeneous": "solve_overlaps",
+    "committee": "solve_committee",
+    "spherical": "solve_mean_field",
+    "stiefel": "solve_quadratic",
+}
 #: The kind of a problem whose student is a `Student`.
 NETWORK = "network"
 #: What a problem descends.

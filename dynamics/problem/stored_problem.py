@@ -1,4 +1,4 @@
-"""A problem as it stands in a file, read back: its links, and the arguments of `Problem`."""
+"""A problem as it stands in a file: what is stored of it, and the arguments of `Problem` read back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.inputs import Inputs
-from dynamics.problem.problem_checks import DECLARED_FIELDS
+from dynamics.problem.problem_checks import DECLARED_FIELDS, NETWORK
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
@@ -16,10 +16,59 @@ from dynamics.problem.teacher import Teacher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.problem.problem import Problem
     from hermite.arrays import Array
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
 _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha")
+
+
+def stored_parameters(problem: Problem) -> dict[str, Any]:
+    """Return the scalar parameters of a problem as a JSON-ready dict."""
+    student = problem.student
+    parameters = {
+        "activation": stored_link(problem.activation),
+        "beta": problem.teacher.beta,
+        "num_directions": problem.num_directions,
+        "width": problem.width,
+        "dimension": problem.dimension,
+        "initial_norm": problem.initial_norm,
+        "seed": problem.seed,
+        "label_noise": problem.label_noise,
+        "student": student.parameters() if isinstance(student, Student) else student,
+        **{name: getattr(problem, name) for name in DECLARED_FIELDS},
+        "inputs": None if problem.inputs is None else problem.inputs.parameters(),
+    }
+    if isinstance(student, Student):
+        parameters["teacher"] = stored_teacher(problem.teacher)
+    if problem.kind in (NETWORK, "spherical") and problem.teacher_activation is not None:
+        parameters["teacher_activation"] = stored_link(problem.teacher_activation)
+    return parameters
+
+
+def stored_arrays(problem: Problem) -> dict[str, tuple[tuple[str, ...], Array]]:
+    """Return the array-valued inputs of a problem as {variable name: (dims, values)}."""
+    found: dict[str, tuple[tuple[str, ...], Array]] = {}
+    teacher, name = problem.teacher, "unit" if problem.kind == NETWORK else "teacher"
+    along = "unit" if problem.kind == NETWORK else "direction"
+    if not teacher.is_polynomial:
+        found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
+    if teacher.directions is not None:
+        found[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
+    if teacher.biases is not None:
+        found["unit_bias"] = (("unit",), teacher.biases)
+    if isinstance(problem.student, Student):
+        found |= {each: (("neuron",), values) for each, values in problem.student.arrays().items()}
+    if problem.inputs is not None:
+        found |= problem.inputs.arrays()
+    if problem.initial_weights is not None:
+        found["initial_weight"] = (("neuron", "axis"), problem.initial_weights)
+    if problem.initial_overlaps is not None:
+        C, G, n = problem.initial_overlaps
+        found["initial_teacher_overlap"] = (("neuron", "direction"), C)
+        found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
+        found["initial_squared_norm"] = (("neuron",), n)
+    return found
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
