@@ -97,7 +97,9 @@ def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
     known = learned[np.isfinite(learned) & (learned > 0)]
     if known.size and time.size > 2 and time[-1] - time[-2] > 2.0 * (time[1] - time[0]):
         ax.set_xscale("log")
-        ax.set_xlim(0.02 * known.min(), float(time[-1]))
+        # Before the first component is learned there is room for the legend, a third of the axis.
+        first, last = float(known.min()), float(time[-1])
+        ax.set_xlim(min(0.02 * first, first * (first / last) ** 0.5), last)
 
 
 def _space_decades(ax: Axes) -> None:
