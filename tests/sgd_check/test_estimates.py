@@ -119,9 +119,12 @@ def test_heavy_labels_lose_at_degree_three():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("dimension", "thresholds", "seeds", "allowed"), [(96, 4, 6, 0.07), (96, 8, 4, 0.03)])
+@pytest.mark.parametrize(
+    ("dimension", "thresholds", "seeds", "allowed"),
+    [(64, 4, 24, 0.07), (64, 8, 8, 0.03), (96, 4, 6, 0.07), (96, 8, 4, 0.03)],
+)
 def test_degree_four(dimension, thresholds, seeds, allowed):
-    """The means of six and of four draws scatter by 0.015 and 0.007."""
+    """Means scatter by 0.017 at four thresholds and by 0.009 at eight; the law is a limit, above them at these d."""
     samples = round(thresholds * dimension**2 / (12 * 0.164986))
     assert abs(deviation(question(BELL, dimension), samples, seeds)) < allowed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
@@ -87,8 +88,8 @@ def test_the_chain_has_the_law_of_vectors(asked, rate, steps, runs, batch):
 
 @pytest.mark.statistical
 def test_the_mean_time_is_that_of_the_mean_equation():
-    """Means over the flow's are 1.028 and 1.030 on the page; a mean of 64 has a standard error of 0.016."""
-    for d in (64, 256):
+    """Means over the flow's are 1.028, 1.039 and 1.030 on the page; a mean of 64 has a standard error of 0.016."""
+    for d in (64, 128, 256):
         asked = problem("he3", d**0.25, d)
         rate = 0.02 * d**-0.5  # c d^(−k/2) λ^(2k − 2)
         flow = mean_time(asked)
@@ -100,10 +101,13 @@ def test_the_mean_time_is_that_of_the_mean_equation():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("link", "expected"), [("z**2", (14.20, 28.97, 43.5)), ("min(z**2, 4)", (24.46, 51.97, 78.6))])
+@pytest.mark.parametrize(
+    ("link", "expected"), [("z**2", (14.20, 28.97, 43.5, 58.6)), ("min(z**2, 4)", (24.46, 51.97, 78.6, 105.5))]
+)
 def test_online_passages_of_squares_are_those_of_the_page(link, expected):
-    """To 3 %; the standard error of a mean of so many runs is below 1 %."""
-    for d, runs, samples in zip((100, 1000, 10_000), (300, 60, 16), expected, strict=True):
+    """To 3 %; the standard error of a mean of so many runs is below 1 %. d = 10^5, half a minute, in the long tier alone."""
+    cases = list(zip((100, 1000, 10_000, 100_000), (300, 60, 16, 24), expected, strict=True))
+    for d, runs, samples in cases if "FULL_TESTS" in os.environ else cases[:-1]:
         asked = problem(link, d=d, C=2.0 * d**-0.5)
         engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(runs))))
         stretch, first = max(d // 20, 1), np.full(runs, np.nan)
