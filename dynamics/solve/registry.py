@@ -78,7 +78,7 @@ class Answer:
 
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
-_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, in seconds"
+_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, seconds for a thousand directions"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
