@@ -121,6 +121,7 @@ def test_flow_slopes_are_those_of_the_page(k, slopes):
         assert np.polyfit(np.log(d), np.log(samples), 1)[0] == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.kernels
 def test_integrated_and_predicted_times_are_one():
     asked = problem(3, 2.0, C=-0.1)  # through 0, where a smoothed odd link still pulls
     flow = dynamics.solve_problem(asked, progress=False)
@@ -142,6 +143,7 @@ def test_integrated_and_predicted_times_are_one():
     assert drift == pytest.approx(2e-3 * C * drag, rel=1e-5)
 
 
+@pytest.mark.kernels
 def test_without_smoothing_the_flow_is_that_of_a_pair():
     """The norm of a light homogeneous neuron does not act on its direction."""
     pair = dynamics.Problem(

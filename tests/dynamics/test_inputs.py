@@ -153,6 +153,7 @@ def test_the_loss_is_that_of_the_functions():
 
 
 @pytest.mark.parametrize("rows", [None, np.array([[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])])
+@pytest.mark.kernels
 def test_the_field_is_the_gradient_in_w(rows):
     """Autograd of ½ E(f − f*)² in w, of which the loss is a function through ŵ = Σ^½ w alone."""
     asked = problem(initial_weights=given_weights(), teacher=dynamics.Teacher([0.8, 0.6], directions=rows))
@@ -176,6 +177,7 @@ def test_the_field_is_the_gradient_in_w(rows):
 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
+@pytest.mark.kernels
 def test_classes_are_weights_in_space(method):
     asked = problem(initial_weights=given_weights())
     times = np.array([0.0, 5.0, 15.0, 40.0])
@@ -216,6 +218,7 @@ def test_pairs_have_the_times_of_the_page(k, alpha, p, expected):
 
 
 @pytest.mark.parametrize("rows", [None, np.array([[0.6, 0.8]])])
+@pytest.mark.kernels
 def test_the_pair_is_the_flow_of_one_neuron(rows):
     asked = problem(
         teacher=dynamics.Teacher([1.0], directions=rows),

@@ -42,6 +42,7 @@ SMALL = tokens.Composition(vocabulary=6, hops=4)
     ],
     ids=["N=6", "N=4", "cross-entropy"],
 )
+@pytest.mark.kernels
 def test_a_mixture_learns_hop_by_hop(fields, expected):
     np.testing.assert_allclose(times(tokens.Composition(**fields)), expected, atol=6e-4)
 
@@ -258,6 +259,7 @@ def recall(R, S, D, **fields):
     ],
     ids=["relation first", "more answers", "subject first"],
 )
+@pytest.mark.kernels
 def test_relation_and_subject_have_closed_times(sizes, flow, closed):
     found = solved(recall(*sizes))
     # The page gives the order in which they are learned where the subject comes first.
@@ -354,6 +356,7 @@ def test_fitness_is_that_of_all_permutations(parents):
     np.testing.assert_allclose(n * system._fitness, found - 1 / S**2, atol=1e-15)
 
 
+@pytest.mark.kernels
 def test_the_head_forms_token_by_token():
     found = solved(CHAIN)
     np.testing.assert_allclose(found.learned_time, [150.12, 266.55, 371.85, 497.60, 589.31, 696.36], atol=6e-3)
@@ -364,6 +367,7 @@ def test_the_head_forms_token_by_token():
     assert float(found.loss[0]) == pytest.approx(float(found.plateau[0]))
 
 
+@pytest.mark.kernels
 def test_roots_have_nothing_to_learn_and_trees_do_not_mix():
     problem = tokens.CausalGraph(parents=[None, None, 0, 1, 2, None], vocabulary=3, persistence=0.8)
     found = solved(problem)
@@ -374,6 +378,7 @@ def test_roots_have_nothing_to_learn_and_trees_do_not_mix():
     assert (fitness[[2, 3, 5], [1, 0, 0]] == 0).all()
 
 
+@pytest.mark.kernels
 def test_a_softmax_is_linear_in_beta_and_compares_with_the_mean():
     weak, strong = (
         solved(tokens.CausalGraph(parents=chain(5), vocabulary=3, persistence=0.8, second_layer="softmax", beta=beta))
@@ -453,6 +458,7 @@ def test_frequencies_fall_with_the_rank_and_have_sum_1():
     np.testing.assert_allclose(RATES, weights / (weights @ SIZES), rtol=1e-14)
 
 
+@pytest.mark.kernels
 def test_gradient_descent_learns_a_staircase_by_frequency():
     found = solved(memory())
     np.testing.assert_allclose(found.learned_time, [18.36, 95.39, 339.99, 1066.5, 3168.6], rtol=3e-5, atol=6e-3)
@@ -467,6 +473,7 @@ def test_gradient_descent_learns_a_staircase_by_frequency():
     ],
     ids=["Muon", "smoothed"],
 )
+@pytest.mark.kernels
 def test_the_spectral_optimizer_learns_what_exceeds_its_smoothing_at_once(smoothing, flow, closed):
     found = solved(memory(smoothing))
     np.testing.assert_allclose(found.learned_time, flow, atol=6e-4)
@@ -482,6 +489,7 @@ def test_muon_learns_a_thousand_million_items_at_once():
     assert staircase[-1] / staircase[0] > 1e12
 
 
+@pytest.mark.kernels
 def test_jacobi_rotations_give_small_singular_values_to_all_digits():
     import mpmath
 

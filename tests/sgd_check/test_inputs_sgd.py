@@ -48,6 +48,7 @@ def after(engine, seeds, steps=150, rate=1e-3, **given):
 
 
 @pytest.mark.parametrize("rows", [None, np.array([[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])])
+@pytest.mark.kernels
 def test_a_step_in_space_is_autograd_in_w(rows):
     teacher = dynamics.Teacher([0.8, 0.6], directions=rows)
     weights = np.random.default_rng(0).standard_normal((2, 16))
@@ -92,6 +93,7 @@ def test_classes_have_the_law_of_sgd_in_space(given):
         assert np.std(space[:, column]) > 0.005
 
 
+@pytest.mark.kernels
 def test_small_steps_follow_the_flow():
     """Growth of |w|² in 40 runs at η = 2e-4, within five standard errors and a tenth for the size of the step."""
     asked = problem(dimension=64, inputs=dynamics.Inputs([1.5, 0.6], [10, 54]), label_noise=0.0)

@@ -121,6 +121,7 @@ def test_online_passages_of_squares_are_those_of_the_page(link, expected):
         assert first.mean() == pytest.approx(samples, rel=0.03)
 
 
+@pytest.mark.kernels
 def test_steps_do_not_see_the_dimension():
     """At 10^12 a sample has |x|² = d to 1e-6, so that the chain is that of a known length."""
     d, rate = 10**12, 1e-13
@@ -141,6 +142,7 @@ def test_steps_do_not_see_the_dimension():
     assert engine.measure(student=True).student_overlap[0, 0, 0] == 1.0
 
 
+@pytest.mark.kernels
 def test_bits_depend_neither_on_cuts_nor_on_other_seeds():
     asked = problem("he3", 2.0, 64, label_noise=0.2)
     rates = np.full(9000, 1e-3)
@@ -157,6 +159,7 @@ def test_bits_depend_neither_on_cuts_nor_on_other_seeds():
     )
 
 
+@pytest.mark.kernels
 def test_runs_are_resumed_from_their_file(tmp_path):
     asked = problem("he3", 2.0)
     path = tmp_path / "runs.nc"

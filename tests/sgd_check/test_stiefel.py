@@ -34,6 +34,7 @@ def polar_step(U, x, label, rate, n):
 
 
 @pytest.mark.parametrize(("directions", "width"), [(3, 2), (2, 5), (1, 1)])
+@pytest.mark.kernels
 def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
     asked = frame(directions, width, label_noise=0.5)
     motion, rng = frame_motion(asked, 1), np.random.default_rng(5)
@@ -66,6 +67,7 @@ def test_the_step_of_torch_is_the_polar_factor():
     np.testing.assert_allclose(engine._frames[0].numpy(), expected, atol=1e-13)
 
 
+@pytest.mark.kernels
 def test_both_engines_have_one_law():
     """36 means of alignments, each |z| ≤ 4.2: a false alarm in one of 1000 laws of seeds (Bonferroni, 24 runs each)."""
     asked = frame(dimension=24)
@@ -169,6 +171,7 @@ def test_verdict_of_times_of_alignment(tmp_path):
     assert sgd_check.compare(others, runs)["comparison"].attrs["theory"] == "sample"
 
 
+@pytest.mark.kernels
 def test_runs_go_on_from_a_file(tmp_path):
     asked = frame()
     settings = {"learning_rate": 1e-4, "steps": 3000, "seeds": 2, "progress": False}
