@@ -17,26 +17,18 @@ import numpy as np
 import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.threads import RunThreads
-from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device
+from sgd_check.engines.torch.grouped import GroupedEngine
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FreshSamples, TorchTeacher, steps_ahead
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-    from hermite.arrays import Array
     from sgd_check.engines.torch.links import TorchLink
 
-#: Below this many numbers m·d in a step, threads cost more than they bring.
-THREADED_NUMBERS = 2**18
 
-
-class CovariantEngine:
+class CovariantEngine(GroupedEngine["CovariantRuns"]):
     """A batch of runs on inputs that are not isotropic; see the module's docstring for the step."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
@@ -55,7 +47,7 @@ class CovariantEngine:
         eigenvalues = torch.tensor(problem.inputs.eigenvalues_of_axes(d), dtype=dtype, device=device)
         weights = torch.tensor(start, dtype=dtype, device=device).repeat(seeds, 1, 1)
         size = 1 if device.type == "cpu" else seeds
-        self._groups = [
+        groups = [
             CovariantRuns(
                 link,
                 weights[first : first + size].clone(),
@@ -64,29 +56,11 @@ class CovariantEngine:
             )
             for first in range(0, seeds, size)
         ]
-        many = device.type == "cpu" and m * d >= THREADED_NUMBERS
-        self._threads = RunThreads(min(torch.get_num_threads(), len(self._groups)) if many else 1)
-        self.attributes: dict[str, str | int | float] = {
-            "device": device_name(device),
-            "dtype": options.dtype,
-            "simulated_link": link_name,
-            "torch_version": str(torch.__version__),
-            "step_kernel": "plain",
-            "threads": self._threads.count,
-        }
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which runs share threads."""
-        return shared_by(self._threads, single=True)
-
-    def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
-        steps = rates.tolist()
-        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(steps)), self._groups)
+        super().__init__(groups, options, link_name, m * d)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        weights = torch.cat([runs.weights for runs in self._groups]).to(torch.float64)
+        weights = self._weights()
         squared_norm = torch.sum(weights * weights, dim=2)
         unit = weights / torch.sqrt(squared_norm)[:, :, None]
         overlap, rows = unit[:, :, : self._teacher.span], self._teacher.directions
@@ -94,13 +68,6 @@ class CovariantEngine:
             overlap = overlap @ rows.to(torch.float64).T
         gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
         return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
-        lanes = [(runs, lane) for runs in self._groups for lane in range(runs.weights.shape[0])]
-        for index in np.flatnonzero(stopped).tolist():
-            runs, lane = lanes[index]
-            runs.weights[lane] = torch.nan
 
 
 class CovariantRuns:

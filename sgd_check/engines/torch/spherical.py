@@ -19,17 +19,14 @@ import numpy as np
 import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.threads import RunThreads
-from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device
+from sgd_check.engines.torch.grouped import GroupedEngine
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, steps_ahead
 from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
@@ -38,11 +35,9 @@ if TYPE_CHECKING:
 
 #: Numbers m·(samples) of one pass on the processor, which bounds the memory of a run; shorter passes cost more calls.
 PASS_NUMBERS = 2**18
-#: Below this many numbers m·B in a step, threads cost more than they bring.
-THREADED_NUMBERS = 2**18
 
 
-class SphericalEngine:
+class SphericalEngine(GroupedEngine["Runs"]):
     """A batch of runs of the spherical network, or of a committee; see the module's docstring for the step."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
@@ -55,33 +50,15 @@ class SphericalEngine:
         self._span, self._free = problem.teacher.span, problem.kind == "committee"
         link, link_name = make_link(problem.activation, dtype, device)
         start = torch.tensor(_starts(problem, options), dtype=dtype, device=device)
-        self._groups = [
+        groups = [
             Runs(link, start[lanes.start : lanes.stop].clone(), source, options.batch_size, free=self._free)
             for lanes, source in _sources(problem, options, dtype, device)
         ]
-        many = device.type == "cpu" and problem.width * options.batch_size >= THREADED_NUMBERS
-        self._threads = RunThreads(min(torch.get_num_threads(), len(self._groups)) if many else 1)
-        self.attributes: dict[str, str | int | float] = {
-            "device": device_name(device),
-            "dtype": options.dtype,
-            "simulated_link": link_name,
-            "torch_version": str(torch.__version__),
-            "step_kernel": "plain",
-            "threads": self._threads.count,
-        }
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which runs share threads."""
-        return shared_by(self._threads, single=True)
-
-    def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
-        steps = rates.tolist()
-        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(steps)), self._groups)
+        super().__init__(groups, options, link_name, problem.width * batch)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons if asked for, in float64."""
-        weights = torch.cat([runs.weights for runs in self._groups]).to(torch.float64)
+        weights = self._weights()
         squared_norm = torch.sum(weights * weights, dim=2)
         if self._free:
             weights = weights / torch.sqrt(squared_norm)[:, :, None]
@@ -91,13 +68,6 @@ class SphericalEngine:
         among = (weights @ weights.mT if self._free else weights).cpu().numpy() if student else None
         gram, vectors = (among, None) if self._free else (None, among)
         return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy(), vectors)
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
-        lanes = [(runs, lane) for runs in self._groups for lane in range(runs.weights.shape[0])]
-        for index in np.flatnonzero(stopped).tolist():
-            runs, lane = lanes[index]
-            runs.weights[lane] = torch.nan
 
 
 class Runs:
