@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from network_reference import Kernels, rates_of_state
+from kernel_calls import Kernels
+from network_reference import rates_of_state
 from scipy.linalg import sqrtm
 from scipy.optimize import root
 
@@ -77,7 +78,7 @@ def test_relu_keeps_the_difference_of_its_layers():
 
 def test_relu_with_biases_on_a_polynomial_has_the_accepted_slope():
     problem = problem_of(4, polynomial("x2 + x1*x2*x3 - 0.5*(x3^2 - 1)"), "relu", d=5)
-    kernels = Kernels(problem)
+    kernels = Kernels(NetworkSystem(problem))
     rate, h = kernels.rhs(), 1e-4
     losses = [kernels.system.loss(kernels.state + n * h * rate) for n in (-2, -1, 0, 1, 2)]
     assert losses[2] == pytest.approx(5.389560064691, abs=1e-9)
@@ -184,7 +185,7 @@ def test_committees_wait_at_the_accepted_losses(link, K, T, wanted):
     flow = dynamics.solve_problem(problem, save_at=dynamics.SaveAt.linear(0.0, T, 401), **TIGHT)
     slowest = int(np.argmin(np.abs(np.diff(flow.loss.values))))
     assert flow.loss.values[slowest] == pytest.approx(wanted, abs=1e-4)
-    kernels, off = Kernels(problem), ~np.eye(K, dtype=bool)
+    kernels, off = Kernels(NetworkSystem(problem)), ~np.eye(K, dtype=bool)
     n, C, G = (flow[name].values[slowest] for name in ("squared_norm", "teacher_overlap", "student_overlap"))
 
     def state(parts):
