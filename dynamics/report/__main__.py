@@ -17,6 +17,7 @@ from dynamics.commands.parsing import (
     say,
     tell,
 )
+from hermite.text.command_line import leave_out_unused
 
 EXAMPLES = """\
 examples:
@@ -73,4 +74,5 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

@@ -39,6 +39,7 @@ from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -272,6 +273,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
+    leave_out_unused()
     code = main()
     from dynamics.compiler.patience import leave
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+#: What xarray and Numba load because it is installed, a fifth of the time of a short command.
+LOADED_BY_CHANCE = ("dask", "coverage")
 
 
 class UsageError(Exception):
@@ -67,6 +69,12 @@ class PlainParser(argparse.ArgumentParser):
 
         hint = suggestion(words.split()[0].partition("=")[0], list(self._option_string_actions))
         raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+def leave_out_unused() -> None:
+    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed."""
+    for name in LOADED_BY_CHANCE:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:

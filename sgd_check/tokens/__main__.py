@@ -32,6 +32,7 @@ from dynamics.commands import (
     say,
     store_result,
 )
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -144,4 +145,5 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())
