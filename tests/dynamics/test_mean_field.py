@@ -278,6 +278,7 @@ def spherical_flow(weights, times):
     return np.array(losses)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_wide_networks_approach_the_mean_field_as_one_over_root_m():
     """Fixed seeds; |mean deviation| below 4.5 standard errors plus the bias of order 1/m: false alarms below 1e-4."""

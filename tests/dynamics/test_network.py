@@ -56,8 +56,14 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *((name, "explicit") for name in ACCEPTED),
+        ("staircase", "bdf"),
+        *(pytest.param(name, "bdf", marks=pytest.mark.long) for name in ACCEPTED if name != "staircase"),
+    ],
+)
 def test_losses_are_those_of_quadrature_in_space(name, method):
     problem, wanted = ACCEPTED[name]
     found = dynamics.solve_problem(problem, save_at=TIMES, method=method, **TIGHT)
@@ -350,7 +356,7 @@ def test_a_loss_may_rise_only_with_decay_or_steps():
     assert not NetworkSystem(CASE_3, 0.1).falls
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
+@pytest.mark.parametrize("method", ["explicit", pytest.param("bdf", marks=pytest.mark.long)])
 def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
     start = problem_of(3, dynamics.Teacher([1.0], links=["sign"]), "tanh", "none")
     problem = replace(start, initial_weights=3.0 * start.initial_weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -17,9 +19,12 @@ from dynamics.equations.network.system import NetworkSystem
 pytestmark = pytest.mark.kernels
 
 
+FULL = "FULL_TESTS" in os.environ
+
+
 def examples(count):
     """How many networks are drawn: two with the compiler off, where the lines are counted and each takes seconds."""
-    return 2 if config.DISABLE_JIT else count
+    return 2 if config.DISABLE_JIT else count if FULL else 8
 
 
 CUBIC = {0: 0.1, 1: 0.5, 2: -0.3, 3: 0.2}
@@ -46,8 +51,8 @@ def number(low, high):
 
 
 @st.composite
-def networks(draw, case):
-    """Draw a problem, its student's link and those of the teacher's units."""
+def networks(draw, case, *, all_links=False):
+    """Draw a problem, its student's link and those of the teacher's units; with `all_links` of one system per case."""
     name, kind, biased = case
     link = CUBIC if name == "cubic" else name
     m, sphere = draw(st.integers(1, 3)), draw(st.booleans())
@@ -73,11 +78,12 @@ def networks(draw, case):
         teacher = dynamics.Teacher.polynomial(draw(st.sampled_from(POLYNOMIALS)))
     else:
         # A link by itself or all together: each set of links is a system to compile.
-        units = draw(st.sampled_from((UNITS[name][:1], UNITS[name], UNITS[name][::-1])))
+        units = draw(st.sampled_from((UNITS[name], UNITS[name][::-1]) + (() if all_links else (UNITS[name][:1],))))
         count = len(units)
         rows = rng.standard_normal((count, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        given_biases = rng.uniform(-0.6, 0.6, count) if draw(st.booleans()) and name != "tanh" else None
+        with_biases = draw(st.booleans()) and name != "tanh" and (biased or not all_links)
+        given_biases = rng.uniform(-0.6, 0.6, count) if with_biases else None
         coefficients = rng.uniform(0.3, 1.2, count) * rng.choice([-1.0, 1.0], count)
         teacher = dynamics.Teacher(
             coefficients, directions=rows, links=[as_expansion(each) for each in units], biases=given_biases
@@ -96,6 +102,7 @@ def assert_same(found, wanted, tolerance):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("case", CASES, ids=str)
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
@@ -109,17 +116,16 @@ def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
         assert kernels.system.loss(kernels.state) == pytest.approx(loss, rel=1e-9, abs=1e-11)
 
 
+TIERS = pytest.mark.longer, pytest.mark.long
 #: The Jacobian of a teacher's polynomial is the same whatever the student.
 ALIKE = [("relu", "polynomial", True), ("cubic", "polynomial", True)]
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long) if case in ALIKE else case for case in CASES], ids=str
-)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=TIERS[case in ALIKE]) for case in CASES], ids=str)
 @settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
-    problem, _, _ = data.draw(networks(case))
+    problem, _, _ = data.draw(networks(case, all_links=not FULL))
     kernels = Kernels(NetworkSystem(problem), "bdf")
     direction = np.random.default_rng(data.draw(st.integers(0, 10**6))).standard_normal(kernels.state.size)
     if problem.student.biases == "none":
@@ -134,6 +140,7 @@ def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-7 * np.abs(wanted).max())
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] == "relu"], ids=str)
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())

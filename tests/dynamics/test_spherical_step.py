@@ -182,7 +182,7 @@ def deviations(problem, gamma, end, lanes, batch):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("link", "teacher_link", "gamma", "batch"),
-    [("erf", "relu", 1.5, 1), (MIXED, OTHER, 1.2, 2)],
+    [pytest.param("erf", "relu", 1.5, 1, marks=pytest.mark.long), (MIXED, OTHER, 1.2, 2)],
     ids=["erf", "polynomial"],
 )
 def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, gamma, batch):
