@@ -75,9 +75,13 @@ class PlainParser(argparse.ArgumentParser):
 
 
 def leave_out_unused() -> None:
-    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed."""
-    for name in LOADED_BY_CHANCE:
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed.
+
+    Only in a process of its own: where xarray is loaded, a caller has begun before the command, and goes on after it.
+    """
+    if "xarray" not in sys.modules:
+        for name in LOADED_BY_CHANCE:
+            sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
