@@ -47,8 +47,8 @@ def descent_limit(problem: Problem) -> float:
 
     The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. With the kernel k(w, w') = n n' g(u·u') of two
     neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
-    Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has Σ^½ on
-    both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
+    Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has
+    Σ^½ on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
 
     Examples
     --------

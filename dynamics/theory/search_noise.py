@@ -30,7 +30,7 @@ def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
 
 
 def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
-    """Return E[σ(z)^i σ'(z)^j z^l] of every (i, j, l), i + j ≤ 4 and l even, to rounding.
+    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]
     share = np.exp(-0.125 * z**2)
     value, slope = activation.value(z) * share, activation.derivative(z) * share
     scale = step / math.sqrt(2.0 * math.pi)
-    return [float(np.sum(value**i * slope**j * share ** (4 - i - j) * z**l)) * scale for i, j, l in powers]
+    return [float(np.sum(value**i * slope**j * share ** (4 - i - j) * z**q)) * scale for i, j, q in powers]
 
 
 def _grid(activation: HermiteExpansion) -> tuple[Array, float]:

@@ -36,7 +36,7 @@ MOST_DENSE = 400
 
 
 def whitened_limit(problem: Problem, batch_size: int) -> float:
-    """Return η* of a problem that has `inputs`, with directions on axes and c_1 = 0; the min(m, P) first are learned."""
+    """Return η* of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
     axes, teacher = problem.input_axes(), problem.teacher
     if axes is None:
         msg = "Argument `problem` must have `inputs`, but has none."

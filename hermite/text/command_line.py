@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -61,14 +62,16 @@ class PlainParser(argparse.ArgumentParser):
         return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise the parser's message, with the flag that was meant where one was misspelt."""
-        _, misspelt, words = message.partition("unrecognized arguments: ")
-        if not misspelt:
-            raise UsageError(message)
-        from hermite.activations import suggestion
+        """Raise the parser's message, with the flag or the choice that was meant where one was misspelt."""
+        flags = re.search(r"unrecognized arguments: ([^\s=]+)", message)
+        choices = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        menu = self._option_string_actions if flags else re.findall(r"[^\s',]+", choices[2]) if choices else ()
+        if found := flags or choices:
+            from hermite.activations import suggestion
 
-        hint = suggestion(words.split()[0].partition("=")[0], list(self._option_string_actions))
-        raise UsageError(f"{message}.{hint}" if hint else message)
+            hint = suggestion(found[1], menu)
+            message += f".{hint}" if hint else ""
+        raise UsageError(message)
 
 
 def leave_out_unused() -> None:
