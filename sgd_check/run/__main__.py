@@ -71,10 +71,10 @@ def _check(given: Mapping[str, Any]) -> int:
 def _read_prediction(source: Path, targets: Sequence[Path | None], *, overwrite: bool) -> xr.Dataset:
     """Return the prediction of a file; refuse targets that may not be written, and files that are no prediction."""
     from dynamics.runs import StorageError, check_target, load_answer
-    from sgd_check.verdicts.alignment import check_prediction
+    from sgd_check.verdicts.alignment import check_prediction, with_emergence
 
     try:
-        prediction = load_answer(source)
+        prediction = with_emergence(load_answer(source))
         for path in targets:
             if path is not None:
                 check_target(path, overwrite=overwrite)
