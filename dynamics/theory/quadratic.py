@@ -206,6 +206,24 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     return FrameEscape(drag, advance, scatter)
 
 
+def frame_rivals(problem: Problem) -> tuple[Array, Array]:
+    r"""Return by how much rivals amplify the noise of each direction's time, and the time of each alone.
+
+    .. math:: \sqrt2\, \frac{a_p}{a_p - a_q}, \qquad T_p \approx \frac{\ln(A_q/A_p)}{4 (a_p - a_q)}
+
+    A direction p that has to overtake the next weaker one, q, or else what is no direction at all, of a = 0, has the
+    noise of both logarithms in its time, at the difference of their rates. inf where the two are equal.
+    """
+    a = problem.teacher.coefficients
+    order = np.argsort(-a, kind="stable")
+    weaker = np.empty_like(a)
+    weaker[order] = np.append(a[order][1:], 0.0)
+    with np.errstate(divide="ignore"):
+        amplified: Array = np.sqrt(2.0) * a / (a - weaker)
+    start = np.sum(problem.start().teacher_overlap ** 2, axis=0)
+    return amplified, predict_quadratic(problem, start).aligned_time
+
+
 def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
     """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
