@@ -21,6 +21,14 @@ hypothesis.settings.register_profile("project", deadline=None, max_examples=40, 
 hypothesis.settings.load_profile("project")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the long tests unless FULL_TESTS is set."""
+    if "FULL_TESTS" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long: set FULL_TESTS=1"))
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240416)

@@ -85,20 +85,23 @@ class Progress(Tracker):
         self._bar: Any = None
 
     def start(self, view: RunView) -> None:
-        """Open the bar."""
+        """Open the bar, if anybody sees it."""
+        if not (self.force or (sys.stderr is not None and sys.stderr.isatty())):
+            return
         from tqdm import tqdm
 
         self._first = max(view.end * 1e-6, 1e-12)
         self._bar = tqdm(
             total=1.0,
             file=sys.stderr,
-            disable=False if self.force else None,
             leave=False,
             bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]",
         )
 
     def check(self, view: RunView) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
+        if self._bar is None:
+            return None
         done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
         steps = view.statistics().get("steps_accepted", 0)
         self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)

@@ -53,6 +53,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
         msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
         raise UsageError(msg)
+    from hermite.text.messages import renamed
     from hermite.text.parser import named_axes
 
     try:
@@ -61,7 +62,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
         else:
             values, text = exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
     if parsed.json:
         import json
 

@@ -21,6 +21,8 @@ from dynamics.commands import (
     Option,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
     command_parser,
     end_with,
@@ -32,6 +34,7 @@ from dynamics.commands import (
     say,
     store_result,
 )
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -82,19 +85,17 @@ def _check(values: Mapping[str, Any]) -> int:
         for option in OPTIONS
         if given[option.key] is not None or option.default is not None
     }
-    from dynamics.runs import StorageError, check_target, load_answer
+    from dynamics.runs import StorageError, load_answer
 
     source = Path(values["file"])
     output = Path(asked.pop("output", source.with_name(f"{source.stem}-check.nc")))
     figure = chosen_figure(values, output)
+    check_targets(values, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None:
-                check_target(path, overwrite=values["overwrite"])
         prediction = load_answer(source)
         tree = _compared(prediction, asked, quiet=values["quiet"])
     except (StorageError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
     return _end(tree, output, figure, values)
 
 
@@ -144,4 +145,5 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

@@ -506,6 +506,7 @@ def test_compiling_before_a_sweep_never_fails_it(name, method):
             "Grid keys `k` and `activation` must not both be given: each sets `activation`.",
         ),
         (({"widht": [3]},), "has, but hold `widht`."),
+        (({"widht": [2]},), "but hold `widht`. Did you mean `width`?"),
         (({"save_att": [COMMON]},), "but hold `save_att`. Did you mean `save_at`?"),
         (
             ({"dimension": [8, 2]},),

@@ -103,6 +103,7 @@ def test_many_neurons_reach_the_horizon():
     np.testing.assert_allclose(event_times(flows["bdf"]), event_times(flows["stiff"]), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.kernels
 def test_an_escape_after_a_wait_of_1e13_is_resolved():
     """The third neuron is alone by then: c' = a g'(c) (1 − c²) has a closed solution from its overlap at 1e10 on."""

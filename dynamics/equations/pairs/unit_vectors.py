@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import qr
+import scipy
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -24,7 +24,7 @@ def unit_vectors(problem: Problem) -> tuple[Array, Array]:
     weights = problem.reduced_weights()
     span, m = problem.teacher.span, problem.width
     if weights.shape[1] > span + m:
-        (factor,) = qr(weights[:, span:].T, mode="r")
+        (factor,) = scipy.linalg.qr(weights[:, span:].T, mode="r")
         weights = np.hstack([weights[:, :span], factor[:m].T])
     squared_norm = np.sum(weights**2, axis=1)
     return np.ascontiguousarray(weights / np.sqrt(squared_norm)[:, None]), np.log(squared_norm)
