@@ -14,7 +14,7 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
-from dynamics.integrators import Status, make_stepper
+from dynamics.integrators import Status, flow_methods, make_stepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, step_control, stepper
@@ -33,6 +33,14 @@ def load_random_problems():
 
 
 random_problems = load_random_problems()
+
+
+@pytest.fixture(autouse=True)
+def _no_flow_is_small(monkeypatch):
+    """Small problems, which are quick, go to the solver of large ones."""
+    monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
+
+
 #: A link with g(1) = 0.98, which tells a mass from a share of one.
 OF_ANOTHER_NORM = {3: 0.7, 4: 0.7}
 
