@@ -24,6 +24,7 @@ from hermite.text.command_line import (
     exit_code_of,
     say,
     tell,
+    typed_name,
 )
 from hermite.text.messages import renamed, shown
 
@@ -80,9 +81,9 @@ class Parser(PlainParser):
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    """Return the parser of the command of a module, still without arguments but `--help` and `--version`."""
     parser = Parser(
-        prog=f"python -m {module}",
+        prog=typed_name(module),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
