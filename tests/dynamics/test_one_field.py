@@ -61,7 +61,7 @@ class Start:
         weights *= np.exp(0.5 * rng.standard_normal(M))[:, None] / 3.0
         self.weights = weights
         self.problem = dynamics.Problem(
-            activation={3: 0.7, 4: 0.6}, teacher=self.teacher, width=M, dimension=D_IN, initial_weights=weights
+            activation={3: 0.7, 4: 0.7}, teacher=self.teacher, width=M, dimension=D_IN, initial_weights=weights
         )
         self.U, self.log_norm = unit_vectors(self.problem)
         self.n, self.a = np.exp(self.log_norm), np.array(self.teacher.coefficients)
