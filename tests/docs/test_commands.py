@@ -30,6 +30,7 @@ LONG = {
     "python -m dynamics.laws compute-frontier --coupled --largest-width 256",
     "python -m dynamics.laws scaling",
     "python -m dynamics.laws transfer",
+    "python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6 --t-max 140",
     "python -m sgd_check.study calibration",
     "python -m sgd_check.study calibration --repetitions 400",
     "python -m sgd_check.study full-batch --cut 4 --dimensions 200,400",
