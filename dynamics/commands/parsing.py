@@ -47,6 +47,7 @@ __all__ = [
     "check_names_a_file",
     "check_targets",
     "chosen_figure",
+    "chosen_style",
     "command_parser",
     "exit_code_of",
     "read_option",
@@ -165,11 +166,19 @@ def check_names_a_file(what: str, path: Path) -> None:
         raise UsageError(msg)
 
 
+def chosen_style(values: Mapping[str, Any]) -> str:
+    """Return the look of the figure; refuse one that does not exist."""
+    from dynamics.commands.options import STYLE
+
+    return str(read_option(STYLE, values["style"] or STYLE.default))
+
+
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
+    chosen_style(values)
     if values["no_plot"]:
         return None
     figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")

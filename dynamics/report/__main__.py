@@ -18,6 +18,7 @@ from dynamics.commands.parsing import (
     say,
     tell,
 )
+from hermite.text.command_line import leave_out_unused
 
 EXAMPLES = """\
 examples:
@@ -77,4 +78,5 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from dynamics.report.as_text import Rounded
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -118,7 +120,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "–" if math.isnan(value) else "never" if math.isinf(value) else f"{value:.5g}"
+        return _number(value)
     if isinstance(value, (list, tuple)):
         entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
         rest = len(value) - len(entries)
@@ -127,6 +129,12 @@ def cell_text(value: Any) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def _number(value: float) -> str:
+    if isinstance(value, Rounded):
+        return value.text
+    return "–" if math.isnan(value) else "never" if math.isinf(value) else f"{value:.5g}"
 
 
 def _scrolling(content: Element, name: str) -> Element:

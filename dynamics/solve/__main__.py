@@ -19,6 +19,7 @@ from dynamics.commands.options import (
     OVERWRITE,
     PLOT,
     QUIET,
+    STYLE,
     Option,
 )
 from dynamics.commands.parsing import (
@@ -41,6 +42,7 @@ from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,6 +85,7 @@ COMMAND_OPTIONS = (
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
     PLOT,
     NO_PLOT,
+    STYLE,
     OVERWRITE,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     JSON,
@@ -279,6 +282,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
+    leave_out_unused()
     code = main()
     from dynamics.compiler.patience import leave
 

@@ -121,7 +121,8 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
         noise = learning_rate_limit(problem, batch_size=settings.batch_size)
     except ValueError:  # oblique directions, or c_1 ≠ 0
         return None
-    if settings.step_theory == "infinite-d" or settings.batch_size == 1:
+    # With `inputs` the drift of batches is in the limit itself.
+    if settings.step_theory == "infinite-d" or settings.batch_size == 1 or problem.inputs is not None:
         return noise
     return 1.0 / (1.0 / noise + (1.0 - 1.0 / settings.batch_size) / descent_limit(problem))
 

@@ -5,7 +5,6 @@ Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes l
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("FULL_TESTS") != "1", reason="builds the site with the extra `docs`: set FULL_TESTS=1"
-    ),
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 DOCS = Path(__file__).parents[2] / "docs"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
+from dynamics.integrators.jumps import JumpStepper
+from dynamics.report.quadratic import quadratic_findings
+from dynamics.runs.trackers import Callback, SteadyState
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
@@ -242,6 +246,91 @@ def test_files_sweeps_and_the_front_door(tmp_path):
     swept = dynamics.sweep(problem(), {"beta": [0.4, 1.0]}, study="quadratic", workers=0, progress=False)
     assert swept.aligned_time.dims == ("beta", "direction")
     assert np.isfinite(swept.aligned_time[:, 0]).all()
+
+
+@pytest.mark.parametrize("student", ["homogeneous", "stiefel"])
+def test_a_run_that_was_stopped_goes_on(tmp_path, student):
+    asked = large(10**6, width=12, directions=40)
+    asked = dynamics.Problem.from_dataset(dynamics.solve_quadratic(replace(asked, student=student)))
+    save_at = dynamics.SaveAt.geometric(0.01, 200.0, 40)
+    whole = dynamics.solve_quadratic(asked, save_at=save_at)
+    path = tmp_path / "run.nc"
+    seen = []
+    stop = Callback(lambda time, state: seen.append(state.size) or time > 30.0)
+    first = dynamics.solve_quadratic(asked, save_at=save_at, trackers=[stop], checkpoint=path)
+    saved = np.isfinite(first.loss.values)
+    assert 0 < saved.sum() < 40
+    assert first.attrs["stop_reason"] == "callback"
+    assert set(seen) == {12 * 52 * (1 if student == "stiefel" else 2)}
+    for name in ("loss", "fine_tuned_loss", "alignment"):
+        np.testing.assert_array_equal(first[name][saved], whole[name][saved])
+        assert np.isnan(first[name][~saved]).all()
+    reached = np.where(whole.aligned_time <= first.attrs["end_time"], whole.aligned_time, np.nan)
+    np.testing.assert_array_equal(first.aligned_time, reached)
+    np.testing.assert_array_equal(first.sigmoid_loss, whole.sigmoid_loss)
+    page = dynamics.write_report(first, tmp_path / "part.html").read_text(encoding="utf-8")
+    assert "stopped early" in page
+    again = dynamics.resume(path, progress=False)
+    assert again.attrs["stop_reason"] == "reached_end"
+    assert again.attrs["steps_accepted"] == whole.attrs["steps_accepted"]
+    for name in whole.data_vars:
+        np.testing.assert_array_equal(again[name], whole[name])
+    np.testing.assert_array_equal(dynamics.load(path).alignment, whole.alignment)
+
+
+def test_interrupts_and_steady_states_are_heard():
+    def interrupt(time, _state):
+        if time > 5.0:
+            raise KeyboardInterrupt
+
+    asked = large(10**6, width=12, directions=40)
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        dynamics.solve_quadratic(asked, trackers=[Callback(interrupt)])
+    found = caught.value.dataset
+    assert 0 < np.isfinite(found.loss).sum() < 150
+    assert quadratic_findings(found).verdict.startswith("Not finished")
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        dynamics.solve_quadratic(asked, trackers=[Callback(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))])
+    # As many directions as neurons: all are learned, and nothing moves any more.
+    late = dynamics.SaveAt.geometric(1.0, 1e4, 40)
+    few = dynamics.solve_quadratic(problem(width=5), save_at=late, trackers=[SteadyState()])
+    assert few.attrs["stop_reason"] == "steady_state"
+    np.testing.assert_allclose(few.loss.dropna("time")[-1], 0.0, atol=1e-12)
+
+
+def test_the_velocity_is_the_derivative():
+    for student in ("homogeneous", "stiefel"):
+        stepper = JumpStepper(problem(student=student))
+        stepper.advance(0.5, 100)
+        before, slope = stepper.interpolate(0.5), stepper.derivative(0.5)
+        stepper.advance(0.5 + 1e-7, 100)
+
+        def projector(numbers, change, student=student):
+            """The derivative of XXᵀ, which no rotation of the columns changes, for X = U or V."""
+            X, D = (part.reshape(-1, 4) for part in (numbers[-36:], change[-36:]))
+            return X @ X.T, D @ X.T + X @ D.T
+
+        first, expected = projector(before, slope)
+        second, _ = projector(stepper.interpolate(0.5 + 1e-7), slope)
+        np.testing.assert_allclose((second - first) / 1e-7, expected, atol=1e-6)
+
+
+def test_what_exceeds_the_memory_is_refused_ahead(tmp_path, monkeypatch, capsys):
+    from dynamics import solve
+
+    monkeypatch.setattr("dynamics.problem.memory.machine_memory", lambda: 10**9)
+    with pytest.raises(ValueError, match=r"^Argument `width` must leave room in memory, but 2048 takes .* GB, more"):
+        dynamics.solve_quadratic(large(10**9, width=2048, directions=16384))
+    times = dynamics.SaveAt.linear(0.1, 1.0, 4000)
+    with pytest.raises(
+        ValueError, match=r"^Argument `save_at` must leave room in memory, but 4000 takes 2\.\d* GB, mo"
+    ):
+        dynamics.solve_quadratic(large(10**9, width=16, directions=16384), save_at=times)
+    monkeypatch.chdir(tmp_path)
+    size = ["--directions", "16384", "--width", "2048", "--dimension", "1e9"]
+    assert solve.main(["--model", "quadratic", *size]) == 2
+    assert "must leave room in memory" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):

@@ -52,12 +52,28 @@ sys.argv = ["dynamics.{command}", "--help"]
 try:
     runpy.run_module("dynamics.{command}", run_name="__main__", alter_sys=True)
 except SystemExit as ended:
-    loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+    loaded = {{name.partition(".")[0] for name in set(sys.modules) - before if sys.modules[name] is not None}}
     print(ended.code, sorted(loaded - sys.stdlib_module_names))
 """
     done = python("-c", script)
     assert words in done.stdout
     assert done.stdout.endswith("0 ['dynamics', 'hermite', 'lazy_loader']\n")
+
+
+def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
+    """Each of these takes 0.05 to 0.4 s to load: by chance, for one function, to compile, or to show nobody a bar."""
+    solve.main(["--k", "4", *SMALL[:-1], "--quiet", "--no-plot"])  # fills the cache
+    script = """
+import runpy, sys
+try:
+    runpy.run_module("dynamics.solve", run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    unused = ("dask", "distributed", "coverage", "sympy", "torch", "scipy.special", "scipy.linalg", "numpy.f2py",
+              "tqdm", "numba.np.npyimpl", "matplotlib.pyplot")
+    print(ended.code, [name for name in unused if sys.modules.get(name) is not None], "matplotlib.figure" in sys.modules)
+"""
+    done = python("-c", script, "--k", "4", *SMALL[:-1], "--quiet", "--output", "again.nc", cwd=here)
+    assert done.stdout == "0 [] True\n", done.stderr
 
 
 def test_json_is_one_object(here, capsys):

@@ -62,7 +62,7 @@ TURNED = [
 ]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("case", range(len(TURNED)))
 def test_a_rotation_of_the_inputs_turns_the_flag(case, seed):
     function, flag = TURNED[case]

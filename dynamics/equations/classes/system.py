@@ -26,6 +26,7 @@ from dynamics.equations.pairs.link_kernels import render
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.interface import OfStates
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
@@ -73,14 +74,12 @@ class ClassSystem(OverlapSystem):
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, and n."""
         m, D = self.shape
-        U = state[: m * D].reshape(m, D)
-        G = U @ U.T
-        np.fill_diagonal(G, 1.0)
-        return U[:, : self.teacher.shape[1]] @ self.teacher.T, G, np.exp(state[m * D :])
+        U = state[..., : m * D].reshape(*state.shape[:-1], m, D)
+        G = U @ np.swapaxes(U, -1, -2)
+        np.einsum("...ii->...i", G)[...] = 1.0
+        return U[..., : self.teacher.shape[1]] @ self.teacher.T, G, np.exp(state[..., m * D :])
 
-    def observer(
-        self, keep: str, monitored: Callable[[], bool] = lambda: False
-    ) -> Callable[[Array], dict[str, Array | float]]:
+    def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
         """Return what observes a state; vectors are carried, so that no realisability margin is computed."""
         del monitored
         return super().observer(keep, lambda: False)
