@@ -6,7 +6,6 @@ That each command can be parsed is tested always, and that it runs with FULL_TES
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import shutil
@@ -49,7 +48,6 @@ CLAIMS = {
 }
 #: Files that a page takes from another one.
 BORROWED = {"report": {"run.nc": "small.nc", "check.nc": "small-sgd.nc"}}
-needs_time = pytest.mark.skipif(os.environ.get("FULL_TESTS") != "1", reason="runs for minutes: set FULL_TESTS=1")
 
 
 def without_comment(line):
@@ -114,7 +112,7 @@ def run_all(page, folder):
     return told
 
 
-@needs_time
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(is_whole, fenced(page)))])
 def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, files_of_readme, tmp_path):
@@ -129,7 +127,7 @@ def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, files_
             assert not claim.endswith((".png", ".html")) or list(folder.glob(f"*{claim}"))
 
 
-@needs_time
+@pytest.mark.long
 def test_long_commands_and_claims_are_on_the_pages():
     everywhere = {command for page in PAGES for command in fenced(page)}
     assert everywhere >= LONG | set(CLAIMS)
@@ -144,7 +142,7 @@ def test_output_that_a_page_shows_is_what_the_command_prints(page):
             assert done.stdout == shown, command
 
 
-@needs_time
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in PAGES[page]])
 def test_the_examples_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch):
