@@ -56,7 +56,7 @@ def without_comment(line):
 
 def fenced(page):
     """The commands in the blocks of a page, those that install the program or test all of it apart."""
-    blocks = [text for kind, text in FENCE.findall(PAGES[page]) if kind == "bash"]
+    blocks = [text for kind, text in FENCE.findall(PAGES[page]) if kind in ("bash", "shell")]
     lines = [without_comment(line).rpartition(" && ")[2] for block in blocks for line in block.splitlines()]
     return [line for line in lines if line.startswith("python -m ") and not line.startswith("python -m pytest")]
 
