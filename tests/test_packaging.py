@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OF_CONDA = {"netCDF4": "netcdf4", "matplotlib": "matplotlib-base"}
 
 
-@pytest.mark.skipif(os.environ.get("FULL_TESTS") != "1", reason="builds two wheels with pip: set FULL_TESTS=1")
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_builds_of_a_commit_are_the_same(tmp_path):
     """Built in two clones at two times, whose files have other dates."""

@@ -6,7 +6,6 @@ That each command can be parsed is tested always, and that it runs with FULL_TES
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import shutil
@@ -30,6 +29,7 @@ LONG = {
     "python -m dynamics.laws compute-frontier --coupled --largest-width 256",
     "python -m dynamics.laws scaling",
     "python -m dynamics.laws transfer",
+    "python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6 --t-max 140",
     "python -m sgd_check.study calibration",
     "python -m sgd_check.study calibration --repetitions 400",
     "python -m sgd_check.study full-batch --cut 4 --dimensions 200,400",
@@ -48,7 +48,6 @@ CLAIMS = {
 }
 #: Files that a page takes from another one.
 BORROWED = {"report": {"run.nc": "small.nc", "check.nc": "small-sgd.nc"}}
-needs_time = pytest.mark.skipif(os.environ.get("FULL_TESTS") != "1", reason="runs for minutes: set FULL_TESTS=1")
 
 
 def without_comment(line):
@@ -57,7 +56,7 @@ def without_comment(line):
 
 def fenced(page):
     """The commands in the blocks of a page, those that install the program or test all of it apart."""
-    blocks = [text for kind, text in FENCE.findall(PAGES[page]) if kind == "bash"]
+    blocks = [text for kind, text in FENCE.findall(PAGES[page]) if kind in ("bash", "shell")]
     lines = [without_comment(line).rpartition(" && ")[2] for block in blocks for line in block.splitlines()]
     return [line for line in lines if line.startswith("python -m ") and not line.startswith("python -m pytest")]
 
@@ -113,7 +112,7 @@ def run_all(page, folder):
     return told
 
 
-@needs_time
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(is_whole, fenced(page)))])
 def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, files_of_readme, tmp_path):
@@ -128,7 +127,7 @@ def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, files_
             assert not claim.endswith((".png", ".html")) or list(folder.glob(f"*{claim}"))
 
 
-@needs_time
+@pytest.mark.long
 def test_long_commands_and_claims_are_on_the_pages():
     everywhere = {command for page in PAGES for command in fenced(page)}
     assert everywhere >= LONG | set(CLAIMS)
@@ -143,7 +142,7 @@ def test_output_that_a_page_shows_is_what_the_command_prints(page):
             assert done.stdout == shown, command
 
 
-@needs_time
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in PAGES[page]])
 def test_the_examples_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch):
