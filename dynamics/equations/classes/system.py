@@ -98,8 +98,8 @@ class ClassDescentSystem(ClassSystem):
         self.initial_state = problem.reduced_weights().ravel()
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps C and G of a state, and n."""
-        weights = state.reshape(self.shape)
-        squared_norm = np.sum(weights**2, axis=1)
-        unit = weights / np.sqrt(squared_norm)[:, None]
-        return super().unpack(np.concatenate([unit.ravel(), np.log(squared_norm)]))
+        """Return the overlaps C and G of a state, or of a stack, and n."""
+        weights = state.reshape(*state.shape[:-1], *self.shape)
+        squared_norm = np.sum(weights**2, axis=-1)
+        unit = weights / np.sqrt(squared_norm)[..., None]
+        return super().unpack(np.concatenate([unit.reshape(state.shape), np.log(squared_norm)], axis=-1))
