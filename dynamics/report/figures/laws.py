@@ -210,10 +210,12 @@ def _draw_transfer(dataset: xr.Dataset, figure: Any) -> None:
 
 
 def _draw_quadratic(dataset: xr.Dataset, figure: Any) -> None:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the law in the width."""
-    figure.set_size_inches(10.5, 4.3)
-    left, right = figure.subplots(1, 2)
-    *dimensions, width = dataset["law"].values.tolist()
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    names = dataset["law"].values.tolist()
+    dimensions = [name for name in names if name.startswith("loss-time")]
+    others = names[len(dimensions) :]
+    figure.set_size_inches(5.25 * (1 + len(others)), 4.3)
+    left, *panels = figure.subplots(1, 1 + len(others))
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span = _fitted(law)
@@ -225,7 +227,8 @@ def _draw_quadratic(dataset: xr.Dataset, figure: Any) -> None:
         slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: t^({exponent[3]:.2f})")
     _finish_sparse(left, "scaled time 4 a_1 t / ln(d/m)", "loss |Q − A|²", "dashed: fits")
-    _draw_law(dataset.sel(law=width), width, right)
+    for name, ax in zip(others, panels, strict=True):
+        _draw_law(dataset.sel(law=name), name, ax)
 
 
 _DRAWN: dict[str, Callable[[xr.Dataset, Any], None]] = {
