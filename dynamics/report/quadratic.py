@@ -15,6 +15,7 @@ from dynamics.report.figures.quadratic import plot_quadratic_loss, plot_quadrati
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
+from hermite.text.rounding import with_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -166,7 +167,7 @@ def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
     }
     rows = [{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws]
     in_words = [
-        f"{law['what']}: x = {law['fitted']:.3f} +- {law['standard_error']:.3f} on [{law['window'][0]:.3g}, "
+        f"{law['what']}: x = {with_error(law['fitted'], law['standard_error'])} on [{law['window'][0]:.3g}, "
         f"{law['window'][1]:.3g}]; every direction alone {law['sigmoid_sum']:.3f}, staircase {law['staircase']:.3f}; "
         + (f"asymptotic {law['asymptotic']:.3f}" if math.isfinite(law["asymptotic"]) else "no asymptotic law")
         for law in laws
@@ -177,6 +178,7 @@ def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
             rows=renamed(rows, columns),
             note="The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no "
             "part of it.",
+            errors={"x, fitted": "standard error"},
             in_words=in_words,
         )
     ]

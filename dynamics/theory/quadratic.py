@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import chndtrix, expit, logit
+import scipy
 
 from dynamics.problem import Problem, check_problem, checked_number
 
@@ -76,8 +76,8 @@ def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, time
     """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
     among = strongest(coefficients, width)
     with np.errstate(divide="ignore"):
-        a, start = coefficients[among], logit(initial_alignment[among])
-    left = np.array([np.sum(a**2 * expit(-(start + 4.0 * a * t))) for t in times])
+        a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
+    left = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
     loss: Array = left + np.sum(coefficients[~among] ** 2)
     return loss
 
@@ -200,7 +200,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
     for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
-        sizes = noise * chndtrix(_SHARES, problem.width, alignment[j] / noise)
+        sizes = noise * scipy.special.chndtrix(_SHARES, problem.width, alignment[j] / noise)
         left = np.maximum(-np.log(sizes), 0.0)
         drag[j] = -np.log1p(-share[j])
         advance[j] = np.log(left.mean() / -np.log(alignment[j]))
@@ -229,7 +229,7 @@ def frame_rivals(problem: Problem) -> tuple[Array, Array]:
 def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
     """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        wait = (logit(level) - logit(alignment)) / (4.0 * rates)
+        wait = (scipy.special.logit(level) - scipy.special.logit(alignment)) / (4.0 * rates)
     found: Array = np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf))
     return found
 

@@ -109,6 +109,7 @@ def times_table(tree: xr.DataTree) -> Table:
         caption=f"{_event(tree).noun.capitalize()} times of SGD against prediction",
         rows=renamed(records, columns),
         note=_meaning(tree),
+        errors={"ratio": "± s.e."},
         each="directions, spread over p",
         short={title: names.get(title, title) for title in columns},
     )

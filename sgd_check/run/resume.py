@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError, say
+from dynamics.commands import UsageError, as_typed, say
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def reopened_runs(given: Mapping[str, Any]) -> RunFile:
     try:
         file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--resume")) from None
     begun = file.begun
     if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
         msg = f"Option --resume must name a file that this command left, but is {shown(given['resume'])}."
@@ -65,7 +65,7 @@ def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun:
     try:
         return RunFile(path, settings["checkpoint_every"], overwrite=settings["overwrite"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--output")) from None
 
 
 def end_of_runs(file: RunFile, settings: Mapping[str, Any]) -> None:
@@ -74,7 +74,8 @@ def end_of_runs(file: RunFile, settings: Mapping[str, Any]) -> None:
         file.remove()
         return
     words = ["python", "-m", "sgd_check.run", settings["prediction"], "--resume", str(file.target)]
-    for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):
+    defaults = {"output": None, "plot": None, "style": "screen", "theory": "auto", "directions": None}
+    for name, default in defaults.items():
         value = settings[name]
         words += [] if value == default else [f"--{name}", str(value)]
     words += [] if settings["false_alarm_rate"] == 0.01 else ["--false-alarm-rate", str(settings["false_alarm_rate"])]

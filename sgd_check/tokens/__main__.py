@@ -18,10 +18,14 @@ from dynamics.commands import (
     PLOT,
     QUIET,
     START_SEED,
+    STYLE,
     Option,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     end_with,
     exit_code_of,
@@ -32,6 +36,7 @@ from dynamics.commands import (
     say,
     store_result,
 )
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,7 +71,7 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, OVERWRITE, JSON, QUIET))
+    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, OVERWRITE, JSON, QUIET))
     return parser
 
 
@@ -82,19 +87,17 @@ def _check(values: Mapping[str, Any]) -> int:
         for option in OPTIONS
         if given[option.key] is not None or option.default is not None
     }
-    from dynamics.runs import StorageError, check_target, load_answer
+    from dynamics.runs import StorageError, load_answer
 
     source = Path(values["file"])
     output = Path(asked.pop("output", source.with_name(f"{source.stem}-check.nc")))
     figure = chosen_figure(values, output)
+    check_targets(values, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None:
-                check_target(path, overwrite=values["overwrite"])
         prediction = load_answer(source)
         tree = _compared(prediction, asked, quiet=values["quiet"])
     except (StorageError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
     return _end(tree, output, figure, values)
 
 
@@ -134,7 +137,7 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
     told = {name: values[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values))
     if written.output is None:
         return EXIT_FAILED
     if tree["simulation"].attrs["stop_reason"] == "interrupted":
@@ -144,4 +147,5 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())
