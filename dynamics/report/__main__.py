@@ -11,12 +11,14 @@ from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
     UsageError,
+    as_typed,
     check_names_a_file,
     command_parser,
     exit_code_of,
     say,
     tell,
 )
+from hermite.text.command_line import leave_out_unused
 
 EXAMPLES = """\
 examples:
@@ -56,9 +58,12 @@ def _report(parsed: argparse.Namespace) -> int:
     output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
     try:
         target = check_page(output, source, overwrite=parsed.overwrite)
+    except StorageError as error:
+        raise UsageError(as_typed(error, (), path="--output")) from None
+    try:
         subject = read_subject(source)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="FILE")) from None
     try:
         write_page(subject, target, overwrite=parsed.overwrite)
     except StorageError as error:
@@ -73,4 +78,5 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

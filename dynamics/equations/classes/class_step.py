@@ -47,6 +47,7 @@ from hermite.moments import count_diagrams, mean_derivatives
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.interface import OfStates
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -108,15 +109,14 @@ class ClassStepSystem(OverlapSystem):
         return self._fastest * super().stiffness()
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps C and G of a state, and n."""
+        """Return the overlaps C and G of a state, or of a stack, and n."""
         classes, m, r = self.shape
-        G = state[m * r : -m].reshape(classes, m, m).sum(axis=0)
-        np.fill_diagonal(G, 1.0)
-        return state[: m * r].reshape(m, r) @ self.teacher.T, G, np.exp(state[-m:])
+        stack = state.shape[:-1]
+        G = state[..., m * r : -m].reshape(*stack, classes, m, m).sum(axis=-3)
+        np.einsum("...ii->...i", G)[...] = 1.0
+        return state[..., : m * r].reshape(*stack, m, r) @ self.teacher.T, G, np.exp(state[..., -m:])
 
-    def observer(
-        self, keep: str, monitored: Callable[[], bool] = lambda: False
-    ) -> Callable[[Array], dict[str, Array | float]]:
+    def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
         """Return what observes a state; that vectors with its overlaps exist is not monitored."""
         del monitored
         return super().observer(keep, lambda: False)
