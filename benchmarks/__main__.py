@@ -1,6 +1,6 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only PART …] [--fresh] [--large] [--limit SECONDS]`.
 
-Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in README.md and
+Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in docs/benchmarks.md and
 `docs/public_codes.md`. Interrupted, it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/`
 instead and leaves the pages alone. Public codes of the field take part where `--peers DIR` has clones of them.
 """
@@ -125,7 +125,7 @@ def main() -> None:
     if options.quick:
         print(table(baseline), codes or "", sep="\n\n")
     else:
-        write_table(table(baseline), ROOT / "README.md")
+        write_table(table(baseline), ROOT / "docs" / "benchmarks.md")
         if codes:
             write_table(codes, ROOT / "docs" / "public_codes.md")
     print(f"wrote {target.relative_to(ROOT)} in {time.perf_counter() - began:.0f} s")

@@ -1,4 +1,4 @@
-"""From `baseline.json` to the tables in README.md and docs/public_codes.md, between their two markers."""
+"""From `baseline.json` to the tables in docs/benchmarks.md and docs/public_codes.md, between their two markers."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _public_codes(part: Mapping[str, Any] | None) -> Iterator[str]:
         return
     ratios = sorted(entry["theirs"]["seconds"] / entry["ours"]["seconds"] for entry in part["rounds"])
     yield (
-        f"| {len(ratios)} trajectories of [public codes](docs/public_codes.md), at their step and error | theirs over "
+        f"| {len(ratios)} trajectories of [public codes](public_codes.md), at their step and error | theirs over "
         f"ours: {_ratio(ratios[0])} to {_ratio(ratios[-1])}, median {_ratio(float(np.median(ratios)))} |"
     )
 
@@ -252,7 +252,7 @@ def _duels(part: Mapping[str, Any], low: Mapping[str, Any] | None = None) -> Ite
         yield f"| {duel['size']}{link} | {ours} | {library} | {duel['ratio']:.1f} ({low:.1f} to {high:.1f}) |"
     took_part = sorted({p["contender"] for p in part["points"] if not p["ours"]})
     yield ""
-    yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](docs/figures/benchmark_work_precision.png)."
+    yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](figures/benchmark_work_precision.png)."
 
 
 def _short(seconds: float) -> str:

@@ -17,6 +17,7 @@ from .report.figures.flows import plot_loss as plot_loss
 from .report.figures.networks import plot_axes as plot_axes
 from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
+from .report.figures.style import figure_style as figure_style
 from .report.figures.tokens import plot_progress as plot_progress
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted

@@ -7,6 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the processor already: threads of BLAS and of torch that wait for each other took ten times as long.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import numpy as np

@@ -24,6 +24,7 @@ from hermite.text.command_line import (
     exit_code_of,
     say,
     tell,
+    typed_name,
 )
 from hermite.text.messages import renamed, shown
 
@@ -46,6 +47,7 @@ __all__ = [
     "check_names_a_file",
     "check_targets",
     "chosen_figure",
+    "chosen_style",
     "command_parser",
     "exit_code_of",
     "read_option",
@@ -80,9 +82,9 @@ class Parser(PlainParser):
 
 
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    """Return the parser of the command of a module, still without arguments but `--help` and `--version`."""
     parser = Parser(
-        prog=f"python -m {module}",
+        prog=typed_name(module),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -164,11 +166,19 @@ def check_names_a_file(what: str, path: Path) -> None:
         raise UsageError(msg)
 
 
+def chosen_style(values: Mapping[str, Any]) -> str:
+    """Return the look of the figure; refuse one that does not exist."""
+    from dynamics.commands.options import STYLE
+
+    return str(read_option(STYLE, values["style"] or STYLE.default))
+
+
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
+    chosen_style(values)
     if values["no_plot"]:
         return None
     figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")

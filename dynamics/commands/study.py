@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.end import end_with, store_result
-from dynamics.commands.options import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, Option
+from dynamics.commands.options import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -22,6 +22,7 @@ from dynamics.commands.parsing import (
     as_typed,
     check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     exit_code_of,
     read_option,
@@ -74,7 +75,7 @@ def build_parser(catalogue: Catalogue) -> Parser:
     for name, study in catalogue.studies.items():
         output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
         one = names.add_parser(name, help=study.help, description=study.help, allow_abbrev=False)
-        one.add_options((*study.options, output, PLOT, NO_PLOT, OVERWRITE, DRY_RUN, JSON, QUIET))
+        one.add_options((*study.options, output, PLOT, NO_PLOT, STYLE, OVERWRITE, DRY_RUN, JSON, QUIET))
     return parser
 
 
@@ -122,6 +123,7 @@ def _finish(
         quiet=values["quiet"],
         overwrite=values["overwrite"],
         dpi=FIGURE_DPI,
+        style=chosen_style(values),
     )
     if written.output is None:
         return EXIT_FAILED

@@ -19,6 +19,7 @@ from dynamics.commands.options import (
     OVERWRITE,
     PLOT,
     QUIET,
+    STYLE,
     Option,
 )
 from dynamics.commands.parsing import (
@@ -84,6 +85,7 @@ COMMAND_OPTIONS = (
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
     PLOT,
     NO_PLOT,
+    STYLE,
     OVERWRITE,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     JSON,

@@ -71,6 +71,7 @@ def _quadratic(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
         initial_norm=options["initial_norm"] or width**-0.25,
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
+        student=options["student"],
     )
 
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from dynamics.commands.end import Telling
 
 #: What may stand beside --resume; the rest is in the file.
-BESIDE_RESUME = ("resume", "max_runtime", "checkpoint_every", "plot", "no_plot", "json", "quiet", "no_progress")
+BESIDE_RESUME = (
+    *("resume", "max_runtime", "checkpoint_every"),
+    *("plot", "no_plot", "style", "json", "quiet", "no_progress"),
+)
 
 
 def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:

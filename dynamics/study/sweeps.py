@@ -65,8 +65,8 @@ def sweep(
         its own order of truncation.
     study : str or callable
         What is asked at every point: "overlaps", "decoupled", "prediction", "quadratic", "committee", "mean-field",
-        "spherical", "chaos", "tokens"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd"
-        of `sgd_check`; a path "package.module:function"; or a callable. It is called as
+        "spherical", "chaos", "tokens"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and
+        "torch-sgd" of `sgd_check`; a path "package.module:function"; or a callable. It is called as
         ``study(problem, **options)`` and returns a Dataset.
     options : mapping, optional
         Keyword arguments of the study, the same at every point.

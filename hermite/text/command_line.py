@@ -19,6 +19,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: The one console command, of which every module with a command line is a part.
+PROGRAM = "feature-emergence"
+#: What the user typed for the command of a module, where that is not `python -m MODULE`.
+TYPED: dict[str, str] = {}
+
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 #: What xarray and Numba load because it is installed, a fifth of the time of a short command.
 LOADED_BY_CHANCE = ("dask", "coverage")
@@ -41,6 +46,11 @@ class _Version(argparse.Action):
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         raise VersionAsked
+
+
+def typed_name(module: str) -> str:
+    """Return how the user called the command of a module."""
+    return TYPED.get(module, f"python -m {module}")
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -75,9 +85,13 @@ class PlainParser(argparse.ArgumentParser):
 
 
 def leave_out_unused() -> None:
-    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed."""
-    for name in LOADED_BY_CHANCE:
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed.
+
+    Only in a process of its own: where xarray is loaded, a caller has begun before the command, and goes on after it.
+    """
+    if "xarray" not in sys.modules:
+        for name in LOADED_BY_CHANCE:
+            sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:

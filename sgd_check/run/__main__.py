@@ -75,10 +75,10 @@ def _check(given: Mapping[str, Any]) -> int:
 def _read_prediction(source: Path) -> xr.Dataset:
     """Return the prediction of a file; refuse files that are no prediction."""
     from dynamics.runs import StorageError, load_answer
-    from sgd_check.verdicts.alignment import check_prediction
+    from sgd_check.verdicts.alignment import check_prediction, with_emergence
 
     try:
-        prediction = load_answer(source)
+        prediction = with_emergence(load_answer(source))
         if prediction.attrs.get("answer") != "mean-field":
             check_prediction(prediction)
     except (TypeError, ValueError, StorageError) as error:

@@ -36,7 +36,7 @@ def end(
 
     told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=settings["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"])
     if written.output is None:
         return EXIT_FAILED
     code = _exit_code(stop_reason, written.output)

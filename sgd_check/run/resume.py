@@ -74,7 +74,8 @@ def end_of_runs(file: RunFile, settings: Mapping[str, Any]) -> None:
         file.remove()
         return
     words = ["python", "-m", "sgd_check.run", settings["prediction"], "--resume", str(file.target)]
-    for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):
+    defaults = {"output": None, "plot": None, "style": "screen", "theory": "auto", "directions": None}
+    for name, default in defaults.items():
         value = settings[name]
         words += [] if value == default else [f"--{name}", str(value)]
     words += [] if settings["false_alarm_rate"] == 0.01 else ["--false-alarm-rate", str(settings["false_alarm_rate"])]

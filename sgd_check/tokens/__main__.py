@@ -18,12 +18,14 @@ from dynamics.commands import (
     PLOT,
     QUIET,
     START_SEED,
+    STYLE,
     Option,
     Parser,
     UsageError,
     as_typed,
     check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     end_with,
     exit_code_of,
@@ -69,7 +71,7 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, OVERWRITE, JSON, QUIET))
+    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, OVERWRITE, JSON, QUIET))
     return parser
 
 
@@ -135,7 +137,7 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
     told = {name: values[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values))
     if written.output is None:
         return EXIT_FAILED
     if tree["simulation"].attrs["stop_reason"] == "interrupted":

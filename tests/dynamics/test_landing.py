@@ -121,11 +121,13 @@ def test_shifts_of_clusters_against_the_formula(rng):
     passes.largest_overlaps(end.U, near, overlaps)
     C = np.abs(end.U[:, :3])
     np.testing.assert_array_equal(overlaps, [C[near != p, p].max() for p in range(3)])
+    curvature = overlaps.copy()
+    passes.curvatures(curvature)
 
     past = rest, rest_growth, slots, weights, slot
     passes.weigh_shifts(
         0, 2, h, ratio, rates, follows, shares, begin.log_norm, begin.U, end.log_norm, end.U, end.growth, *past, end.F,
-        overlaps, shift, size, plan,
+        curvature, shift, size, plan,
     )  # fmt: skip
 
     def tangential(V):

@@ -56,7 +56,7 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         # Steeper than the limit, as every law is at so few directions; the frontier most of all.
         assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
         assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
-    assert plot_study(found).axes[0].get_title() == "L ~ t^x"
+    assert plot_study(found).axes[0].get_title() == r"$L \propto t^x$"
 
 
 def test_the_coupled_flow_has_the_same_laws():

@@ -205,7 +205,7 @@ def test_smoothing_takes_fewer_samples_as_the_equation_says():
     assert len(np.unique(found["first_seed"].values)) == 9
     assert "smoothed by d^0.25" in findings.sentences[2]
     texts = [text.get_text() for text in sgd_check.plot_study(found).axes[0].get_legend().get_texts()]
-    assert any(text.startswith("k = 3, λ = d^0.25: d^(1.5") for text in texts)
+    assert any(text.startswith(r"$k = 3$, $\lambda = d^{0.25}$: $d^{1.5") for text in texts)
 
 
 @pytest.mark.statistical
