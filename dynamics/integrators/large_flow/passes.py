@@ -50,7 +50,7 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     began = clock.perf_counter()
     step = (link, _rounds(rounds), *kernel_pieces(*_STEP))
     with compiling_beside(step):
-        others = load((link, _rounds(False), *kernel_pieces(*_OTHERS)))
+        others = load((link, _rounds(rounds), *kernel_pieces(*_OTHERS)))
     both = load(step)
     namespace = SimpleNamespace(**{**vars(others.namespace), **vars(both.namespace)})
     return Passes(namespace, clock.perf_counter() - began)
@@ -58,6 +58,11 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
 
 def _rounds(rounds: bool) -> Piece:
     return Piece("rounds", f"ROUNDS = {rounds}")
+
+
+def compile_moved(problem: Problem) -> CompiledModule:
+    """Compile the change of the field when a few neurons have moved, for flows of many."""
+    return load((render(problem.activation.coefficients), *kernel_pieces(f"{_HERE}.moved_kernels")))
 
 
 def compile_single(problem: Problem) -> CompiledModule:
