@@ -149,14 +149,19 @@ class CompiledStepper:
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
-        states, done = np.empty((times.size, self._vectors.shape[1])), 0
-        times = times.copy()  # those of a schedule are read-only
-        last = self._tried() + max_steps
+        states = np.empty((times.size, self._vectors.shape[1]))
+        # The times of a schedule are read-only.
+        status, passed = self._through(times.copy(), max_steps, states)
+        return status, states[:passed]
+
+    def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
+        """Advance through times; return also how many were passed, whose states are written if there are rows."""
+        last, passed = self._tried() + max_steps, 0
         while True:
             code = self._namespace.advance_through(
-                times[done:],
+                times[passed:],
                 last - self._tried(),
-                states[done:],
+                states[passed:],
                 self._vectors,
                 self._scalars,
                 self._counters,
@@ -164,10 +169,10 @@ class CompiledStepper:
                 self._events,
                 self._system,
             )
-            passed, status = divmod(code, slots.PASSED)
-            done += passed
+            further, status = divmod(code, slots.PASSED)
+            passed += further
             if status != EVENT_PASSED:
-                return Status(status), states[:done]
+                return Status(status), passed
             self._record_crossings()
 
     def _keep(self) -> None:
@@ -179,6 +184,8 @@ class CompiledStepper:
         self._before = self._copies()
 
     def _advance(self, target: float, max_steps: int) -> Status:
+        if self.leaps:
+            return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
         last = self._tried() + max_steps
         while True:
             status = self._namespace.advance(

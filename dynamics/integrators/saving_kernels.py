@@ -30,15 +30,19 @@ def advance_through(
     events: Matrix,
     system: System,
 ) -> int:
-    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    """Advance to the last of some increasing times, writing the state at each; return status and number of these.
+
+    No state is written if `states` has no rows.
+    """
     last = counters[ACCEPTED] + counters[REJECTED] + max_steps
     for k in range(targets.size):
         t = targets[k]
-        if scalars[TIME] < t:
-            left = last - counters[ACCEPTED] - counters[REJECTED]
-            status = advance(t, left, vectors, scalars, counters, atol, events, system)
-            if status != STATUS_REACHED:
-                return int(status + PASSED * k)
+        left = last - counters[ACCEPTED] - counters[REJECTED]
+        status = advance(t, left, vectors, scalars, counters, atol, events, system)
+        if status != STATUS_REACHED:
+            return int(status + PASSED * k)
+        if states.shape[0] == 0:
+            continue
         if t == scalars[TIME]:
             copy_row(states[k], vectors[ROW_STATE])
         elif t == scalars[TIME_START]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    from dynamics.report.chart import Chart
+
 LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer")
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
@@ -114,6 +116,8 @@ class Findings:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
+    #: Returns the curves that a page lets its reader explore.
+    chart: Callable[[], Chart] | None = None
     #: Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
     remarks: Sequence[str] = ()
     #: The numbers of all this under the names that JSON gives them.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.as_text import number_text
+from dynamics.report.explored import explored
 from dynamics.report.figures.flows import (
     HISTORIES,
     plot_emergence,
@@ -86,6 +87,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         ],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
+        chart=explored(dataset, values["directions"]),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),

@@ -52,6 +52,8 @@ TRUNCATION_WARNING = 1e-2
 _TITLES = {
     "overlaps": "Coupled overlap flow of the two-homogeneous student",
     "classes": "Coupled overlap flow of the two-homogeneous student on inputs that are not isotropic",
+    "class-descent": "Gradient descent of the two-homogeneous student on inputs that are not isotropic",
+    "class-step": "Overlaps of the two-homogeneous student under SGD on inputs that are not isotropic",
     "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
 }
 

@@ -11,11 +11,15 @@ from weight_space import population_loss
 
 import dynamics
 import hermite
+from dynamics.integrators import stepper_of
+from dynamics.solve.step_settings import StepSettings, make_system
 from dynamics.theory import learning_rate_limit
 from dynamics.theory.descent_limit import descent_limit
 from dynamics.theory.whitened_limit import Means, Squares, largest_growth
 
 CLASSES = dynamics.Inputs([1.5, 0.5, 2.0], [1, 3, 5])
+#: Every kind of mean that a step has, with both parities.
+LINK = {0: 0.1, 1: 0.3, 2: 0.4, 4: 0.5}
 
 
 def problem(**given):
@@ -92,3 +96,82 @@ def test_descent_is_stable_up_to_the_largest_curvature(link, rows):
         lambda flat: 0.5 * population_loss(flat.reshape(2, 9) * scale, asked), weights.ravel()
     )
     assert descent_limit(asked) == pytest.approx(2.0 / float(torch.linalg.eigvalsh(hessian)[-1]), rel=1e-6)
+
+
+def moments_of_a_step(asked, weights, batch):
+    """Return E ΔŴ/η, and E ΔŴ_l ΔŴ_lᵀ/η² of every axis, by a Gauss rule in R^d; weights (m, d) are whitened."""
+    link, d = asked.activation, asked.dimension
+    s = asked.inputs.eigenvalues_of_axes(d)
+    x, w = np.polynomial.hermite_e.hermegauss(2 * link.order + 2)
+    g = np.stack(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1)
+    mass = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * d, indexing="ij")).reshape(d, -1), axis=0)
+    rho = np.linalg.norm(weights, axis=1)[:, None]
+    z, rows = weights @ g / rho, asked.teacher.directions
+    labels = asked.teacher.coefficients @ link.value(g[: asked.num_directions] if rows is None else rows @ g)
+    error = np.sum(rho**2 * link.value(z), axis=0) - labels
+    along = 2.0 * link.value(z) - z * link.derivative(z)
+    gradient = s[:, None] * (along[:, None] * weights[:, :, None] + (rho * link.derivative(z))[:, None] * g)
+    mean = (gradient * error * mass).sum(axis=2)
+    square = np.einsum("iln,jln,n->lij", gradient, gradient, mass * (error**2 + asked.label_noise**2))
+    drift = np.einsum("il,jl->lij", mean, mean)
+    return -mean, drift + (square - drift) / batch
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(None, 1), ([[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]], 3)])
+@pytest.mark.kernels
+def test_the_mean_step_is_that_of_a_gauss_rule(rows, batch):
+    """Two classes of one and two axes: rates of Ŵ on the teacher's axes and of Q_c, to 1e-10 of the largest."""
+    weights = np.random.default_rng(4).standard_normal((2, 3))
+    asked = problem(
+        activation=LINK, teacher=dynamics.Teacher([0.8, 0.6], directions=rows), width=2, dimension=3,
+        inputs=dynamics.Inputs([1.5, 0.5], [1, 2]), initial_weights=weights, label_noise=0.3,
+    )  # fmt: skip
+    s = asked.inputs.eigenvalues_of_axes(3)
+    whitened, rate = weights * np.sqrt(s), 0.05
+    first, second = moments_of_a_step(asked, whitened, batch)
+    # A class of more than m axes beyond the teacher's is turned; here all axes are kept as they are.
+    np.testing.assert_allclose(asked.reduced_weights(), whitened, atol=1e-15)
+    system = make_system(asked, StepSettings(rate, "finite-d", batch))
+    found = stepper_of(system, "explicit", rtol=1e-8, atol=1e-10)[0].derivative(0.0)
+    classes, m, r = system.shape
+    rho, growth = np.linalg.norm(whitened, axis=1), found[-m:]
+    changes = first[:, :, None] * whitened.T + (first[:, :, None] * whitened.T).transpose(2, 1, 0)
+    expected = changes.transpose(1, 0, 2) + rate * second
+    kinds = np.array([1, 0, 0])  # eigenvalues in increasing order
+    Q = np.array([expected[kinds == kind].sum(axis=0) for kind in range(2)])
+    K = system.initial_state[m * r : -m].reshape(classes, m, m)
+    moved = (found[m * r : -m].reshape(K.shape) + 0.5 * (growth[:, None] + growth) * K) * np.outer(rho, rho)
+    np.testing.assert_allclose(moved, Q, rtol=0, atol=1e-10 * np.abs(Q).max())
+    np.testing.assert_allclose(growth, np.diagonal(Q.sum(axis=0)) / rho**2, rtol=1e-9)
+    U = system.initial_state[: m * r].reshape(m, r)
+    moved = (found[: m * r].reshape(m, r) + 0.5 * growth[:, None] * U) * rho[:, None]
+    np.testing.assert_allclose(moved, first[:, :r], rtol=0, atol=1e-10 * np.abs(first).max())
+
+
+@pytest.mark.parametrize("rows", [None, [[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]]])
+@pytest.mark.kernels
+def test_descent_takes_the_steps_of_autograd(rows):
+    """Sixty steps in w by automatic differentiation: overlaps, norms and loss to 1e-12."""
+    weights = 0.3 * np.random.default_rng(2).standard_normal((3, 9))
+    asked = problem(
+        activation=LINK, teacher=dynamics.Teacher([0.8, 0.6], directions=rows), initial_weights=weights
+    )  # fmt: skip
+    rate, scale = 0.05, torch.tensor(np.sqrt(asked.inputs.eigenvalues_of_axes(9)))
+    w, losses = torch.tensor(weights, requires_grad=True), []
+    for _ in range(61):
+        loss = population_loss(w * scale, asked)
+        losses.append(loss.item())
+        last = (w * scale).detach().numpy()
+        (gradient,) = torch.autograd.grad(0.5 * loss, w)
+        w = (w - rate * gradient).detach().requires_grad_()
+    flow = dynamics.solve_overlaps(
+        asked, method="gradient-descent", learning_rate=rate, save_at=dynamics.SaveAt.at(rate * np.arange(61.0)),
+        progress=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(flow.loss, losses, rtol=0, atol=1e-12)
+    n = np.sum(last**2, axis=1)
+    np.testing.assert_allclose(flow.squared_norm[-1], n, rtol=1e-12)
+    directions = np.pad(np.eye(2) if rows is None else np.array(rows), ((0, 0), (0, 7 if rows is None else 6)))
+    np.testing.assert_allclose(flow.teacher_overlap[-1], last @ directions.T / np.sqrt(n)[:, None], rtol=0, atol=1e-12)
+    assert losses[-1] < 0.9 * losses[0]
+    assert flow.attrs["learning_rate_limit"] == descent_limit(asked)

@@ -129,6 +129,21 @@ def test_a_direction_is_learned_below_its_limit_alone():
             assert late > 0.99 if share < 1.0 else late < most
 
 
+@pytest.mark.parametrize(("scaled_rate", "least", "most"), [(0.02, 0.0, 0.05), (0.08, 0.05, 0.24)])
+def test_the_loss_of_free_neurons_beside_the_exact_flow(scaled_rate, least, most):
+    """Known excess at ηd of 0.02 and 0.08, here over all times, within 3 standard errors: one false alarm in 370."""
+    teacher = dynamics.Teacher.power_law(3, 1.0)
+    asked = dynamics.Problem(activation="he2", teacher=teacher, width=4, dimension=400, initial_norm=4**-0.25, seed=0)
+    save_at, rate = dynamics.SaveAt.linear(0.0, 6.0, 13), scaled_rate / 400
+    flow = dynamics.solve_quadratic(asked, save_at=save_at)
+    steps = round(6.0 / rate)
+    runs = sgd_check.simulate(asked, learning_rate=rate, steps=steps, seeds=12, save_at=save_at, progress=False)
+    excess = (runs.loss / flow.loss - 1.0)[:, 1:].mean("time")
+    error = float(excess.std("seed", ddof=1)) / np.sqrt(12)
+    assert least - 3.0 * error < float(excess.mean()) < most + 3.0 * error
+    assert error < 0.05
+
+
 @pytest.mark.parametrize(("share", "known", "runs"), [(0.1, 1.03, 32), (0.25, 1.09, 64), (0.5, 1.13, 64)])
 def test_steps_to_alignment_beside_the_formula(share, known, runs):
     """From A(0) = 1/d: the mean is that of the start with its noise within 3 standard errors, one false alarm in 370.

@@ -106,7 +106,9 @@ def group_rows(
     Group c is members[first[c]:first[c + 1]], in rising order, near directions[c], in rising order.
     """
     P = directions.size
-    place = np.zeros(P + 1, dtype=np.int64)
+    place = np.empty(P + 1, dtype=np.int64)
+    for p in range(P + 1):
+        place[p] = 0
     for i in range(nearest.size):
         if overlap[i] * overlap[i] > threshold:
             place[nearest[i] + 1] += 1

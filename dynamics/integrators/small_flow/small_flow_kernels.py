@@ -254,7 +254,7 @@ def take_step(
     return STATUS_REACHED
 
 
-@entry("i8(f8, i8, f8[:, ::1], f8[::1], i8[::1], f8[::1], f8[:, ::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
+@kernel
 def advance(
     target: float,
     max_steps: int,

@@ -113,7 +113,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     ValueError
         If the dataset holds no overlap history.
     """
-    squared = _squared_overlap(dataset)
+    check_drawable(dataset, predicted_emergence_time=("direction",))
+    squared = squared_overlap(dataset)
     ax = axes_or_new(ax, style)
     time = dataset["time"].values
     chosen = spread_rows(squared.shape[1], MOST_CURVES)
@@ -236,9 +237,8 @@ def predicted_loss(dataset: xr.Dataset) -> Array | None:
     return loss if np.isfinite(loss).all() else None
 
 
-def _squared_overlap(dataset: xr.Dataset) -> Array:
+def squared_overlap(dataset: xr.Dataset) -> Array:
     """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
-    check_drawable(dataset, predicted_emergence_time=("direction",))
     for name in ("overlap", "max_overlap"):
         if name in dataset:
             size: Array = np.asarray(dataset[name].values, dtype=np.float64)
