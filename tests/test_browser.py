@@ -8,7 +8,6 @@ Runs with FULL_TESTS=1 in the environment, where Chromium is installed.
 import html
 import http.server
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ import dynamics
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
-    pytest.mark.skipif("FULL_TESTS" not in os.environ, reason="starts a browser: set FULL_TESTS=1"),
+    pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 QUIET = [

@@ -21,7 +21,9 @@ from .parsing import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from .parsing import EXIT_USAGE as EXIT_USAGE
 from .parsing import Parser as Parser
 from .parsing import UsageError as UsageError
+from .parsing import as_typed as as_typed
 from .parsing import check_names_a_file as check_names_a_file
+from .parsing import check_targets as check_targets
 from .parsing import chosen_figure as chosen_figure
 from .parsing import chosen_style as chosen_style
 from .parsing import command_parser as command_parser

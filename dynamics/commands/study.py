@@ -19,6 +19,8 @@ from dynamics.commands.parsing import (
     EXIT_INTERRUPTED,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
     chosen_style,
     command_parser,
@@ -86,20 +88,19 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     command = catalogue.studies[values["name"]]
     settings = _settings(command, values)
     from dynamics.problem import Problem
-    from dynamics.runs.storage import StorageError, check_target, free_name, load_answer
+    from dynamics.runs.storage import StorageError, free_name, load_answer
 
     output = Path(values["output"]) if values["output"] is not None else free_name(f"study-{values['name']}", ".nc")
     figure = chosen_figure(values, output)
+    if not values["dry_run"]:
+        check_targets(values, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None and not values["dry_run"]:
-                check_target(path, overwrite=values["overwrite"])
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
         study = command.prepare(settings, progress=False if values["quiet"] else None)
         work = study.work()
     except (TypeError, ValueError, StorageError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, command.options, path="--problem")) from None
     if not values["quiet"]:
         say(work)
     return EXIT_DONE if values["dry_run"] else _finish(catalogue, study.run(), values, output, figure)

@@ -11,12 +11,14 @@ from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
     UsageError,
+    as_typed,
     check_names_a_file,
     command_parser,
     exit_code_of,
     say,
     tell,
 )
+from hermite.text.command_line import leave_out_unused
 
 EXAMPLES = """\
 examples:
@@ -61,11 +63,17 @@ def _report(parsed: argparse.Namespace) -> int:
     output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
     try:
         target = check_page(output, source, overwrite=parsed.overwrite)
+    except StorageError as error:
+        raise UsageError(as_typed(error, (), path="--output")) from None
+    try:
         subject = read_subject(source)
+    except StorageError as error:
+        raise UsageError(as_typed(error, (), path="FILE")) from None
+    try:
         if parsed.animate:
             animate(main_part(subject.result), parsed.animate, overwrite=parsed.overwrite)
     except (StorageError, ValueError) as error:
-        raise UsageError(_by_option(str(error))) from None
+        raise UsageError(as_typed(error, (), path="--animate", dataset="FILE")) from None
     try:
         write_page(subject, target, overwrite=parsed.overwrite)
     except StorageError as error:
@@ -81,13 +89,6 @@ def _report(parsed: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _by_option(sentence: str) -> str:
-    """Return what is wrong with an argument of `animate` as a sentence about what was typed."""
-    named = {"Argument `dataset`": "Argument FILE", "Argument `path` must end": "Option --animate must end"}
-    for argument, option in named.items():
-        sentence = sentence.replace(argument, option)
-    return sentence
-
-
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

@@ -68,9 +68,9 @@ def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
     attrs = dataset.attrs
     return {
         "title": attrs["title"],
-        "end_time": float(dataset["time"].values[-1]),
-        "final_loss": float(dataset["loss"].values[-1]),
-        "final_fine_tuned_loss": float(dataset["fine_tuned_loss"].values[-1]),
+        "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
+        "final_loss": float(_reached(dataset["loss"].values)[-1]),
+        "final_fine_tuned_loss": float(_reached(dataset["fine_tuned_loss"].values)[-1]),
         "unlearned_loss": float(attrs["unlearned_loss"]),
         "learning_rate_limit": float(attrs["learning_rate_limit"]),
         "directions": rows,
@@ -78,6 +78,12 @@ def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
         "notes": attrs["notes"],
         "scaling_notes": attrs["scaling_notes"],
     }
+
+
+def _reached(history: Array) -> Array:
+    """Return what was saved before the run ended; NaN alone if nothing was."""
+    saved: Array = history[np.isfinite(history)]
+    return saved if saved.size else np.array([np.nan])
 
 
 def _outcome(values: dict[str, Any]) -> str:
@@ -179,7 +185,7 @@ def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
 
 
 def _drawings(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> list[Drawing]:
-    loss = dataset["loss"].values
+    loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     caption = "Loss, what the span of the neurons misses, and the sum over directions that grow alone."
     times = "Exact against predicted times; the line is equality."

@@ -92,7 +92,7 @@ def _load_libraries(plotting: bool) -> None:
     import netCDF4  # noqa: F401
     import xarray as xr
 
-    xr.Dataset({"any": 0.0})  # the first one loads what else it could hold
+    xr.Dataset({"any": 0.0})  # the first one looks for what else it could hold
 
     if plotting:
         import matplotlib.backends.backend_agg

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
 
 #: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
 EMERGENCE_FACTOR, LEARNING_FACTOR = 50.0, 20.0
@@ -136,4 +136,11 @@ def direction_speeds(problem: Problem) -> Array:
         return np.ones(teacher.num_directions)
     values = axes.eigenvalues[: teacher.span]
     found: Array = values if teacher.directions is None else teacher.directions**2 @ values
+    return found
+
+
+def first_learned(problem: Problem) -> Integers:
+    """Return the min(m, P) directions that are learned first, of largest a_p s_p^(k/2) as times of pairs go."""
+    order = problem.teacher.coefficients * direction_speeds(problem) ** (0.5 * problem.information_exponent)
+    found: Integers = np.sort(np.argsort(-order, kind="stable")[: problem.width])
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, say, store_result
+from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, as_typed, end_with, say, store_result
+from sgd_check.run.options import OPTIONS
 from sgd_check.run.resume import end_of_runs
 
 if TYPE_CHECKING:
@@ -59,6 +60,6 @@ def _exit_code(stop_reason: str, output: Path) -> int:
 
 def sentence(error: BaseException, engine: str) -> str:
     """Return one sentence for an error that the user can mend."""
-    if isinstance(error, ImportError) and engine == "torch":
+    if isinstance(error, ModuleNotFoundError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
-    return str(error)
+    return as_typed(error, OPTIONS, prediction="FILE")

@@ -20,6 +20,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 GALLERY = DOCS / "gallery"
 TEACHERS, ANIMATION = "spherical_teachers", "neurons_moving"
 SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in (TEACHERS, ANIMATION))
+#: Scripts of five seconds and more, which most of the time run what other tests test.
+LONG = {
+    "both_layers", "composition", "covariant_inputs", "induction_head", "leap_three", "leaps", "one_direction",
+    "phase_retrieval", "recall", "recovery_law", "relu_committee", "saad_solla", "staircase",
+}  # fmt: skip
 #: Pixels that are averaged, and the least correlation of what is left with the committed picture.
 BLOCK, LIKENESS = 8, 0.9
 
@@ -40,7 +45,9 @@ def printed_on_page(name: str) -> str:
     return re.search(rf"literalinclude\}} gallery/{name}\.py.*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCRIPTS]
+)
 def test_script_prints_and_draws_what_the_page_shows(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(GALLERY / f"{name}.py"), run_name="__main__")
@@ -84,4 +91,5 @@ def test_the_script_of_the_teachers_draws_one(name, tmp_path):
 
 
 def test_every_picture_has_its_script():
+    assert set(SCRIPTS) >= LONG
     assert {path.stem for path in GALLERY.glob("*.png")} == {*SPHERICAL_TEACHERS, *SCRIPTS}

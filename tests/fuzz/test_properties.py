@@ -18,7 +18,7 @@ import dynamics
 import hermite
 from dynamics import Problem, SaveAt, Teacher
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.longer]
 
 many = settings(max_examples=500 if FULL else 25)
 several = settings(max_examples=100 if FULL else 12)

@@ -6,6 +6,7 @@ Tests of two samples have fixed seeds; each would fail once in a thousand others
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -118,3 +119,27 @@ def test_what_does_not_take_inputs_says_so():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         sgd_check.simulate(problem(), learning_rate=1e-3, steps=1, seeds=1, batch_size=4)
+
+
+@pytest.mark.parametrize(("share", "lost"), [(0.7, 0), (3.0, 20)])
+def test_runs_blow_up_beyond_the_limit_of_stability(share, lost):
+    """20 runs of 2e4 steps from 1e-6 beside the converged student: none blows up below the limit, all at three times it.
+
+    The mean square of deviations grows from the limit on; single runs do from about twice the limit on.
+    """
+    inputs = dynamics.Inputs([3.0, 0.5], [3, 61])
+    weights = 1e-6 * np.random.default_rng(0).standard_normal((2, 64))
+    weights[[0, 1], [0, 1]] = np.sqrt(np.array([0.8, 0.6]) / 3.0)
+    asked = problem(
+        activation="he3", dimension=64, inputs=inputs, initial_weights=weights, initial_norm=None, label_noise=0.0,
+        seed=0,
+    )  # fmt: skip
+    limit = dynamics.learning_rate_limit(asked)
+    run = {"learning_rate": share * limit, "steps": 20_000, "seeds": 20, "progress": False}
+    with pytest.warns(UserWarning, match="limit of stability") if lost else nullcontext():
+        runs = sgd_check.simulate(asked, **run)
+    assert runs.attrs["learning_rate_limit"] == limit
+    last = runs.squared_norm.values[:, -1]
+    assert np.isnan(last).any(axis=1).sum() == lost
+    if not lost:
+        np.testing.assert_allclose(last, np.tile([0.8, 0.6], (20, 1)), atol=1e-5)

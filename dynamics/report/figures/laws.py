@@ -227,9 +227,11 @@ def _draw_transfer(dataset: xr.Dataset) -> Figure:
 
 
 def _draw_quadratic(dataset: xr.Dataset) -> Figure:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the law in the width."""
-    figure, (left, right) = new_panels((10.5, 4.3), 1, 2)
-    *dimensions, width = dataset["law"].values.tolist()
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    names = dataset["law"].values.tolist()
+    dimensions = [name for name in names if name.startswith("loss-time")]
+    others = names[len(dimensions) :]
+    figure, (left, *panels) = new_panels((5.25 * (1 + len(others)), 4.3), 1, 1 + len(others))
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span = _fitted(law)
@@ -243,7 +245,8 @@ def _draw_quadratic(dataset: xr.Dataset) -> Figure:
         slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
     finish_panel(left, r"scaled time $4 a_1 t / \ln(d/m)$", "loss $|Q - A|^2$", "dashed: fits")
-    _draw_law(dataset.sel(law=width), width, right)
+    for name, ax in zip(others, panels, strict=True):
+        _draw_law(dataset.sel(law=name), name, ax)
     return figure
 
 

@@ -38,9 +38,10 @@ def quadratic_figure(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> Figure:
 
 def plot_quadratic_loss(dataset: xr.Dataset, laws: list[dict[str, Any]], ax: Axes) -> None:
     """Draw the loss beside Σ a_j² (1 − A_j), sums without interactions, the fitted law and the asymptotic slope."""
-    shown = dataset["time"].values > 0.0
+    squares = dataset["teacher_coefficient"].values ** 2
+    shown = (dataset["time"].values > 0.0) & np.isfinite(dataset["loss"].values)
     time, loss = dataset["time"].values[shown], dataset["loss"].values[shown]
-    unaligned = (1.0 - dataset["alignment"].values[shown]) @ dataset["teacher_coefficient"].values ** 2
+    unaligned = np.maximum(np.sum(squares) - dataset["alignment"].values @ squares, 1e-300)[shown]
     ax.loglog(time, np.maximum(loss, 1e-300), color=MEASURED, lw=1.8, label="loss")
     missed = r"$\Sigma_j\, a_j^2 (1 - A_j)$, what the span misses"
     ax.loglog(time, unaligned, color=MEASURED, lw=1.2, ls="--", label=missed)
@@ -48,7 +49,8 @@ def plot_quadratic_loss(dataset: xr.Dataset, laws: list[dict[str, Any]], ax: Axe
         ax.loglog(time, np.maximum(dataset[name].values[shown], 1e-300), label=label, **style)
     for law in laws:
         _draw_law(law, ax)
-    ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
+    if loss.size:
+        ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
     finish_panel(ax, "flow time $t$", "loss $|Q - A|^2$")
 
 

@@ -24,6 +24,7 @@ from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 from sgd_check.report.figures.style import SIMULATED, compared_parts
 from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.alignment import of_sound_runs
+from sgd_check.verdicts.events import ALIGNMENT, event_of
 from sgd_check.verdicts.mean_field import THEORY
 from sgd_check.verdicts.recovery import THEORY as LAW
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hermite.arrays import Array
+    from sgd_check.verdicts.events import Event
 
 PANELS = 5
 
@@ -135,7 +137,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
             ax.annotate(
                 f"{count}", (predicted[p], horizon), (0, 7), textcoords="offset points", ha="center", fontsize=small(ax)
             )
-    _finish_times(ax, comparison, predicted[kept])
+    _finish_times(ax, comparison, predicted[kept], event_of(simulation))
     return ax
 
 
@@ -155,7 +157,7 @@ def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
         )
 
 
-def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
+def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array, event: Event) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -169,7 +171,8 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
         band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
         words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
-        words = "band of the mean" if comparison.attrs.get("decided_by") == "curves" else words
+        is_other = comparison.attrs.get("decided_by") == "curves" or event is ALIGNMENT
+        words = "band of the mean" if is_other else words
         band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
     handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
     if int(comparison["censored_count"].values.sum()):
@@ -179,5 +182,5 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
     blown = int(comparison.attrs["blown_up_count"])
     left_out = f", {blown} blown up" if blown else ""
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}"
-    finish_panel(ax, "predicted emergence time", "emergence time in SGD", title)
+    finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
     ax.legend(handles=handles, frameon=False, fontsize=small(ax))

@@ -15,6 +15,7 @@ from sgd_check.report.figures.style import (
     spread_directions,
 )
 from sgd_check.verdicts.alignment import of_sound_runs
+from sgd_check.verdicts.events import event_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -104,11 +105,11 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         elif np.isfinite(comparison["emergence_time"].values[p]):
             ax.axvline(float(comparison["emergence_time"].values[p]), color=colour, lw=1.2, ls="--")
     if not ax.lines:
-        ax.plot([], [], " ", label="no direction emerges")
+        ax.plot([], [], " ", label=f"no direction {event_of(simulation).verb}s")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
     title = f"steps: runs with 95 % interval, dashed: {dashed}"
-    finish_panel(ax, "flow time $t$", "share of runs without emergence", title, loc="lower left")
+    finish_panel(ax, "flow time $t$", f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
     return ax
 
 
@@ -190,10 +191,10 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
     if (times > 0).any() or known.any():
         ax.set_yscale("log")
     else:
-        ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.5, f"no direction {event_of(simulation).past}", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlim(number[0] - 0.5, number[-1] + 0.5)
-    finish_panel(ax, "direction $p$", "emergence time")
+    finish_panel(ax, "direction $p$", f"{event_of(simulation).noun} time")
 
 
 def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
