@@ -94,8 +94,8 @@ class SpanEngine(Engine, Protocol):
 
 
 @runtime_checkable
-class ResumableEngine(Engine, Protocol):
-    """An engine that goes on, bit for bit, from arrays that can be kept in a file."""
+class ResumableEngine(Protocol):
+    """An engine, or other runs, that go on, bit for bit, from arrays that can be kept in a file."""
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on, generators included."""
