@@ -8,9 +8,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 #: What libraries read, when they are loaded, to know how many threads to start.
 THREAD_VARIABLES = (
@@ -54,11 +59,17 @@ def one_blas_thread() -> Iterator[None]:
 
     Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
     """
-    from threadpoolctl import threadpool_limits
-
     load_blas()
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _libraries("torch" in sys.modules).limit(limits=1, user_api="blas"):
         yield
+
+
+@lru_cache
+def _libraries(_with_torch: bool, /) -> ThreadpoolController:
+    """Return the libraries of threads that are loaded, which takes longer to find out than a small flow to solve."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @contextmanager

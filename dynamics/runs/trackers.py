@@ -47,7 +47,12 @@ class RunView(Protocol):
 
 
 class Tracker(Protocol):
-    """What watches a run: anything with these three methods. A subclass needs the second alone."""
+    """What watches a run: anything with these three methods. A subclass needs the second alone.
+
+    One that is `patient` need not see every saved time: many of a small flow may lie within one chunk of steps.
+    """
+
+    patient: bool = False
 
     def start(self, view: RunView) -> None:
         """Prepare; called once, at the start of the run."""
@@ -72,6 +77,8 @@ class UrgentTracker(Protocol):
 
 class Progress(Tracker):
     """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
+
+    patient = True
 
     def __init__(self, *, force: bool = False) -> None:
         self.force = force
@@ -110,6 +117,8 @@ class Progress(Tracker):
 
 class MaxRuntime(Tracker):
     """Stop after a wall-clock budget in seconds."""
+
+    patient = True
 
     def __init__(self, seconds: float) -> None:
         self.seconds = checked_number(seconds, "max_runtime", positive=True)

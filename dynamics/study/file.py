@@ -5,9 +5,11 @@ A file asks for studies by registered names alone: to import what a file names w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from itertools import product
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ from dynamics.commands.parsing import UsageError, read_toml
 from dynamics.commands.readers import natural_number, positive_integer
 from dynamics.problem import Problem
 from dynamics.problem.inputs import Inputs
+from dynamics.problem.question import GAUSSIAN, KINDS, Question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
 from dynamics.study.studies import registered_path
+from hermite.activations import suggestion
 from hermite.arrays import Array
 from hermite.text.messages import shown
 
@@ -28,6 +32,8 @@ TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
 PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
               "teacher_activation", "order")  # fmt: skip
+#: What stands for None in a problem on tokens, as on the command line: TOML has no such value.
+NOTHING = "-"
 PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")
 #: Keys of which a grid is rounded: what the command line reads as integers, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
@@ -46,7 +52,7 @@ SAVE_AT: dict[str, Callable[..., SaveAt]] = {
 class StudyFile:
     """What a study file asks for: the arguments of `dynamics.sweep`, and where the result goes."""
 
-    problem: Problem
+    problem: Question
     #: Key -> list of values.
     grid: dict[str, list[Any]]
     study: str
@@ -60,8 +66,12 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     `trusted` is a study that the user has named; the file may ask for it though its name is not registered.
     """
     tables = _tables(path)
-    problem, study = tables["problem"], {"name": trusted or "overlaps", **tables["study"]}
-    grid = {key: [_option(key, one) for one in _values(key, value)] for key, value in tables["grid"].items()}
+    problem, asked_kind = tables["problem"], _kind(tables["problem"])
+    study = {"name": trusted or ("tokens" if asked_kind else "overlaps"), **tables["study"]}
+    integers = INTEGER_KEYS if asked_kind is None else _integer_fields(asked_kind)
+    grid = {key: [_option(key, one) for one in _values(key, value, integers)] for key, value in tables["grid"].items()}
+    if asked_kind is not None:
+        problem, grid = _with_none(problem), _with_none(grid)
     if not grid:
         msg = "Table [grid] must have at least one key, but has none."
         raise UsageError(msg)
@@ -76,7 +86,50 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     if not isinstance(output["path"], str):
         msg = f"Key `path` of [output] must be text, but is {shown(output['path'])}."
         raise UsageError(msg)
-    return StudyFile(_problem(problem, grid), grid, study["name"], options, Path(output["path"]))
+    asked = _problem(problem, grid) if asked_kind is None else _token_problem(asked_kind, problem, grid)
+    return StudyFile(asked, grid, study["name"], options, Path(output["path"]))
+
+
+def _kind(table: dict[str, Any]) -> Any:
+    """Return the class of the problems of the kind that a table names, None for Gaussian inputs, which name none."""
+    kind = table.get("kind")
+    if kind is None:
+        return None
+    known = [name for name in KINDS if name != GAUSSIAN]
+    if kind not in known:
+        msg = f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
+        raise UsageError(msg)
+    return resolve_name(KINDS[kind])
+
+
+def _integer_fields(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind) if str(field.type).startswith("int")}
+
+
+def _with_none(value: Any) -> Any:
+    """Return a value with None for every `NOTHING` in it."""
+    if isinstance(value, dict):
+        return {key: _with_none(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_none(entry) for entry in value]
+    return None if isinstance(value, str) and value == NOTHING else value
+
+
+def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]]) -> Question:
+    """Return what the points have in common: the problem of the first point that is one."""
+    names = [field.name for field in fields(kind)]
+    _refuse_others("problem", table, ("kind", *names))
+    own = {key: value for key, value in table.items() if key != "kind"}
+    of_grid = [key for key in grid if key in names]
+    refused = ""
+    for values in product(*(grid[key] for key in of_grid)):
+        try:
+            question: Question = kind(**own, **dict(zip(of_grid, values, strict=True)))
+            return question
+        except (TypeError, ValueError) as error:
+            refused = str(error)
+    msg = f"Table [problem] must describe a problem, but does not: {refused}"
+    raise UsageError(msg)
 
 
 def _check_name(name: object, trusted: str | None) -> None:
@@ -100,7 +153,7 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     for name, table in stored.items():
         if name not in TABLES or not isinstance(table, dict):
             msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(name, TABLES))
     return {name: stored.get(name, {}) for name in TABLES}
 
 
@@ -109,7 +162,7 @@ def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) 
         if key not in known:
             menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
             msg = f"Key `{key}` of [{table}] must be {menu}, but is not."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(key, known))
 
 
 def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
@@ -149,7 +202,7 @@ def _teacher(given: dict[str, Any]) -> Teacher:
     return Teacher.power_law(given["num_directions"], beta)
 
 
-def _values(key: str, value: Any) -> list[Any]:
+def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
     """Return the values of a key of the grid: a list, or a table {range = […]}, {geometric = […]}, {linear = […]}."""
     if isinstance(value, list) and value:
         return value
@@ -159,7 +212,7 @@ def _values(key: str, value: Any) -> list[Any]:
             count = len(range(*numbers)) if kind == "range" else int(numbers[2])
             if 1 <= count <= MOST_POINTS:
                 found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
-                if key in INTEGER_KEYS:
+                if key in integers:
                     return list(dict.fromkeys(found.round().astype(int).tolist()))
                 return list(found.tolist())
         except (KeyError, IndexError, TypeError, ValueError, OverflowError):

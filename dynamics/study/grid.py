@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -153,7 +154,7 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
             msg = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
             raise ValueError(msg)
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
-    check_options(study, {**options, **of_study})
+    check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
 
 
@@ -168,11 +169,13 @@ def keys_of(problem: Question) -> tuple[str, ...]:
 def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
     """Return a problem with fields replaced; of one with Gaussian inputs also k, beta, num_directions or alpha.
 
-    A new link comes with its own order of truncation unless `order` is changed too.
+    A problem with a `changed` of its own says what else a change brings. A new link comes with its own order of
+    truncation unless `order` is changed too.
     """
     found = dict(changes)
     if not isinstance(problem, Problem):
-        return replace(cast("Any", problem), **found)
+        changed = getattr(problem, "changed", partial(replace, cast("Any", problem)))
+        return changed(**found)
     if "k" in found:
         found["activation"] = f"he{checked_integer(found.pop('k'), 'k', minimum=1)}"
     if "beta" in found or "num_directions" in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -192,6 +192,17 @@ class AssociativeMemory(TokenProblem):
                 raise ValueError(msg)
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the problem with other values of these fields; gradient descent drops a smoothing, which it has not.
+
+        A smoothing alone makes the optimizer spectral, its absence gradient descent.
+        """
+        if fields.get("optimizer") == "gradient":
+            fields["smoothing"] = None
+        elif "smoothing" in fields:
+            fields.setdefault("optimizer", "gradient" if fields["smoothing"] is None else "spectral")
+        return super().changed(**fields)
 
     @property
     def count(self) -> int:

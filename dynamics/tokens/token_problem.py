@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dynamics.problem.checks import checked_list, checked_number
@@ -41,14 +41,18 @@ class TokenProblem:
         try:
             stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
             axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
-            stored |= {name: dataset[name].item() for name in axes if name in stored}
+            chosen = {name: dataset[name].item() for name in axes if name in stored}
             if stored.pop("kind") == cls.kind:
-                return cls(**stored)
+                return cls(**stored).changed(**chosen)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
             msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but does not ({error})."
             raise ValueError(msg) from error
         msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but holds another problem."
         raise ValueError(msg)
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the problem with other values of these fields, as a sweep over them asks for."""
+        return replace(self, **fields)  # type: ignore[type-var]  # a subclass is a dataclass
 
     def _assign(self, **values: Any) -> None:
         for name, value in values.items():

@@ -1,4 +1,4 @@
-"""How `python -m sgd_check.run` keeps its runs while they go on, and goes on with them.
+"""How `python -m sgd_check.run` and `python -m sgd_check.tokens` keep their runs while they go on, and go on with them.
 
 The runs have a file of their own beside the output, which goes when they have ended: a verdict needs them all.
 """
@@ -9,32 +9,41 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError, say
+from dynamics.commands import UsageError, as_typed, say
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dynamics.runs import RunFile
 
-#: Options that the file of the runs holds, so that they must not be given beside it.
+#: Options of `sgd_check.run` that the file of the runs holds, so that they must not be given beside it.
 SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
 #: Values of options that were not given.
 ABSENT = (None, "auto")
+#: Options of a command that it is to be given again, where they differ from the default.
+REPEATED = (
+    ("output", None),
+    ("plot", None),
+    ("style", "screen"),
+    ("theory", "auto"),
+    ("directions", None),
+    ("false_alarm_rate", 0.01),
+)
 
 
-def reopened_runs(given: Mapping[str, Any]) -> RunFile:
+def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFile:
     """Return the file of runs to go on with; refuse options that contradict it, and files without such runs."""
     from dynamics.runs import StorageError, reopened
 
-    for name in SAID:
+    for name in said:
         if given[name] not in ABSENT:
             msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
             raise UsageError(msg)
     try:
         file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--resume")) from None
     begun = file.begun
     if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
         msg = f"Option --resume must name a file that this command left, but is {shown(given['resume'])}."
@@ -65,18 +74,17 @@ def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun:
     try:
         return RunFile(path, settings["checkpoint_every"], overwrite=settings["overwrite"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--output")) from None
 
 
-def end_of_runs(file: RunFile, settings: Mapping[str, Any]) -> None:
-    """Remove the file of runs that have ended; say how to go on with the others."""
+def end_of_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:
+    """Remove the file of runs that have ended; say how a command goes on with the others."""
     if not file.unfinished:
         file.remove()
         return
-    words = ["python", "-m", "sgd_check.run", settings["prediction"], "--resume", str(file.target)]
-    for name, default in (("output", None), ("plot", None), ("theory", "auto"), ("directions", None)):
-        value = settings[name]
-        words += [] if value == default else [f"--{name}", str(value)]
-    words += [] if settings["false_alarm_rate"] == 0.01 else ["--false-alarm-rate", str(settings["false_alarm_rate"])]
+    words = ["python", "-m", command, settings["prediction"], "--resume", str(file.target)]
+    for name, default in REPEATED:
+        value = settings.get(name, default)
+        words += [] if value == default else [f"--{name.replace('_', '-')}", str(value)]
     words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if settings[name]]
     say(f"Go on with: {shlex.join(words)}")

@@ -5,21 +5,22 @@ from __future__ import annotations
 import sys
 import time as clock
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.runs import Interrupts, labelled_arrays
+from dynamics.runs import Interrupts, Rhythm, labelled_arrays
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
+    import numpy as np
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.runs import Begun, Rhythm
-    from sgd_check.engines import Engine
+    from dynamics.runs import Begun, RunFile
+    from hermite.arrays import Array
     from sgd_check.runs.plan import Plan
-    from sgd_check.runs.recording import Recorder
 
 # Between two looks the clock, the progress bar and Ctrl-C are served after so many steps at first, and then about this
 # often, in seconds; how a run is cut changes no bit of it.
@@ -27,6 +28,34 @@ TICK_STEPS = 512
 TICK_SECONDS = 0.1
 #: Parts of a checkpoint.
 ENGINE, RECORDER = "engine", "recorder"
+
+
+class Stepper(Protocol):
+    """What the loop asks of runs, those of every engine and of models on tokens."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which steps are taken."""
+
+    def advance(self, rates: Array) -> None:
+        """Take one step per learning rate."""
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN for good."""
+
+
+class Looker(Protocol):
+    """What records the runs: at the steps of the plan it looks at them."""
+
+    blown_up: NDArray[np.bool_]
+
+    def look(self, step: int, engine: Any) -> NDArray[np.bool_]:
+        """Measure the runs; return which of them have just blown up."""
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return what it goes on from, beside the records."""
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned and from the records of a dataset."""
 
 
 @dataclass
@@ -51,14 +80,16 @@ class StepLoop:
     engine that can be resumed.
     """
 
-    engine: Engine
+    engine: Stepper
     plan: Plan
-    recorder: Recorder
+    recorder: Looker
     now: Reached
     budget: float
     progress: bool | None
     rhythm: Rhythm
     keep: Callable[[Reached], None] | None
+    #: Whether looks are so close that runs are kept after them, too, rather than between them alone.
+    after_looks: bool = False
     tick: int = field(default_factory=lambda: TICK_STEPS)
 
     def __post_init__(self) -> None:
@@ -84,6 +115,8 @@ class StepLoop:
                     now.look, now.intact = look, False
                     engine.freeze(recorder.look(look, engine))
                     now.intact = True
+                    if self.after_looks:
+                        self._beat()
                     if recorder.blown_up.all():
                         reason = "blown_up"
                         break
@@ -94,7 +127,7 @@ class StepLoop:
 
     def _advance(self, look: int) -> bool:
         """Advance to a look; return whether it was reached before the deadline and any interruption."""
-        now, keep = self.now, self.keep
+        now = self.now
         while now.step < look and not self.interrupts.heard and clock.perf_counter() < self._deadline:
             now.intact = False
             ahead = self._piece(look)
@@ -102,9 +135,16 @@ class StepLoop:
                 return False
             self._bar.update(ahead - now.step)
             now.step, now.seconds, now.intact = ahead, clock.perf_counter() - self._started, True
-            if keep is not None and now.step < look and isinstance(self.engine, ResumableEngine):
-                self.rhythm.beat(lambda: keep(now))
+            if now.step < look:
+                self._beat()
         return now.step >= look
+
+    def _beat(self) -> None:
+        """Keep how far the runs are, if it is time for that."""
+        now, keep = self.now, self.keep
+        if keep is not None and isinstance(self.engine, ResumableEngine):
+            now.seconds = clock.perf_counter() - self._started
+            self.rhythm.beat(lambda: keep(now))
 
     def _piece(self, look: int) -> int | None:
         """Take steps towards a look and return the step reached; None if a span was given up at the deadline."""
@@ -119,7 +159,46 @@ class StepLoop:
         return ahead
 
 
-def parts_of(engine: Engine, recorder: Recorder, now: Reached) -> dict[str, xr.Dataset]:
+def run_with_file(
+    engine: Stepper,
+    plan: Plan,
+    recorder: Looker,
+    file: RunFile,
+    labelled: Callable[[Reached, str], xr.Dataset],
+    *,
+    budget: float,
+    progress: bool | None,
+    resumable: bool = True,
+    after_looks: bool = False,
+) -> xr.Dataset:
+    """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
+
+    `labelled` makes a dataset of what was recorded until now, and of why it ended. Runs that are not `resumable` leave
+    no checkpoint; `after_looks` is that of `StepLoop`.
+    """
+    reached = Reached() if file.begun is None else restored(engine, recorder, file.begun)
+
+    def parts() -> dict[str, xr.Dataset]:
+        return parts_of(engine, recorder, reached) if resumable else {}
+
+    def keep(reached: Reached) -> None:
+        file.keep(labelled(reached, "unfinished"), parts())
+
+    written = keep if file.has_path else None
+    rhythm = Rhythm(file.every)
+    loop = StepLoop(engine, plan, recorder, reached, budget, progress, rhythm, written, after_looks)
+    # A second signal must not lose what is stored at the end.
+    with Interrupts() as late:
+        reason = loop.run()
+        dataset = labelled(reached, reason)
+        goes_on = reason in ("interrupted", "max_runtime")
+        file.close(dataset, parts() if goes_on and file.has_path else {}, resumable=goes_on)
+    if late.heard and reason != "interrupted":
+        raise KeyboardInterrupt
+    return dataset
+
+
+def parts_of(engine: object, recorder: Looker, now: Reached) -> dict[str, xr.Dataset]:
     """Return the parts of a checkpoint; none for an engine that cannot be resumed, or torn out of a step."""
     import xarray as xr
 
@@ -136,7 +215,7 @@ def parts_of(engine: Engine, recorder: Recorder, now: Reached) -> dict[str, xr.D
     }
 
 
-def restored(engine: Engine, recorder: Recorder, begun: Begun) -> Reached:
+def restored(engine: Stepper, recorder: Looker, begun: Begun) -> Reached:
     """Put engine and recorder where a checkpoint says; return how far that is, or refuse one of other runs."""
     parts = begun.parts
     try:

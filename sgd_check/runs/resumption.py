@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from dynamics.problem import Problem
 from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, reopened
 from hermite.text.messages import shown
 from sgd_check.runs.plan import make_plan
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from sgd_check.runs.plan import LearningRate, Plan
 
+#: What trains models on tokens, in a room above this one.
+TOKEN_SIMULATION = "sgd_check.tokens.simulation:simulate"
 #: Settings in the file that say what was done rather than what was asked.
 DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
 
@@ -38,7 +42,7 @@ def resume(
     Parameters
     ----------
     path : path
-        File that `simulate` with `checkpoint` left unfinished.
+        File that `simulate`, here or in `sgd_check.tokens`, with `checkpoint` left unfinished.
     learning_rate : callable, optional
         The function of the step that was given to `simulate`, which a file cannot hold; absent for a number.
     progress : bool, optional
@@ -76,6 +80,11 @@ def resume(
         _check_same_rates(make_plan(learning_rate, settings["steps"], None), begun.settings)
         settings["learning_rate"] = learning_rate
     try:
+        if not isinstance(begun.problem, Problem):
+            found: xr.Dataset = resolve_name(TOKEN_SIMULATION)(
+                begun.problem, **settings, progress=progress, max_runtime=max_runtime, checkpoint=file
+            )
+            return found
         return simulate(
             begun.problem,
             save_at=begun.save_at,

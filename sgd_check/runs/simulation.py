@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import check_switch, is_correlation
-from dynamics.runs import Interrupts, Rhythm, as_run_file
+from dynamics.runs import as_run_file
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.engines.network import has_callable
 from sgd_check.runs.checks import check_records, checked_budget, checked_engine, checked_options
-from sgd_check.runs.loop import Reached, StepLoop, parts_of, restored
+from sgd_check.runs.loop import Reached, run_with_file
 from sgd_check.runs.observables import keeps_vectors
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder
@@ -211,27 +211,14 @@ class Simulation:
     def run(self, file: RunFile, *, budget: float, progress: bool | None) -> xr.Dataset:
         """Take the steps, from where the file says if it does, and return the dataset, which the file then holds."""
         recorder = Recorder(self.problem, self.plan, len(self.options.seeds))
-        reached = Reached() if file.begun is None else restored(self.engine, recorder, file.begun)
 
-        def keep(reached: Reached) -> None:
-            file.keep(self._labelled(recorder, reached, "unfinished"), self._parts(recorder, reached))
+        def labelled(reached: Reached, reason: str) -> xr.Dataset:
+            return self._labelled(recorder, reached, reason)
 
-        written = keep if file.has_path else None
-        loop = StepLoop(self.engine, self.plan, recorder, reached, budget, progress, Rhythm(file.every), written)
-        # A second signal must not lose what is stored at the end.
-        with Interrupts() as late:
-            reason = loop.run()
-            dataset = self._labelled(recorder, reached, reason)
-            resumable = reason in ("interrupted", "max_runtime")
-            parts = self._parts(recorder, reached) if resumable and file.has_path else {}
-            file.close(dataset, parts, resumable=resumable)
-        if late.heard and reason != "interrupted":
-            raise KeyboardInterrupt
-        return dataset
-
-    def _parts(self, recorder: Recorder, reached: Reached) -> dict[str, xr.Dataset]:
-        """Return the parts of a checkpoint, none where the problem that comes back from a file is another one."""
-        return {} if has_callable(self.problem) else parts_of(self.engine, recorder, reached)
+        # No checkpoint where the problem that comes back from a file is another one.
+        resumable = not has_callable(self.problem)
+        options: Any = {"budget": budget, "progress": progress, "resumable": resumable}
+        return run_with_file(self.engine, self.plan, recorder, file, labelled, **options)
 
     @cached_property
     def _limit(self) -> float | None:

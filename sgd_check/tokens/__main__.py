@@ -18,10 +18,14 @@ from dynamics.commands import (
     PLOT,
     QUIET,
     START_SEED,
+    STYLE,
     Option,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     end_with,
     exit_code_of,
@@ -38,11 +42,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.report import Findings
+    from dynamics.runs import RunFile
 
 EXAMPLES = """\
 examples:
   python -m dynamics.tokens composition --output prediction.nc
   python -m sgd_check.tokens prediction.nc --learning-rate 0.25 --seeds 8 --plot check.png
+  python -m sgd_check.tokens prediction.nc --resume prediction-check-runs.nc
+      go on with runs that were interrupted, killed or out of time
 
 stdout holds the result, stderr everything else. exit codes: 0 done, whatever the verdict, 1 the answer is not where it
 was to be, 2 usage, 130 interrupted (what was computed is kept and named)
@@ -51,12 +58,18 @@ OPTIONS = (
     Option("learning-rate", positive, "step [the prediction's, else 0.25 or a 200th of the first time]", "ETA"),
     Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N"),
     Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B"),
-    Option("seeds", positive_integer, "runs, an even number of at least 4", "N", "8"),
-    START_SEED._replace(help="first seed of the samples", argument="first_seed"),
+    Option("seeds", positive_integer, "runs, an even number of at least 4 [8]", "N"),
+    START_SEED._replace(help="first seed of the samples [0]", argument="first_seed", default=None),
     Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01"),
     Option("device", plain, "where torch computes", None, "auto", ("auto", "cpu", "cuda")),
+    Option("max-runtime", positive, "wall-clock budget of the runs", "SECONDS"),
+    Option("resume", plain, "go on with the runs that this command left in a file", "FILE"),
+    Option("checkpoint-every", positive, "time between two versions of the file of the runs", "SECONDS", "30"),
     Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
 )  # fmt: skip
+#: Options that the file of the runs holds, so that they must not be given beside it.
+SAID = ("learning_rate", "steps", "batch_size", "seeds", "first_seed", "device")
+DEFAULT_SEEDS = 8
 #: Largest learning rate where neither the prediction nor the user has one, and steps to the first predicted time then:
 #: with few, progress between two steps is too far from a line. How far runs go beyond the last time.
 DEFAULT_RATE, FEWEST_STEPS, BEYOND = 0.25, 200, 1.15
@@ -66,8 +79,8 @@ FIGURE_DPI = 130
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
-    parser.add_argument("file", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, OVERWRITE, JSON, QUIET))
+    parser.add_argument("prediction", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
+    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, OVERWRITE, JSON, QUIET))
     return parser
 
 
@@ -77,52 +90,72 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(values: Mapping[str, Any]) -> int:
+    from dynamics.runs import Interrupts, StorageError, load_answer
+    from sgd_check.run.resume import end_of_runs, reopened_runs
+    from sgd_check.tokens import compare
+
     given = {option.key: values[option.key] for option in OPTIONS}
     asked = {
         option.key: read_option(option, option.default if given[option.key] is None else given[option.key])
         for option in OPTIONS
         if given[option.key] is not None or option.default is not None
     }
-    from dynamics.runs import StorageError, check_target, load_answer
-
-    source = Path(values["file"])
+    source, level, every = Path(values["prediction"]), asked.pop("false_alarm_rate"), asked.pop("checkpoint_every")
     output = Path(asked.pop("output", source.with_name(f"{source.stem}-check.nc")))
-    figure = chosen_figure(values, output)
+    figure, begun = chosen_figure(values, output), None
+    if asked.pop("resume", None) is not None:
+        begun = reopened_runs({**given, "checkpoint_every": every}, SAID)
+    overwrite = values["overwrite"] or begun is not None
+    settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
+    check_targets(settings, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None:
-                check_target(path, overwrite=values["overwrite"])
         prediction = load_answer(source)
-        tree = _compared(prediction, asked, quiet=values["quiet"])
+        # A second signal must not lose what the first one left to be compared.
+        with Interrupts() as late:
+            runs, file = _trained(prediction, asked, settings, output, begun)
+            code = _end(compare(prediction, runs, false_alarm_rate=level), output, figure, settings)
+            if file is not None:
+                end_of_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
-    return _end(tree, output, figure, values)
+        raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
+    return EXIT_INTERRUPTED if late.heard else code
 
 
-def _compared(prediction: xr.Dataset, asked: dict[str, Any], *, quiet: bool) -> xr.DataTree:
-    """Return the comparison with runs, whose learning rate and steps are chosen where they are not given."""
-    import numpy as np
-
+def _trained(
+    prediction: xr.Dataset, asked: dict[str, Any], settings: Mapping[str, Any], output: Path, begun: RunFile | None
+) -> tuple[xr.Dataset, RunFile | None]:
+    """Return runs and the file that keeps them, begun or gone on with; draws of Gaussian embeddings need no file."""
     from dynamics.problem import stored_question
-    from sgd_check.tokens import compare, simulate
+    from sgd_check.run.resume import file_of_runs
+    from sgd_check.runs.resumption import resume
+    from sgd_check.tokens import simulate
 
     problem: Any = stored_question(prediction)
     if "recovery" in prediction:
-        rate, draws = asked.pop("false_alarm_rate"), simulate(problem, **asked)
-        return compare(prediction, draws, false_alarm_rate=rate)
+        return simulate(problem, **{"seeds": DEFAULT_SEEDS, **asked}), None
+    file = file_of_runs(settings, problem, output, begun)
+    shown: Any = {"progress": False if settings["quiet"] else None, "max_runtime": asked.pop("max_runtime", None)}
+    if begun is not None:
+        return resume(file, **shown), file
+    course = _course(prediction, {"seeds": DEFAULT_SEEDS, **asked})
+    if not settings["quiet"]:
+        say(f"{course['steps']} steps of {course['seeds']} runs at learning rate {course['learning_rate']:g}.")
+    return simulate(problem, **course, **shown, checkpoint=file), file
+
+
+def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what is asked, with learning rate and steps chosen where they are not given."""
+    import numpy as np
+
     if "progress" not in prediction:
         msg = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
         raise ValueError(msg)
-    rate, level = asked.pop("false_alarm_rate"), asked.pop("learning_rate", None)
     learned = prediction["learned_time"].values[np.isfinite(prediction["learned_time"].values)]
     first = float(learned.min(initial=np.inf))
-    level = level or prediction.attrs.get("learning_rate") or min(DEFAULT_RATE, first / FEWEST_STEPS)
+    rate = asked.get("learning_rate") or prediction.attrs.get("learning_rate")
+    rate = rate or min(DEFAULT_RATE, first / FEWEST_STEPS)
     end = float(learned.max(initial=0.0)) * BEYOND or float(prediction["time"][-1])
-    steps = asked.pop("steps", int(np.ceil(end / level)))
-    if not quiet:
-        say(f"{steps} steps of {asked['seeds']} runs at learning rate {level:g}.")
-    runs = simulate(problem, learning_rate=level, steps=steps, **asked, progress=False if quiet else None)
-    return compare(prediction, runs, false_alarm_rate=rate)
+    return {"steps": int(np.ceil(end / rate)), **asked, "learning_rate": rate}
 
 
 def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[str, Any]) -> int:
@@ -135,12 +168,14 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
     told = {name: values[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values))
     if written.output is None:
         return EXIT_FAILED
     if tree["simulation"].attrs["stop_reason"] == "interrupted":
         say(f"The runs were interrupted; what was computed is in {written.output}.")
         return EXIT_INTERRUPTED
+    if tree["simulation"].attrs["stop_reason"] == "max_runtime":
+        say(f"The wall-clock budget ran out; what was computed is in {written.output}.")
     return EXIT_FAILED if written.trouble else EXIT_DONE
 
 

@@ -20,6 +20,7 @@ from dynamics.commands.parsing import UsageError
 from dynamics.study import __main__ as study
 from dynamics.study import cluster as sweep_cluster
 from dynamics.study.file import read_study_file
+from dynamics.study.grid import make_grid
 
 SMALL = """
 [problem]
@@ -257,8 +258,13 @@ def test_an_interrupt_before_the_run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("[problem]", "[problems]", "must hold the tables [problem], [grid], [study], [output], but has 'problems'."),
+        (
+            "[problem]",
+            "[problems]",
+            "must hold the tables [problem], [grid], [study], [output], but has 'problems'. Did you mean 'problem'?",
+        ),
         ("[problem]\n", "[problem\n", "Argument FILE must name a TOML file, but 'small.toml' is not ("),
+        ("k = 4", "k = 4\nsede = 1", "but is not. Did you mean 'seed'?"),
         ("k = 4", "kk = 4", "Key `kk` of [problem] must be one of activation, width, dimension,"),
         ("k = 4\n", "k = 4\nwidth = 3\n", "Key `width` must be in [problem] or in [grid], but is in both."),
         ("k = 4\n", "", "Table [problem] or [grid] must have `k` or `activation`, but neither does."),
@@ -330,3 +336,96 @@ def test_the_example_of_the_page_runs(here):
     example = doctest.DocTestParser().get_doctest(page, {}, "sweeps.md", None, None)
     assert len(example.examples) == 5
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+TOKENS = """
+[problem]
+kind = "memory"
+group_sizes = [1, 3]
+frequency_exponent = 1.5
+smoothing = 0.01
+
+[grid]
+optimizer = ["gradient", "spectral"]
+learning_rate = ["-", 0.5]
+
+[study]
+save_at = { linear = [0.0, 40.0, 5] }
+"""
+
+
+@pytest.mark.kernels
+def test_a_file_asks_about_problems_on_tokens(here, capsys):
+    (here / "memory.toml").write_text(TOKENS)
+    assert study.main(["memory.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["study"] == "tokens"
+    stored = dynamics.load("memory.nc")
+    assert stored.learned_time.dims == ("optimizer", "learning_rate", "component")
+    memory = {"group_sizes": [1, 3], "frequency_exponent": 1.5}
+    muon = dynamics.tokens.AssociativeMemory(**memory, optimizer="spectral", smoothing=0.01)
+    for at, problem in enumerate((dynamics.tokens.AssociativeMemory(**memory), muon)):
+        for number, rate in enumerate((None, 0.5)):
+            alone = dynamics.tokens.solve(problem, SaveAt.linear(0.0, 40.0, 5), rate, progress=False)
+            np.testing.assert_array_equal(stored.learned_time[at, number], alone.learned_time)
+            np.testing.assert_array_equal(stored.loss[at, number], alone.loss)
+
+
+def test_points_on_tokens_wait_for_the_same_command(here, monkeypatch, capsys):
+    text = TOKENS.replace('["gradient", "spectral"]', '["spectral"]').replace('["-", 0.5]', "[0.5, 1.0]")
+    (here / "memory.toml").write_text(text)
+    from dynamics.study import sweeps
+
+    asked, whole = [], sweeps.run_points
+
+    def interrupted(missing, point, study, pool, keep):
+        asked.append(list(missing))
+        if len(asked) == 1:
+            whole(missing[:1], point, study, pool, keep)
+            raise KeyboardInterrupt
+        whole(missing, point, study, pool, keep)
+
+    monkeypatch.setattr(sweeps, "run_points", interrupted)
+    assert study.main(["memory.toml"]) == 130
+    assert "1 of 2 points are kept in memory.nc.points" in capsys.readouterr().err
+    assert study.main(["memory.toml", "--quiet"]) == 0
+    assert [len(each) for each in asked] == [2, 1]
+    assert np.isfinite(dynamics.load("memory.nc").learned_time).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "grid"),
+    [
+        ('kind = "composition"\nvocabulary = 4', "hops = [2, 4]"),
+        ('kind = "composition"\nhops = 2', "vocabulary = { geometric = [4, 9, 3] }"),
+        ('kind = "causal-graph"\nvocabulary = 3\nsecond_layer = "softmax"', "beta = [0.1, 0.2]"),
+        ('kind = "memory"\nfrequency_exponent = 1.5\ngroup_sizes = [2, 4]', 'smoothing = ["-", 0.1]'),
+    ],
+    ids=["hops", "vocabulary", "beta", "smoothing"],
+)
+def test_axes_of_problems_on_tokens(here, text, grid):
+    text += '\nparents = ["-", 0, 1]' if "causal" in text else ""
+    (here / "tokens.toml").write_text(f"[problem]\n{text}\n[grid]\n{grid}\n")
+    asked = read_study_file("tokens.toml")
+    points = list(make_grid(asked.problem, asked.grid, asked.study, asked.options))
+    (name,) = asked.grid
+    assert [getattr(point.problem, name) for point in points] == asked.grid[name]
+    if name == "vocabulary":
+        assert asked.grid[name] == [4, 6, 9]
+    if name == "smoothing":
+        assert [point.problem.optimizer for point in points] == ["gradient", "spectral"]
+    assert asked.study == "tokens"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"memory"', '"x"', "Key `kind` of [problem] must be one of 'composition', 'recall', "),
+        ("group_sizes", "sizes", "Key `sizes` of [problem] must be one of kind, group_sizes, "),
+        ("[1, 3]", "[1]", "Table [problem] must describe a problem, but does not: Argument `group_sizes` must hold 1"),
+        ("smoothing = 0.01", "k = 4", "Key `k` of [problem] must be one of kind, "),
+    ],
+)
+def test_mistakes_of_problems_on_tokens_name_the_key(here, capsys, old, new, sentence):
+    (here / "memory.toml").write_text(TOKENS.replace(old, new))
+    assert study.main(["memory.toml"]) == 2
+    assert sentence in capsys.readouterr().err

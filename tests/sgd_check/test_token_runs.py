@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import shlex
+import signal
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,8 +17,10 @@ import dynamics
 import sgd_check.tokens
 from dynamics import tokens
 from dynamics.integrators.descent.euler import EulerStepper
+from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.model import model_of
+from sgd_check.tokens.runs import Records
 
 CPU = torch.device("cpu")
 
@@ -85,6 +91,7 @@ def test_later_hops_have_no_gradient_at_zero():
         assert largest < 1e-17 if layer else largest > 0.02
 
 
+@pytest.mark.long
 def test_the_hardest_composition_is_not_learned():
     problem = tokens.Composition(vocabulary=4, hops=4, data="hardest")
     model = model_of(problem, [0], CPU)
@@ -92,7 +99,7 @@ def test_the_hardest_composition_is_not_learned():
     with torch.no_grad():
         for W in model.parameters:
             W.normal_(0.0, 0.02, generator=generator)
-    for _ in range(200):
+    for _ in range(1600):
         model.step([part[None] for part in model.draw(generator, 4)], 0.0, 1.0)
     assert np.abs(model.measured()[1].numpy()[0, -1]) < 7e-6
 
@@ -196,6 +203,88 @@ def test_the_command_checks_a_file(tmp_path, monkeypatch, capsys, composition):
     assert main(["absent.nc"]) == 2
 
 
+def stopped_at(monkeypatch, step, how):
+    """Have the runs stopped at a look: by a signal as of Ctrl-C, or by an error as of a process that dies."""
+    look = Records.look
+
+    def stop(records, at, runs):
+        found = look(records, at, runs)
+        if at == step:
+            if how == "dies":
+                raise RuntimeError(how)
+            os.kill(os.getpid(), signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(Records, "look", stop)
+
+
+@pytest.mark.parametrize("how", ["is interrupted", "dies"])
+@pytest.mark.parametrize("batch_size", [None, 600], ids=["population", "batches"])
+def test_a_run_goes_on_bit_for_bit(tmp_path, batch_size, how):
+    problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
+    asked = {"learning_rate": 0.3, "steps": 24, "batch_size": batch_size, "seeds": 4, "progress": False}
+    whole = sgd_check.tokens.simulate(problem, **asked)
+    file = RunFile(tmp_path / "runs.nc", every=1e-6)
+    with pytest.MonkeyPatch.context() as patch, suppress(RuntimeError):
+        patch.setattr("dynamics.runs.checkpoint.LARGEST_SHARE", np.inf)  # a file after every look
+        # Of batches of 600 six are drawn at once, so that this is amid those that were drawn last.
+        stopped_at(patch, 15, how)
+        part = sgd_check.tokens.simulate(problem, **asked, checkpoint=file)
+        assert part.attrs["stop_reason"] == "interrupted"
+        assert np.isnan(part.loss[:, -1]).all()
+    assert np.isfinite(dynamics.load(tmp_path / "runs.nc").loss[0]).sum() in (15, 16)
+    again = sgd_check.resume(tmp_path / "runs.nc", progress=False)
+    assert again.attrs["stop_reason"] == "reached_end"
+    for name in ("loss", "progress", "learned_time"):
+        np.testing.assert_array_equal(again[name], whole[name])
+    assert dynamics.load(tmp_path / "runs.nc").identical(again)
+
+
+def test_files_of_other_runs_do_not_go_on(tmp_path):
+    problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
+    asked = {"learning_rate": 0.3, "steps": 24, "progress": False}
+    sgd_check.tokens.simulate(problem, **asked, seeds=4, max_runtime=1e-9, checkpoint=tmp_path / "runs.nc")
+    begun = reopened(tmp_path / "runs.nc")
+    with pytest.raises(ValueError, match=r"^Argument `checkpoint` must be of the same runs"):
+        sgd_check.tokens.simulate(problem, **asked, seeds=6, checkpoint=begun)
+    one = tokens.AssociativeMemory(embeddings="gaussian", items=20, dimension=8, frequency_exponent=1.5)
+    with pytest.raises(ValueError, match=r"^Argument `max_runtime` must be None for Gaussian embeddings"):
+        sgd_check.tokens.simulate(one, max_runtime=1.0)
+
+
+def test_runs_that_are_not_finite_end(monkeypatch):
+    def spoil(model, *_):
+        with torch.no_grad():
+            model.parameters[0].fill_(torch.nan)
+
+    monkeypatch.setattr("sgd_check.tokens.memory.MemoryModel.step", spoil)
+    problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=1.0, steps=9, seeds=4, progress=False)
+    assert runs.attrs["stop_reason"] == "blown_up"
+    assert np.isfinite(runs.loss).sum("time").values.tolist() == [1] * 4
+    assert np.isnan(runs.learned_time).all()
+
+
+def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, composition):
+    monkeypatch.chdir(tmp_path)
+    dynamics.save(composition[0], "p.nc")
+    words = ["p.nc", "--learning-rate", "0.5", "--batch-size", "2", "--seeds", "4", "--no-plot"]
+    assert main([*words, "--output", "whole.nc"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        stopped_at(patch, 90, "is interrupted")
+        assert main(words) == 130
+    told = capsys.readouterr().err
+    go_on = shlex.split(told.split("Go on with: ")[1].splitlines()[0])
+    assert go_on == ["python", "-m", "sgd_check.tokens", "p.nc", "--resume", "p-check-runs.nc", "--no-plot"]
+    assert main([*go_on[3:], "--seeds", "4"]) == 2
+    assert "Option --seeds must be absent beside --resume" in capsys.readouterr().err
+    assert main(go_on[3:]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p-check.nc", "p.nc", "whole.nc"]
+    found, whole = (dynamics.load(name)["simulation"] for name in ("p-check.nc", "whole.nc"))
+    for name in ("loss", "progress", "learned_time"):
+        np.testing.assert_array_equal(found[name], whole[name])
+
+
 # --- factual recall -----------------------------------------------------------------------------------------------
 
 
@@ -221,12 +310,14 @@ def recall():
     return problem, prediction, runs
 
 
+@pytest.mark.long
 def test_runs_of_recall_agree_with_the_prediction(recall):
     _, prediction, runs = recall
     tree = sgd_check.tokens.compare(prediction, runs)
     assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
 
 
+@pytest.mark.long
 def test_faults_of_recall_are_rejected(recall):
     problem, prediction, runs = recall
 
@@ -314,6 +405,7 @@ def graph():
     return prediction, runs
 
 
+@pytest.mark.long
 def test_runs_of_a_graph_agree_with_the_prediction(graph):
     tree = sgd_check.tokens.compare(*graph)
     assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
@@ -321,6 +413,7 @@ def test_runs_of_a_graph_agree_with_the_prediction(graph):
     assert sgd_check.tokens.compare(late, graph[1])["comparison"].attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_the_model_of_the_paper_nears_its_measured_fitness():
     problem = tokens.CausalGraph(
         parents=[None, 0, 1, 2], vocabulary=3, second_layer="softmax", beta=0.2, transitions="dirichlet"
@@ -372,6 +465,7 @@ def test_runs_of_a_memory_agree_with_the_prediction(smoothing):
     assert sgd_check.tokens.compare(early, runs)["comparison"].attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_muon_on_batches_has_its_own_times():
     problem = memory(1e-6, dimension=62)
     runs = sgd_check.tokens.simulate(problem, learning_rate=0.1, steps=80, batch_size=64, seeds=4, progress=False)

@@ -48,14 +48,14 @@ def overlap_state(
     teacher: Array,
     num_directions: int,
     out: Array | None = None,
-    products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, U.T, out=G),
+    products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
 ) -> Array:
-    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,); `products` writes G = U Uᵀ."""
-    m, P = U.shape[0], num_directions
-    state = np.empty(m * P + m * m + m) if out is None else out
-    C, G = state[: m * P].reshape(m, P), state[m * P : m * P + m * m].reshape(m, m)
-    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[:, :P]
+    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
+    (*stack, m, _), P = U.shape, num_directions
+    state = np.empty((*stack, m * P + m * m + m)) if out is None else out
+    C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : m * P + m * m].reshape(*stack, m, m)
+    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[..., :P]
     products(U, G)
-    np.fill_diagonal(G, 1.0)
-    state[m * P + m * m :] = log_norm
+    np.einsum("...ii->...i", G)[...] = 1.0
+    state[..., m * P + m * m :] = log_norm
     return state

@@ -70,8 +70,9 @@ def _land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last:
     # Modes that relax less than κ within a step are not slowed.
     follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
     shift, size = np.stack([step.drift, np.empty_like(step.drift)]), np.empty((count, 3))
-    overlaps = np.empty(rows.a.size)
-    rows.kernels.largest_overlaps(state.U, division.plan[1], overlaps)
+    curvature = np.empty(rows.a.size)
+    rows.kernels.largest_overlaps(state.U, division.plan[1], curvature)
+    rows.kernels.curvatures(curvature)
     ratio = 0.0 if h_last is None else h / (h + h_last)
     shares, weights = rests.relaxed_correction(h, division.rates), step.rests.weights[END]
     extrapolated = *step.rests[:3], weights, slot
@@ -79,7 +80,7 @@ def _land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last:
     def weigh(begin: int, end: int) -> None:
         rows.kernels.weigh_shifts(
             begin, end, h, ratio, division.rates, follows, shares, step.begin.log_norm, step.begin.U,
-            state.log_norm, state.U, state.growth, *extrapolated, state.F, overlaps, shift, size, division.plan,
+            state.log_norm, state.U, state.growth, *extrapolated, state.F, curvature, shift, size, division.plan,
         )  # fmt: skip
 
     rows.workers.over_parts(count, weigh)
