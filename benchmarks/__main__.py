@@ -1,6 +1,6 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only PART …] [--fresh] [--large] [--limit SECONDS]`.
 
-Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in README.md and
+Writes `benchmarks/baseline.json`, the figures `docs/figures/benchmark_*.png` and the tables in docs/benchmarks.md and
 `docs/public_codes.md`. Interrupted, it continues where it stopped. `--quick` writes all of it to `.benchmarks/quick/`
 instead and leaves the pages alone. Public codes of the field take part where `--peers DIR` has clones of them.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import growth, low_exponent, mean_field, memory, public_codes, sgd, sweep, timed_cases, work_precision
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
+from benchmarks.problems import H2_H4
 from dynamics.runs import provenance
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PARTS = (
     "timed-cases",
     "work-precision",
+    "work-precision-low",
     "growth",
     "low-exponent",
     "memory",
@@ -69,6 +71,13 @@ def parts(options: argparse.Namespace, journal: Journal) -> dict[str, Callable[[
             options.sizes or (work_precision.QUICK_SIZES if quick else work_precision.SIZES),
             min(options.limit, 5.0) if quick else options.limit,
             options.contenders or tuple(CONTENDERS),
+        ),
+        "work-precision-low": lambda: work_precision.run(
+            journal,
+            (work_precision.QUICK_LOW_SIZE if quick else work_precision.LOW_SIZE,),
+            min(options.limit, 5.0) if quick else options.limit,
+            options.contenders or tuple(CONTENDERS),
+            H2_H4,
         ),
         "growth": lambda: growth.run(journal, growth_sizes),
         "low-exponent": lambda: low_exponent.run(journal, quick=quick),
@@ -116,7 +125,7 @@ def main() -> None:
     if options.quick:
         print(table(baseline), codes or "", sep="\n\n")
     else:
-        write_table(table(baseline), ROOT / "README.md")
+        write_table(table(baseline), ROOT / "docs" / "benchmarks.md")
         if codes:
             write_table(codes, ROOT / "docs" / "public_codes.md")
     print(f"wrote {target.relative_to(ROOT)} in {time.perf_counter() - began:.0f} s")

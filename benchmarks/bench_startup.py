@@ -35,6 +35,7 @@ def run_fresh(arguments: tuple[str, ...], cache: Path, folder: Path) -> str:
     """Run Python with its own cache of compiled code, in an empty folder; return what it prints."""
     folder.mkdir()
     environment = {**os.environ, "FEATURE_EMERGENCE_CACHE": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # whoever uses the program reads it as bytecode
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
 

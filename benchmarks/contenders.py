@@ -34,6 +34,7 @@ class Contender:
     largest : largest m = P it is asked for
     own_threads : whether it decides itself how many threads it uses
     growth : factor by which its cost grows at least when m = P doubles, to foresee runs beyond the time limit
+    any_link : whether it solves the problem with k = 2 too
     """
 
     name: str
@@ -44,6 +45,7 @@ class Contender:
     largest: int = 128
     own_threads: bool = False
     growth: float = 6.0
+    any_link: bool = True
 
 
 def solve_with_ours(
@@ -94,7 +96,7 @@ def _ours(method: str) -> Contender:
         solve=partial(solve_with_ours, method=method),
         tolerances=_OUR_TOLERANCES[method],
         settings="public call, keep='summary', no error estimate",
-        largest=32 if explicit else 128,
+        largest=32 if explicit else 256,
         own_threads=True,
     )
 
@@ -118,6 +120,7 @@ def _cvode(name: str, *, preconditioned: bool) -> Contender:
         ours=False,
         solve=partial(solve_with_cvode, preconditioned=preconditioned),
         tolerances=_TOLERANCES,
+        largest=256,
         settings="packed state, compiled right-hand side, BDF, up to 20 Krylov vectors"
         + (", diagonal preconditioner" if preconditioned else ""),
     )
@@ -133,6 +136,7 @@ def _diffrax(name: str, tolerances: tuple[float, ...]) -> Contender:
         + (", dense Jacobian" if name == "Kvaerno5" else ""),
         largest=16,
         own_threads=True,
+        any_link=False,
         growth=_DENSE_GROWTH if name == "Kvaerno5" else 6.0,
     )
 

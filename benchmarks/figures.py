@@ -27,7 +27,7 @@ MARKERS = "osD^vPXd"
 def draw(baseline: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw every figure that the baseline has measurements for; return the files."""
     makers: dict[str, tuple[str, Callable[[Any], Any]]] = {
-        "work_precision": ("work_precision", work_precision),
+        "work_precision": ("work_precision", lambda part: work_precision(part, baseline.get("work_precision_low"))),
         "growth": ("growth", growth),
         "right_hand_side": ("timed_cases", right_hand_side),
         "memory": ("memory", memory),
@@ -54,25 +54,33 @@ def _styles(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def work_precision(part: Mapping[str, Any]) -> Any:
-    """Seconds against the error of the loss, above, and of the emergence times, below; one column per size."""
-    points = [p for p in part["points"] if p["status"] == "done"]
-    sizes = sorted({p["size"] for p in points})
+def work_precision(part: Mapping[str, Any], low: Mapping[str, Any] | None = None) -> Any:
+    """Seconds against the error of the loss, above, and of the emergence times, below; a column per link and size."""
+    done = [
+        {**p, "column": f"{named.get('link', 'h_4')}, m = P = {p['size']}"}
+        for named in (part, *([low] if low else []))
+        for p in named["points"]
+        if p["status"] == "done"
+    ]
+    points = sorted(done, key=lambda p: (not p["column"].startswith("h_4"), p["size"]))
+    columns = list(dict.fromkeys(p["column"] for p in points))
     rows = (("loss_error", "error of the loss", TARGET_LOSS), ("time_error", "error of emergence times", TARGET_TIME))
     figure, grid = plt.subplots(
-        2, len(sizes), figsize=(3.1 * len(sizes) + 2.4, 6.4), sharey="col", squeeze=False, layout="constrained"
+        2, len(columns), figsize=(2.8 * len(columns) + 2.4, 6.4), sharey="col", squeeze=False, layout="constrained"
     )
     styles = _styles(points)
-    for column, size in enumerate(sizes):
+    for column, title in enumerate(columns):
         for row, (quantity, label, target) in enumerate(rows):
             ax = grid[row, column]
             for name, style in styles.items():
-                _curve(ax, [p for p in points if p["size"] == size and p["contender"] == name], quantity, name, style)
+                _curve(
+                    ax, [p for p in points if p["column"] == title and p["contender"] == name], quantity, name, style
+                )
             ax.axvline(target, color="0.6", lw=0.8, ls=":")
             ax.set(xscale="log", yscale="log", xlabel=label)
             ax.invert_xaxis()
             ax.grid(visible=True, which="major", color="0.92")
-        grid[0, column].set_title(f"m = P = {size}", fontsize=10)
+        grid[0, column].set_title(title, fontsize=10)
     for ax in grid[:, 0]:
         ax.set_ylabel("seconds")
     drawn: dict[str, Any] = {}

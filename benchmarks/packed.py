@@ -21,6 +21,8 @@ class PackedFlow:
         start = problem.start()
         self.width, self.num_directions = problem.width, problem.num_directions
         self.coefficients = np.array(problem.teacher.coefficients)
+        squares = np.append(problem.activation.coefficients, np.zeros(4))[:5] ** 2
+        self.link = float(squares[2]), float(squares[4])
         above = np.triu_indices(problem.width, 1)
         self.initial_state: NDArray[np.float64] = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap[above], np.log(start.squared_norm)]
@@ -32,11 +34,13 @@ class PackedFlow:
     def rhs(self, y: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write y' into `out` and count the call."""
         self.evaluations += 1
-        packed_kernels.rhs(y, out, self.coefficients, self.width, self.num_directions, self._work)
+        packed_kernels.rhs(y, out, self.coefficients, self.link, self.width, self.num_directions, self._work)
 
     def jacobian_diagonal(self, y: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write the diagonal of the Jacobian into `out`."""
-        packed_kernels.jacobian_diagonal(y, out, self.coefficients, self.width, self.num_directions, self._work)
+        packed_kernels.jacobian_diagonal(
+            y, out, self.coefficients, self.link, self.width, self.num_directions, self._work
+        )
 
     def event_values(self, y: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write max_i C_ip² − ½ per direction into `out`."""
@@ -44,4 +48,4 @@ class PackedFlow:
 
     def loss(self, y: NDArray[np.float64]) -> float:
         """Return the mean squared error of a state."""
-        return float(packed_kernels.loss(y, self.coefficients, self.width, self.num_directions, self._work))
+        return float(packed_kernels.loss(y, self.coefficients, self.link, self.width, self.num_directions, self._work))

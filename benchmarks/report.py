@@ -1,4 +1,4 @@
-"""From `baseline.json` to the tables in README.md and docs/public_codes.md, between their two markers."""
+"""From `baseline.json` to the tables in docs/benchmarks.md and docs/public_codes.md, between their two markers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.figures import machine_rate, power
+from benchmarks.problems import H4
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def table(baseline: Mapping[str, Any]) -> str:
     lines += _sweep(baseline.get("sweep"))
     lines += _public_codes(baseline.get("public_codes"))
     if "work_precision" in baseline:
-        lines += ["", *_duels(baseline["work_precision"])]
+        lines += ["", *_duels(baseline["work_precision"], baseline.get("work_precision_low"))]
     return "\n".join(lines)
 
 
@@ -173,6 +174,11 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
         )
     yield f"| a point of a sweep without work | {_short(part['seconds_per_idle_point'])} |"
+    if many := part.get("many"):
+        seconds, workers = many["seconds"], many["workers"]
+        asked = f"{many['points']} flows, m = P = {many['size']}, rtol {many['rtol']:g}, {workers} workers"
+        low, middle, high = seconds[0], seconds[len(seconds) // 2], seconds[-1]
+        yield f"| sweep of {asked} | {_short(middle)} ({_short(low)} to {_short(high)}) |"
 
 
 def _public_codes(part: Mapping[str, Any] | None) -> Iterator[str]:
@@ -181,7 +187,7 @@ def _public_codes(part: Mapping[str, Any] | None) -> Iterator[str]:
         return
     ratios = sorted(entry["theirs"]["seconds"] / entry["ours"]["seconds"] for entry in part["rounds"])
     yield (
-        f"| {len(ratios)} trajectories of [public codes](docs/public_codes.md), at their step and error | theirs over "
+        f"| {len(ratios)} trajectories of [public codes](public_codes.md), at their step and error | theirs over "
         f"ours: {_ratio(ratios[0])} to {_ratio(ratios[-1])}, median {_ratio(float(np.median(ratios)))} |"
     )
 
@@ -227,25 +233,26 @@ def _thousands(rate: float) -> str:
     return f"{rate / 1e6:.2g} million" if rate >= 1e6 else f"{rate / 1e3:.0f} thousand"
 
 
-def _duels(part: Mapping[str, Any]) -> Iterator[str]:
+def _duels(part: Mapping[str, Any], low: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Our best method beside the best library solver at equal achieved error."""
     yield (
         f"At equal achieved error ({TARGET_LOSS:g} in the loss, {TARGET_TIME:g} in emergence times), same start, run "
-        "in turn; h_4, β = 1, d = 1024, T = 6 d P:"
+        "in turn; h_4, β = 1, d = 1024, T = 6 d P (another link: T = 100 P):"
     )
     yield ""
     yield "| m = P | ours, seconds | best library solver, seconds | ratio (range) |"
     yield "|---|---|---|---|"
-    for duel in part["duels"]:
+    for duel in [*part["duels"], *(low["duels"] if low else [])]:
         ours, library = (
             f"{duel[side]['contender']}: {_short(sorted(duel[side]['seconds'])[len(duel[side]['seconds']) // 2])}"
             for side in ("ours", "library")
         )
         low, high = duel["ratios"][0], duel["ratios"][-1]
-        yield f"| {duel['size']} | {ours} | {library} | {duel['ratio']:.1f} ({low:.1f} to {high:.1f}) |"
+        link = "" if duel.get("link", H4) == H4 else f", {duel['link']}"
+        yield f"| {duel['size']}{link} | {ours} | {library} | {duel['ratio']:.1f} ({low:.1f} to {high:.1f}) |"
     took_part = sorted({p["contender"] for p in part["points"] if not p["ours"]})
     yield ""
-    yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](docs/figures/benchmark_work_precision.png)."
+    yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](figures/benchmark_work_precision.png)."
 
 
 def _short(seconds: float) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 POINTS, REPEATS = 64, 3
 SIZES, QUICK_SIZES, DIMENSION = (24, 32), (8,), 256
+#: Small flows, to an error of the loss of 1e-5.
+MANY_POINTS, MANY_SIZE, MANY_RTOL = 1000, 8, 1e-5
 #: Points that do no work to speak of.
 IDLE_POINTS, QUICK_IDLE_POINTS = 512, 64
 
@@ -45,6 +47,7 @@ def run(journal: Journal, *, quick: bool) -> dict[str, Any]:
             for size in sizes
         ],
         "seconds_per_idle_point": journal.measure("points without work", lambda: idle_point(idle)),
+        "many": journal.measure("a sweep of many small flows", lambda: many(idle if quick else MANY_POINTS, repeats)),
     }
 
 
@@ -61,22 +64,36 @@ def in_turn(size: int) -> dict[str, float]:
     return {"size": size, "one": seconds[0], "all": seconds[1], "speed_up": seconds[0] / seconds[1]}
 
 
+def many(points: int, repeats: int) -> dict[str, Any]:
+    """Return seconds of a sweep over many small flows, one worker per core."""
+    workers, seconds = os.cpu_count() or 1, []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            output = str(Path(folder) / "many.nc")
+            arguments = [str(MANY_SIZE), str(workers), output, str(points), str(MANY_RTOL)]
+            command = [sys.executable, "-m", "benchmarks.sweep", *arguments]
+            seconds.append(float(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
+    return {"points": points, "size": MANY_SIZE, "rtol": MANY_RTOL, "workers": workers, "seconds": sorted(seconds)}
+
+
 def main() -> None:
     """Sweep in a process of its own, and print the seconds of the call."""
-    size, workers, output = sys.argv[1:]
+    size, workers, output, *more = sys.argv[1:]
+    points, rtol = (int(more[0]), float(more[1])) if more else (POINTS, None)
     began = time.perf_counter()
-    sweep(int(size), int(workers), Path(output)).close()
+    sweep(int(size), int(workers), Path(output), points=points, rtol=rtol).close()
     print(time.perf_counter() - began)
 
 
-def sweep(size: int, workers: int, output: Path, *, points: int = POINTS) -> xr.Dataset:
-    """Return 64 starts of one flow, each with its late loss and times."""
+def sweep(size: int, workers: int, output: Path, *, points: int = POINTS, rtol: float | None = None) -> xr.Dataset:
+    """Return starts of one flow, each with its late loss and times."""
     teacher = dynamics.Teacher.power_law(size, beta=1.0)
     problem = dynamics.Problem(activation="he4", teacher=teacher, width=size, dimension=DIMENSION)
     options = {
         "keep": "summary",
         "error_estimate": False,
         "save_at": dynamics.SaveAt.geometric(1.0, 6.0 * DIMENSION * size, 50),
+        **({} if rtol is None else {"rtol": rtol}),
     }
     return dynamics.sweep(
         problem, {"seed": range(points)}, options=options, workers=workers, output=output, progress=False

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.contenders import CONTENDERS, Contender
-from benchmarks.problems import Outcome, errors
+from benchmarks.problems import H4, Outcome, errors
 from benchmarks.references import reference
 from benchmarks.worker import RunFailed, Task, TimeLimitReached, Worker
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
     from benchmarks.journal import Journal
 
-SIZES = (8, 16, 32, 64, 128)
+SIZES = (8, 16, 32, 64, 128, 256)
 QUICK_SIZES = (8,)
-DUEL_SIZES = (32, 128)
+DUEL_SIZES = (8, 16, 32, 64, 128)
+#: The flow with k = 2 beside them, for contenders that are not made for h_4 alone.
+LOW_SIZE, QUICK_LOW_SIZE = 16, 8
 #: An odd number, so that the median is a round.
 DUEL_ROUNDS = 3
 #: Tolerances tried between an interpolated one that misses and the measured one that does not.
@@ -45,28 +48,42 @@ def shortfall(point: dict[str, Any]) -> float:
     return float(max(point["loss_error"] / TARGET_LOSS, point["time_error"] / TARGET_TIME))
 
 
-def run(journal: Journal, sizes: Sequence[int], limit: float, names: Sequence[str]) -> dict[str, Any]:
+def run(journal: Journal, sizes: Sequence[int], limit: float, names: Sequence[str], link: str = H4) -> dict[str, Any]:
     """Measure the named contenders at every size; return points, references and duels."""
-    contenders = [CONTENDERS[name] for name in names]
+    contenders = [CONTENDERS[name] for name in names if link == H4 or CONTENDERS[name].any_link]
     points: list[dict[str, Any]] = []
     references = []
     duels = []
     for size in sizes:
-        exact, known = reference(size)
+        exact, known = reference(size, link=link)
         references.append(known)
-        print(f"m = P = {size}: reference good to {known['loss_error']:.1g} (loss), {known['time_error']:.1g} (times)")
+        good = f"{known['loss_error']:.1g} (loss), {known['time_error']:.1g} (times)"
+        print(f"{link}, m = P = {size}: reference good to {good}")
         for contender in contenders:
             if size <= contender.largest:
-                points.extend(_curve(journal, contender, size, exact, points, limit))
+                points.extend(_curve(journal, contender, size, exact, points, limit, link))
         if size in DUEL_SIZES or size == sizes[-1]:
-            duel = _duel(journal, size, exact, points, limit)
+            duel = _duel(journal, size, exact, points, limit, link)
             duels.extend([duel] if duel else [])
     settings = {contender.name: contender.settings for contender in contenders}
-    return {"points": points, "references": references, "duels": duels, "settings": settings, "limit": limit}
+    return {
+        "points": points,
+        "references": references,
+        "duels": duels,
+        "settings": settings,
+        "limit": limit,
+        "link": link,
+    }
 
 
 def _curve(
-    journal: Journal, contender: Contender, size: int, exact: Outcome, before: list[dict[str, Any]], limit: float
+    journal: Journal,
+    contender: Contender,
+    size: int,
+    exact: Outcome,
+    before: list[dict[str, Any]],
+    limit: float,
+    link: str,
 ) -> Iterator[dict[str, Any]]:
     """Measure one contender at one size, loosest tolerance first, until it exceeds the limit."""
     tolerances = contender.tolerances[-3:] if size >= LARGE else contender.tolerances
@@ -78,7 +95,10 @@ def _curve(
                 yield _not_run(contender, Task(size, rtol), f"not started: would take more than {limit:.0f} s")
                 return
             tried = (threads,) if threads else _threads_to_try(contender, size)
-            measured = [_measured(journal, worker, contender, Task(size, rtol, count), exact, limit) for count in tried]
+            measured = [
+                _measured(journal, worker, contender, Task(size, rtol, count, link=link), exact, limit)
+                for count in tried
+            ]
             best = min(measured, key=lambda point: point.get("seconds", math.inf))
             threads = best["threads"]
             yield best
@@ -107,7 +127,7 @@ def _expected_seconds(contender: Contender, rtol: float, before: list[dict[str, 
 def _measured(
     journal: Journal, worker: Worker, contender: Contender, task: Task, exact: Outcome, limit: float
 ) -> dict[str, Any]:
-    key = f"{contender.name}, m = P = {task.size}, rtol {task.rtol:g}"
+    key = f"{contender.name}{_named(task.link)}, m = P = {task.size}, rtol {task.rtol:g}"
     if not contender.own_threads:
         key += f", {task.threads} BLAS threads"
     point: dict[str, Any] = journal.measure(key, lambda: _point(worker, contender, task, exact, limit))
@@ -178,17 +198,24 @@ def _best(points: list[dict[str, Any]], size: int, *, ours: bool) -> dict[str, A
 
 
 def _duel(
-    journal: Journal, size: int, exact: Outcome, points: list[dict[str, Any]], limit: float
+    journal: Journal, size: int, exact: Outcome, points: list[dict[str, Any]], limit: float, link: str
 ) -> dict[str, Any] | None:
     ours, library = _best(points, size, ours=True), _best(points, size, ours=False)
     if ours is None or library is None:
         return None
-    key = f"duel at equal error, m = P = {size}: {ours['contender']} against {library['contender']}"
-    result: dict[str, Any] = journal.measure(key, lambda: _alternate(size, exact, ours, library, limit))
+    key = f"duel at equal error{_named(link)}, m = P = {size}: {ours['contender']} against {library['contender']}"
+    result: dict[str, Any] = journal.measure(
+        key, lambda: _alternate(Task(size, 0.0, link=link), exact, ours, library, limit)
+    )
     return result
 
 
-def _sound(worker: Worker, size: int, exact: Outcome, chosen: dict[str, Any], limit: float) -> dict[str, Any]:
+def _named(link: str) -> str:
+    """Return a link as part of a key; those of h_4 have been without it."""
+    return "" if link == H4 else f", {link}"
+
+
+def _sound(worker: Worker, task: Task, exact: Outcome, chosen: dict[str, Any], limit: float) -> dict[str, Any]:
     """Return the tolerance of a duel that meets both targets: curves jump where one step decides an early escape.
 
     Between the tolerance that was interpolated and the measured one that meets the targets, halfway in the logarithm
@@ -196,7 +223,7 @@ def _sound(worker: Worker, size: int, exact: Outcome, chosen: dict[str, Any], li
     """
     rtol, good = chosen["rtol"], chosen["meets"]
     for _ in range(SOUND_TRIES):
-        outcome = worker.solve(Task(size, rtol, chosen["threads"]), 2.0 * limit)
+        outcome = worker.solve(replace(task, rtol=rtol, threads=chosen["threads"]), 2.0 * limit)
         found = errors(outcome, exact)
         if not found.missed and found.loss <= TARGET_LOSS and found.emergence_time <= TARGET_TIME:
             return {**chosen, "rtol": rtol}
@@ -205,7 +232,7 @@ def _sound(worker: Worker, size: int, exact: Outcome, chosen: dict[str, Any], li
 
 
 def _alternate(
-    size: int, exact: Outcome, ours: dict[str, Any], library: dict[str, Any], limit: float
+    task: Task, exact: Outcome, ours: dict[str, Any], library: dict[str, Any], limit: float
 ) -> dict[str, Any]:
     """Run both in turn, in processes that stay warm; return seconds, achieved errors and the ratios round by round."""
     seconds: dict[str, list[float]] = {"ours": [], "library": []}
@@ -213,12 +240,14 @@ def _alternate(
     with Worker(ours["contender"]) as first, Worker(library["contender"]) as second:
         workers = {"ours": first, "library": second}
         sides = {
-            side: _sound(workers[side], size, exact, best, limit)
+            side: _sound(workers[side], task, exact, best, limit)
             for side, best in (("ours", ours), ("library", library))
         }
         for _ in range(DUEL_ROUNDS):
             for side, chosen in sides.items():
-                outcome = workers[side].solve(Task(size, chosen["rtol"], chosen["threads"]), 2.0 * limit)
+                outcome = workers[side].solve(
+                    replace(task, rtol=chosen["rtol"], threads=chosen["threads"]), 2.0 * limit
+                )
                 seconds[side].append(outcome.seconds)
                 found = errors(outcome, exact)
                 achieved[side] = {
@@ -232,7 +261,8 @@ def _alternate(
                 }
     ratios = sorted(b / a for a, b in zip(seconds["ours"], seconds["library"], strict=True))
     return {
-        "size": size,
+        "size": task.size,
+        "link": task.link,
         **{side: {**achieved[side], "seconds": seconds[side]} for side in sides},
         "ratio": statistics.median(ratios),
         "ratios": ratios,

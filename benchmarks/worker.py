@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from benchmarks.problems import DIMENSION, Outcome, horizon, save_times, standard_problem
+from benchmarks.problems import DIMENSION, H4, Outcome, horizon, save_times, standard_problem
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -38,6 +38,7 @@ class Task:
     dimension: int = DIMENSION
     last: float | None = None
     repeat: bool = True
+    link: str = H4
 
 
 class Worker:
@@ -75,7 +76,7 @@ class Worker:
         RunFailed
             If the solver gives up.
         """
-        self._ask(task.size, WARM_UP_SECONDS)
+        self._ask((task.size, task.link), WARM_UP_SECONDS)
         outcome: Outcome = self._ask(task, limit + REPEATS * REPEAT_SECONDS)
         if outcome.seconds > limit:
             raise TimeLimitReached(self.contender)
@@ -91,7 +92,7 @@ class Worker:
             self._running = process, connection
         return self._running[1]
 
-    def _ask(self, request: Task | int, limit: float) -> Any:
+    def _ask(self, request: Task | tuple[int, str], limit: float) -> Any:
         connection = self._start()
         try:
             connection.send(request)
@@ -113,7 +114,7 @@ def _serve(name: str, connection: Connection) -> None:
     from benchmarks.contenders import CONTENDERS
 
     contender = CONTENDERS[name]
-    warmed: set[int] = set()
+    warmed: set[tuple[int, str]] = set()
     while True:
         try:
             request = connection.recv()
@@ -124,7 +125,8 @@ def _serve(name: str, connection: Connection) -> None:
                 connection.send(_run(contender, request))
             else:
                 if request not in warmed:
-                    contender.solve(standard_problem(request), save_times(2.0), 1e-4)
+                    size, link = request
+                    contender.solve(standard_problem(size, link=link), save_times(2.0), 1e-4)
                     warmed.add(request)
                 connection.send(None)
         except Exception as error:
@@ -135,8 +137,8 @@ def _serve(name: str, connection: Connection) -> None:
 def _run(contender: Any, task: Task) -> Outcome:
     from threadpoolctl import threadpool_limits
 
-    problem = standard_problem(task.size, task.dimension)
-    times = save_times(task.last or horizon(task.size, task.dimension))
+    problem = standard_problem(task.size, task.dimension, task.link)
+    times = save_times(task.last or horizon(task.size, task.dimension, task.link))
     seconds: list[float] = []
     with threadpool_limits(limits=task.threads, user_api="blas"):
         while True:

@@ -12,7 +12,15 @@ project = "feature-emergence"
 release = metadata.version(project)
 copyright = "the authors of feature-emergence, MIT licence"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "mathml"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "docstrings",
+    "mathml",
+]
 exclude_patterns = ["_build"]
 nitpicky = True
 # Single backticks in docstrings are code, and links where a public name is meant.
@@ -29,6 +37,10 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
+
+# What is copied can be run: prompts and output are left out.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = project

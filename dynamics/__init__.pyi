@@ -10,6 +10,7 @@ from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
 from .report.document import write_report as write_report
+from .report.figures.animation import animate as animate
 from .report.figures.chaos import plot_chaos as plot_chaos
 from .report.figures.flows import plot_emergence as plot_emergence
 from .report.figures.flows import plot_emergence_times as plot_emergence_times
@@ -17,6 +18,7 @@ from .report.figures.flows import plot_loss as plot_loss
 from .report.figures.networks import plot_axes as plot_axes
 from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
+from .report.figures.style import figure_style as figure_style
 from .report.figures.tokens import plot_progress as plot_progress
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted

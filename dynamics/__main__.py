@@ -1,11 +1,13 @@
-"""Command line: `python -m dynamics`, the commands of this program, one line each."""
+"""Command lines: `feature-emergence COMMAND …`, and `python -m dynamics`, which lists the commands by their modules."""
 
 from __future__ import annotations
 
+import runpy
 import sys
 from typing import TYPE_CHECKING
 
-from dynamics.commands.parsing import EXIT_DONE, command_parser, exit_code_of, tell
+from dynamics.commands.parsing import EXIT_DONE, UsageError, command_parser, exit_code_of, tell
+from hermite.text.command_line import PROGRAM, TYPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,20 +24,56 @@ COMMANDS = {
     "sgd_check.study": "families of runs of SGD: sample complexity, step size, transfer, calibration",
     "dynamics.report": "any result file as one HTML page",
 }
+#: Name in `feature-emergence NAME` -> module; what samples SGD beside a command of theory begins with `check`.
+NAMES = {
+    "exponents": "hermite.exponents",
+    "solve": "dynamics.solve",
+    "check": "sgd_check.run",
+    "tokens": "dynamics.tokens",
+    "check-tokens": "sgd_check.tokens",
+    "study": "dynamics.study",
+    "check-study": "sgd_check.study",
+    "laws": "dynamics.laws",
+    "mean-field-study": "dynamics.mean_field_study",
+    "report": "dynamics.report",
+}
+ABOUT = "How two-layer networks learn features: the theory, and the SGD that checks it."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _list(arguments))
+    """List the commands by their modules, or run the one that is named; return the exit code."""
+    alike = f"The same are commands of `{PROGRAM}`: {', '.join(NAMES)}."
+    return _run(arguments, {f"python -m {module}": line for module, line in COMMANDS.items()}, f"\n\n{alike}")
 
 
-def _list(arguments: Sequence[str] | None) -> int:
-    about = "How two-layer networks learn features: the theory, and the SGD that checks it."
-    widest = max(map(len, COMMANDS))
-    lines = "\n".join(f"  python -m {name:{widest}}  {line}" for name, line in COMMANDS.items())
-    listed = f"commands, each with --help:\n{lines}"
-    command_parser("dynamics", about, listed).parse_args(arguments)
-    tell(f"{about}\n\n{listed}")
+def console(arguments: Sequence[str] | None = None) -> int:
+    """Run `feature-emergence COMMAND …`, or list the commands; return the exit code."""
+    TYPED["dynamics"] = PROGRAM
+    return _run(arguments, {f"{PROGRAM} {name}": COMMANDS[module] for name, module in NAMES.items()}, "")
+
+
+def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> int:
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given and given[0] in NAMES:
+        name, sys.argv[1:] = given[0], given[1:]
+        TYPED[NAMES[name]] = f"{PROGRAM} {name}"
+        runpy.run_module(NAMES[name], run_name="__main__", alter_sys=True)
+        return EXIT_DONE
+    return exit_code_of(lambda: _list(given, lines, end))
+
+
+def _list(given: Sequence[str], lines: dict[str, str], end: str) -> int:
+    """Print the commands, or refuse a name that is none."""
+    if given and not given[0].startswith("-"):
+        from hermite.activations import suggestion
+        from hermite.text.messages import shown
+
+        msg = f"Argument COMMAND must be one of {', '.join(NAMES)}, but is {shown(given[0])}."
+        raise UsageError(msg + suggestion(given[0], NAMES))
+    widest = max(map(len, lines))
+    listed = "commands, each with --help:\n" + "\n".join(f"  {name:{widest}}  {line}" for name, line in lines.items())
+    command_parser("dynamics", ABOUT, listed + end).parse_args(given)
+    tell(f"{ABOUT}\n\n{listed}{end}")
     return EXIT_DONE
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from hermite.polynomials import MAX_DEGREE
 
@@ -52,25 +54,38 @@ def canonical_name(text: str) -> str | None:
     return next((name for name in FORMULAS if name.replace(" ", "") == bare), ALIASES.get(bare))
 
 
-def hermite_degree(text: str) -> int | None:
-    """Return k where the text is `he<k>` or `h<k>`, the orthonormal h_k, else None; raise ValueError for k above 300.
+class HermiteName(NamedTuple):
+    """A Hermite polynomial by name: "h" is the orthonormal one, "He" the probabilists', "H" the physicists'."""
+
+    kind: str
+    degree: int
+
+    def checked(self) -> HermiteName:
+        """Return this polynomial, or raise ValueError for a degree above 300."""
+        if self.degree > MAX_DEGREE:
+            shown = f"{'he' if self.kind == 'h' else self.kind}{self.degree}"
+            msg = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {shown!r}."
+            raise ValueError(msg)
+        return self
+
+
+def hermite_name(text: str) -> HermiteName | None:
+    """Return the Hermite polynomial that a text names, None where it names none.
+
+    `He<k>` and `H<k>` are the classical polynomials; `he<k>` and `h<k>`, in any other case, the orthonormal h_k.
 
     Examples
     --------
-    >>> hermite_degree("He4"), hermite_degree("tanh")
-    (4, None)
+    >>> hermite_name("he4"), hermite_name("He4"), hermite_name("tanh")
+    (HermiteName(kind='h', degree=4), HermiteName(kind='He', degree=4), None)
     """
-    match = re.fullmatch(r"\s*he?\s*([0-9]{1,9})\s*", text, flags=re.IGNORECASE)
+    match = re.fullmatch(r"\s*(he?)\s*([0-9]{1,9})\s*", text, flags=re.IGNORECASE)
     if match is None:
         return None
-    degree = int(match[1])
-    if degree > MAX_DEGREE:
-        msg = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is 'he{degree}'."
-        raise ValueError(msg)
-    return degree
+    return HermiteName(match[1] if match[1] in ("He", "H") else "h", int(match[2]))
 
 
-def suggestion(word: str, choices: list[str]) -> str:
+def suggestion(word: str, choices: Iterable[str]) -> str:
     """Return the end of an error sentence: " Did you mean …?" with the choice nearest to a word, or nothing.
 
     Examples
@@ -78,5 +93,5 @@ def suggestion(word: str, choices: list[str]) -> str:
     >>> suggestion("tahn", ["tanh", "relu"])
     " Did you mean 'tanh'?"
     """
-    near = difflib.get_close_matches(word.lower(), choices, n=1)
+    near = difflib.get_close_matches(word.lower(), list(choices), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -7,7 +7,6 @@ sympy is loaded only where a formula needs it.
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -15,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from hermite.activations import FORMULAS, canonical_name, hermite_degree
+from hermite.activations import FORMULAS, canonical_name, hermite_name
 from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import HermiteExpansion
+from hermite.integers import as_integer
 from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.expressions import MAX_LENGTH, Expression
@@ -37,15 +37,16 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
 
     Parameters
     ----------
-    x : str, mapping, sympy expression, callable or HermiteExpansion
-        * A name: ``he<k>`` (the orthonormal h_k, k <= 300), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
+    x : str, mapping, sequence, sympy expression, callable or HermiteExpansion
+        * A name: ``he<k>`` or ``h<k>`` (the orthonormal h_k, k <= 300), ``He<k>`` and ``H<k>`` (the probabilists' and
+          the physicists' polynomial of degree k), ``relu``, ``erf`` (meaning erf(z/√2)), ``tanh``, ``gelu``,
           ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu`` or ``swish``, ``elu``, ``selu``,
           ``leaky_relu`` (slope 1/100 below 0), ``mish``, ``abs``, ``quadratic``, ``step``, ``sign``, ``gaussian``
           (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain functions.
-        * A dict {degree: coefficient} in the orthonormal basis.
+        * A dict {degree: coefficient} in the orthonormal basis, or a list or array [c_0, c_1, ...] of them.
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
-          In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, and ``erf(z)`` the plain error
-          function.
+          In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, ``He4(z)`` the probabilists' polynomial
+          z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
         * A vectorised callable: array in, real array of the same shape out. Its coefficients come from quadrature,
           and those that the rule of `hermite.zero_coefficients` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
@@ -80,6 +81,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         return _from_text(x, wanted)
     if isinstance(x, Mapping):
         return _from_mapping(x, wanted)
+    if isinstance(x, list | tuple | np.ndarray):
+        return _from_mapping(_by_degree(x), wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
         from hermite.text.expressions import normalise
 
@@ -98,10 +101,7 @@ def _check_order(order: int | None) -> int | None:
     """Return the order as an int from 0 to 300, or None."""
     if order is None:
         return None
-    try:
-        value = None if isinstance(order, bool | np.bool_) else operator.index(order)
-    except TypeError:
-        value = None
+    value = as_integer(order)
     if value is None:
         msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
         raise TypeError(msg)
@@ -122,10 +122,11 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 def _from_text(text: str, order: int | None) -> HermiteExpansion:
     """Return the expansion of a name, a series or a formula."""
-    degree = hermite_degree(text)
-    if degree is not None:
-        name = f"he{degree}"
+    polynomial = hermite_name(text)
+    if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
+        name, degree = f"he{polynomial.degree}", polynomial.degree
         return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
+    classical = None if polynomial is None else f"{polynomial.kind}{polynomial.degree}"
     name_in_table = canonical_name(text)
     from hermite.text.parser import parse
 
@@ -133,8 +134,8 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         series = read_series(text)
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
             return _from_mapping(series, order)
-    expression = parse(FORMULAS[name_in_table] if name_in_table else text)
-    name = name_in_table or str(expression)
+    expression = parse(FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text)
+    name = name_in_table or classical or str(expression)
     return _from_expression(expression, name, name, order)
 
 
@@ -161,13 +162,24 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
     return _series(format_series(terms, limit=8), tuple(coefficients.tolist()), exact, text, order)
 
 
+def _by_degree(coefficients: Any) -> dict[int, object]:
+    """Return coefficients c_0, c_1, ... by their degree."""
+    if isinstance(coefficients, np.ndarray) and coefficients.ndim != 1:
+        msg = f"Argument `x` must be a one-dimensional array of coefficients, but has shape {coefficients.shape}."
+        raise ValueError(msg)
+    if len(coefficients) > MAX_DEGREE + 1:
+        msg = f"Argument `x` must have at most {MAX_DEGREE + 1} coefficients, but has {len(coefficients)}."
+        raise ValueError(msg)
+    if len(coefficients) == 0:
+        msg = "Argument `x` must have at least one nonzero coefficient, but is empty."
+        raise ValueError(msg)
+    return dict(enumerate(coefficients))
+
+
 def _degree(key: object) -> int:
     """Return the degree that a key of the mapping stands for."""
-    try:
-        degree = operator.index(key)  # type: ignore[arg-type]
-    except TypeError:
-        degree = -1
-    if isinstance(key, bool) or not 0 <= degree <= MAX_DEGREE:
+    degree = as_integer(key)
+    if degree is None or not 0 <= degree <= MAX_DEGREE:
         msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
         raise ValueError(msg)
     return degree
@@ -221,13 +233,13 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
     if form is None:
         return _by_quadrature(name, text, FormulaLink(expression), order)
     degree = form.degree
-    if degree is not None:
-        return _series(name, tuple(form.floats(degree).tolist()), form, text, order)
-    coefficients = form.floats(DEFAULT_ORDER if order is None else order)
+    coefficients = form.floats((DEFAULT_ORDER if order is None else order) if degree is None else degree)
     if not np.isfinite(coefficients).all():
         j = int(np.argmin(np.isfinite(coefficients)))
         msg = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
         raise ValueError(msg)
+    if degree is not None:
+        return _series(name, tuple(coefficients.tolist()), form, text, order)
     rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))
     return HermiteExpansion(
         name=name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hermite import polynomials, zero_coefficients
+from hermite.integers import as_integer
 from hermite.links import CallableLink, FormulaLink, SeriesLink
 from hermite.polynomials import trimmed
 from hermite.text.messages import shown
@@ -299,8 +299,8 @@ class HermiteExpansion:
 
 
 def _index(n: object) -> int:
-    try:
-        return operator.index(n)  # type: ignore[arg-type]
-    except TypeError:
+    value = as_integer(n)
+    if value is None:
         msg = f"Argument `n` must be an integer, but is {shown(n)}."
-        raise TypeError(msg) from None
+        raise TypeError(msg)
+    return value

@@ -7,6 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the processor already: threads of BLAS and of torch that wait for each other took ten times as long.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import numpy as np
@@ -19,6 +22,14 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile("project", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("project")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the long tests unless FULL_TESTS is set."""
+    if "FULL_TESTS" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long: set FULL_TESTS=1"))
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """A reader of HTML pages for tests: refuses what is not well formed, and gives tables, texts and figures back."""
 
 import base64
+import hashlib
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
+
+from dynamics.report.chart import chart_script
 
 VOID = {"meta", "img", "br", "hr", "link", "input", "col"}
 
@@ -76,10 +80,17 @@ def read_page(path):
     page = Page(path.read_text(encoding="utf-8"))
     assert page.declared == "DOCTYPE html"
     assert page.all("html") == [{"lang": "en"}]
-    # Nothing is loaded, run or led to outside the page.
-    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "embed", "base", "form", "svg"}
+    # Nothing is loaded, run or led to outside the page; its one script is ours, and the policy names it by its hash.
+    assert not {tag for tag, _ in page.tags} & {"link", "iframe", "object", "embed", "base", "form"}
+    policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert page.text("script") in ([], [chart_script()])
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in page.text("script")]
+    assert re.findall(r"script-src ([^;]*)", policy) == [f"'sha256-{digest}'" for digest in hashes]
+    assert len(page.all("script")) == len(hashes) == len([each for each in page.all("div") if "data-limits" in each])
     for _, attrs in page.tags:
-        assert not [name for name in attrs if name.startswith("on") or name in ("srcset", "action", "background")]
+        assert not [
+            name for name in attrs if name.startswith("on") or name in ("srcset", "action", "background", "xlink:href")
+        ]
         assert attrs.get("src", "data:image/").startswith("data:image/")
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))

@@ -29,6 +29,7 @@ import dynamics.tokens
 import hermite
 import sgd_check
 import sgd_check.tokens
+from dynamics.__main__ import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Command -> whether its first argument names one of several studies.
@@ -228,6 +229,8 @@ def entry_points():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for group, entries in project["entry-points"].items():
         yield from (f"the entry points {group} have {name}" for name in entries)
+    yield from (f"the console command {name} calls {path}" for name, path in project["scripts"].items())
+    yield from (f"feature-emergence {name} is python -m {module}" for name, module in NAMES.items())
     yield from (f"the extra {name}" for name in project["optional-dependencies"])
 
 

@@ -1,11 +1,13 @@
 """Pages on results as a real browser shows them: figures decoded, light, dark and narrow, nothing loaded, no message.
 
+Curves are explored as a reader does, by pointer, keys and buttons.
+
 Runs with FULL_TESTS=1 in the environment, where Chromium is installed.
 """
 
+import html
 import http.server
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,7 +21,7 @@ import dynamics
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
-    pytest.mark.skipif("FULL_TESTS" not in os.environ, reason="starts a browser: set FULL_TESTS=1"),
+    pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 QUIET = [
@@ -54,12 +56,57 @@ document.getElementById("page").onload = event => {{
 """
 
 
+#: Does with the chart of a page in a frame what a reader does, and says what is then seen.
+READER = """
+<iframe id="page" src="page.html" style="width:{width}px;height:3000px;border:0"></iframe><pre id="found">none</pre><script>
+document.getElementById("page").onload = event => {{
+  const view = event.target.contentWindow, page = event.target.contentDocument, chart = page.querySelector(".chart");
+  const plot = chart.querySelector(".plot"), box = chart.querySelector("svg").getBoundingClientRect(), seen = {{}};
+  plot.setPointerCapture = () => {{}};
+  const said = () => chart.querySelector(".said").textContent;
+  const labels = () => [...chart.querySelectorAll(".axes text")].map(text => text.textContent);
+  const look = name => seen[name] = {{said: said(), labels: labels(), view: plot.getAttribute("viewBox"),
+    chosen: chart.querySelectorAll(".chosen").length}};
+  // (x, y): parts of the plot from its left upper corner.
+  const point = (kind, x, y, pointerType = "mouse") => {{
+    const [clientX, clientY] = [box.left + box.width * (56 + 690 * x) / 760, box.top + box.width * (14 + 362 * y) / 760];
+    plot.dispatchEvent(new view.PointerEvent(kind, {{clientX, clientY, pointerType, pointerId: 1, bubbles: true}}));
+  }};
+  const key = name => chart.querySelector(".scroll").dispatchEvent(new view.KeyboardEvent("keydown", {{key: name}}));
+  const press = name => page.querySelector(`button[data-does=${{name}}]`).click();
+  look("first");
+  point("pointermove", {place});
+  look("hover");
+  point("pointermove", 0.02, 0.1);
+  look("away");
+  key("ArrowRight"); key("ArrowRight");
+  look("keys");
+  press("in");
+  look("button");
+  key("Escape");
+  point("pointerdown", 0.25, 0.2); point("pointermove", 0.4, 0.3); point("pointerup", 0.75, 0.7);
+  look("drag");
+  plot.dispatchEvent(new view.MouseEvent("dblclick"));
+  look("all");
+  point("pointerdown", {place}, "touch");
+  look("touch");
+  seen.hidden = chart.hidden;
+  seen.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+  seen.hint = view.getComputedStyle(chart.querySelector(".wide"), "::before").display;
+  seen.scrolls = chart.querySelector(".scroll").scrollWidth > chart.querySelector(".scroll").clientWidth;
+  document.getElementById("found").textContent = JSON.stringify(seen);
+}};
+</script>
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("pages")
     problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=16)
     flow = dynamics.solve_overlaps(problem, progress=False)
     flow.attrs["notes"] = "<img src='http://127.0.0.1:1/hostile.png'><script src='//127.0.0.1:1/hostile.js'></script>"
+    dynamics.save(flow, made / "run.nc")
     dynamics.write_report(flow, made / "page.html")
     return made
 
@@ -93,13 +140,44 @@ def browse(tmp_path, *arguments):
     return found.stdout
 
 
+def found_in(dom):
+    """What the script of a page that looks into another has found."""
+    return json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+@pytest.mark.parametrize(("width", "narrow"), [(1280, False), (390, True)])
+def test_a_reader_explores_the_curves(folder, served, tmp_path, width, narrow):
+    address, _ = served
+    flow = dynamics.load(folder / "run.nc")
+    # Where the second direction passes one half, in parts of the plot.
+    later = np.log(flow["time"].values[flow["time"].values > 0])
+    x = (np.log(flow["emergence_time"].values[1]) - later[0]) / (later[-1] - later[0])
+    place = f"{x:.6f}, {(1.04 - 0.5) / 1.08:.6f}"
+    (folder / "reader.html").write_text(READER.format(width=width, place=place), encoding="utf-8")
+    found = found_in(browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{address}/reader.html"))
+    assert not found["hidden"]
+    assert found["overflow"] <= 0
+    assert (found["scrolls"], found["hint"]) == (narrow, "block" if narrow else "none")
+    second = f"direction 2; a_p = 0.6; predicted T_p = {flow.predicted_emergence_time.values[1]:.5g}; emerged at t ="
+    for how in ("hover", "keys", "touch"):
+        assert found[how]["said"].startswith(second)
+        assert found[how]["chosen"] == 1
+    assert (found["away"]["said"], found["away"]["chosen"]) == ("No curve is chosen.", 0)
+    assert {"0", "0.2", "0.4", "0.6", "0.8", "1"} <= set(found["first"]["labels"])
+    assert found["button"]["view"] == "250 250 500 500"
+    x, y, w, h = map(float, found["drag"]["view"].split())
+    np.testing.assert_allclose([x, y, w, h], [250.0, 200.0, 500.0, 500.0], atol=5.0)
+    assert found["drag"]["labels"] != found["first"]["labels"]
+    assert found["all"]["view"] == "0 0 1000 1000"
+    assert found["all"]["labels"] == found["first"]["labels"]
+
+
 @pytest.mark.parametrize("width", [1200, 380])
 def test_figures_are_decoded_and_nothing_else_is_asked_for(folder, served, tmp_path, width):
     address, asked = served
     (folder / "probe.html").write_text(PROBE.format(width=width), encoding="utf-8")
     dom = browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{address}/probe.html")
-    text = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]
-    found = json.loads(text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    found = found_in(dom)
     assert len(found["figures"]) == 3
     assert all(complete and natural > 300 and shown > 300 for complete, natural, shown in found["figures"])
     assert found["unstyled"] != "none"

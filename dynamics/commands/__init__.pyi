@@ -12,6 +12,7 @@ from .options import PLOT as PLOT
 from .options import QUIET as QUIET
 from .options import START_SEED as START_SEED
 from .options import STARTS_OF_WIDTHS as STARTS_OF_WIDTHS
+from .options import STYLE as STYLE
 from .options import WIDTHS as WIDTHS
 from .options import Option as Option
 from .parsing import EXIT_DONE as EXIT_DONE
@@ -20,8 +21,11 @@ from .parsing import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from .parsing import EXIT_USAGE as EXIT_USAGE
 from .parsing import Parser as Parser
 from .parsing import UsageError as UsageError
+from .parsing import as_typed as as_typed
 from .parsing import check_names_a_file as check_names_a_file
+from .parsing import check_targets as check_targets
 from .parsing import chosen_figure as chosen_figure
+from .parsing import chosen_style as chosen_style
 from .parsing import command_parser as command_parser
 from .parsing import exit_code_of as exit_code_of
 from .parsing import read_option as read_option

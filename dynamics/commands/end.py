@@ -28,6 +28,9 @@ class Telling(Protocol):
     def overview(self) -> Callable[[], Figure] | None:
         """() -> the figure, if there is one."""
 
+    def drawn(self, style: str) -> Figure:
+        """Return the figure in a style."""
+
     def as_text(self, files: Mapping[str, str | None]) -> str:
         """Return lines for a reader, the files that were written among them."""
 
@@ -69,6 +72,7 @@ def end_with(
     quiet: bool,
     overwrite: bool,
     dpi: int,
+    style: str = "screen",
     figure_key: str = "plot",
 ) -> Written:
     """Write result and figure, each wherever that is possible, and print what the result shows.
@@ -76,7 +80,7 @@ def end_with(
     `store` writes the result and returns, as `write_somewhere` does, where it is and why not where it was to be. `find`
     returns what the result shows, None if that is not known; it is called only if something is to be drawn or printed.
     No figure is made if `figure`, its file, is None; `overwrite` lets it replace one. `json` prints one JSON object,
-    in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing.
+    in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing. `style` is the figure's.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -87,7 +91,9 @@ def end_with(
         found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
         if figure is not None and found is not None and found.overview is not None:
-            save = partial(found.overview().savefig, format=figure.suffix[1:].lower(), dpi=dpi)
+            # Other styles have a resolution of their own.
+            resolution = dpi if style == "screen" else None
+            save = partial(found.drawn(style).savefig, format=figure.suffix[1:].lower(), dpi=resolution)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
     unheard = ""

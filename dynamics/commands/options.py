@@ -25,9 +25,10 @@ from dynamics.commands.readers import (
 from dynamics.integrators.names import FLOW_METHODS
 
 MODELS = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
-#: Models of the homogeneous student, those whose width is finite, and those that are integrated in time.
+#: Models of the homogeneous student, of finite width, integrated in time, and whose runs can be bounded and resumed.
 HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network")
 INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
+WATCHED = (*INTEGRATED, "quadratic")
 OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
 NETWORK, CORRELATION = ("network",), ("correlation",)
 STEP_THEORIES = ("finite-d", "infinite-d")
@@ -125,6 +126,14 @@ PROBLEM_OPTIONS = (
         models=WITH_WIDTH,
     ),
     Option("seed", natural_number, "seed of the random start", default="0"),
+    Option(
+        "student",
+        plain,
+        "stiefel: neurons that stay orthogonal and of one length, which `python -m sgd_check.run` can check",
+        default="homogeneous",
+        choices=("homogeneous", "stiefel"),
+        models=("quadratic",),
+    ),
     Option(
         "label-noise",
         non_negative,
@@ -261,14 +270,14 @@ SOLVER_OPTIONS = (
     Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),
     Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150"),
     Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED),
-    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=INTEGRATED),
+    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED),
     Option(
         "checkpoint-every",
         positive,
         "seconds between two versions of the file that a run can be resumed from",
         "SECONDS",
         "30.0",
-        models=INTEGRATED,
+        models=WATCHED,
     ),
 )
 
@@ -291,6 +300,7 @@ WORKERS = Option("workers", positive_integer, "processes, each on one thread [on
 
 PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")
 NO_PLOT = Option("no-plot", switch, "write no figure")
+STYLE = Option("style", plain, "look of the figure", "NAME", "screen", choices=("screen", "paper", "talk"))
 OVERWRITE = Option("overwrite", switch, "replace existing files")
 JSON = Option("json", switch, "print the result as one JSON object")
 QUIET = Option("quiet", switch, "print nothing but errors")

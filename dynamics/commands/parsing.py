@@ -24,8 +24,9 @@ from hermite.text.command_line import (
     exit_code_of,
     say,
     tell,
+    typed_name,
 )
-from hermite.text.messages import shown
+from hermite.text.messages import renamed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,8 +43,11 @@ __all__ = [
     "OutputError",
     "Parser",
     "UsageError",
+    "as_typed",
     "check_names_a_file",
+    "check_targets",
     "chosen_figure",
+    "chosen_style",
     "command_parser",
     "exit_code_of",
     "read_option",
@@ -77,16 +81,10 @@ class Parser(PlainParser):
         return MappingProxyType(vars(self.parse_args(arguments)))
 
 
-def _suggestion(word: str, choices: Iterable[str]) -> str:
-    from hermite.activations import suggestion
-
-    return suggestion(word, list(choices))
-
-
 def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of `python -m MODULE`, still without arguments but `--help` and `--version`."""
+    """Return the parser of the command of a module, still without arguments but `--help` and `--version`."""
     parser = Parser(
-        prog=f"python -m {module}",
+        prog=typed_name(module),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -105,8 +103,28 @@ def read_option(option: Option, text: Any) -> Any:
         raise UsageError(msg) from None
     if option.choices and value not in option.choices:
         msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {shown(value)}."
-        raise UsageError(msg + _suggestion(str(value), option.choices))
+        from hermite.activations import suggestion
+
+        raise UsageError(msg + suggestion(str(value), option.choices))
     return value
+
+
+def as_typed(error: BaseException, options: Iterable[Option], **names: str) -> str:
+    """Return the sentence of an error about arguments of functions as one about what was typed: flags, and `names`."""
+    found = renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
+    return found.replace("allow it with overwrite", "allow it with --overwrite")
+
+
+def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path | None) -> None:
+    """Raise UsageError where the dataset, or the figure, may not be written."""
+    from dynamics.runs.storage import StorageError, check_target
+
+    for flag, path in (("--output", output), ("--plot", figure)):
+        try:
+            if path is not None:
+                check_target(path, overwrite=values["overwrite"])
+        except StorageError as error:
+            raise UsageError(as_typed(error, (), path=flag)) from None
 
 
 def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
@@ -148,11 +166,19 @@ def check_names_a_file(what: str, path: Path) -> None:
         raise UsageError(msg)
 
 
+def chosen_style(values: Mapping[str, Any]) -> str:
+    """Return the look of the figure; refuse one that does not exist."""
+    from dynamics.commands.options import STYLE
+
+    return str(read_option(STYLE, values["style"] or STYLE.default))
+
+
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
+    chosen_style(values)
     if values["no_plot"]:
         return None
     figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")

@@ -12,14 +12,17 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.end import end_with, store_result
-from dynamics.commands.options import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, Option
+from dynamics.commands.options import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     exit_code_of,
     read_option,
@@ -72,7 +75,7 @@ def build_parser(catalogue: Catalogue) -> Parser:
     for name, study in catalogue.studies.items():
         output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
         one = names.add_parser(name, help=study.help, description=study.help, allow_abbrev=False)
-        one.add_options((*study.options, output, PLOT, NO_PLOT, OVERWRITE, DRY_RUN, JSON, QUIET))
+        one.add_options((*study.options, output, PLOT, NO_PLOT, STYLE, OVERWRITE, DRY_RUN, JSON, QUIET))
     return parser
 
 
@@ -85,20 +88,19 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     command = catalogue.studies[values["name"]]
     settings = _settings(command, values)
     from dynamics.problem import Problem
-    from dynamics.runs.storage import StorageError, check_target, free_name, load_answer
+    from dynamics.runs.storage import StorageError, free_name, load_answer
 
     output = Path(values["output"]) if values["output"] is not None else free_name(f"study-{values['name']}", ".nc")
     figure = chosen_figure(values, output)
+    if not values["dry_run"]:
+        check_targets(values, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None and not values["dry_run"]:
-                check_target(path, overwrite=values["overwrite"])
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
         study = command.prepare(settings, progress=False if values["quiet"] else None)
         work = study.work()
     except (TypeError, ValueError, StorageError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, command.options, path="--problem")) from None
     if not values["quiet"]:
         say(work)
     return EXIT_DONE if values["dry_run"] else _finish(catalogue, study.run(), values, output, figure)
@@ -121,6 +123,7 @@ def _finish(
         quiet=values["quiet"],
         overwrite=values["overwrite"],
         dpi=FIGURE_DPI,
+        style=chosen_style(values),
     )
     if written.output is None:
         return EXIT_FAILED

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,7 @@ def read_piece(path: str | Path) -> Piece:
     return Piece(str(path), Path(path).read_text(encoding="utf-8"))
 
 
+@lru_cache
 def kernel_pieces(*modules: str) -> tuple[Piece, ...]:
     """Return the source of modules of kernels, by their dotted names, without importing these modules."""
     found = [(name, find_spec(name)) for name in modules]

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 #: What libraries read, when they are loaded, to know how many threads to start.
 THREAD_VARIABLES = (
@@ -15,6 +26,7 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 _held_to_one = 0
+_loading = threading.Lock()
 
 
 def available_cores() -> int:
@@ -24,17 +36,40 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def load_blas() -> None:
+    """Load the BLAS that kernels call, scipy's, without the package around it, which takes 0.1 s longer."""
+    import scipy
+
+    name = "scipy.linalg.cython_blas"
+    with _loading:
+        if name in sys.modules:
+            return
+        spec = PathFinder.find_spec(name, [str(Path(folder, "linalg")) for folder in scipy.__path__])
+        if "scipy.linalg" in sys.modules or spec is None or spec.loader is None:
+            importlib.import_module(name)
+            return
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold the products of numpy and of compiled kernels to one thread in the body.
 
     Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
     """
-    import scipy.linalg.cython_blas  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    load_blas()
+    with _libraries("torch" in sys.modules).limit(limits=1, user_api="blas"):
         yield
+
+
+@lru_cache
+def _libraries(_with_torch: bool, /) -> ThreadpoolController:
+    """Return the libraries of threads that are loaded, which takes longer to find out than a small flow to solve."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @contextmanager

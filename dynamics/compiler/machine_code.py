@@ -10,9 +10,11 @@ from types import ModuleType
 from typing import Any, Self, cast
 
 import numba
-from numba import cfunc
-from numba.core.caching import CacheImpl, InTreeCacheLocator
+from numba.core.caching import CacheImpl, FunctionCache, InTreeCacheLocator
+from numba.core.ccallback import CFunc
 from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
+from numba.core.sigutils import normalize_signature
 
 from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
 from dynamics.compiler.inner_functions import ENTRY
@@ -42,6 +44,16 @@ class _BesideTheSource(InTreeCacheLocator):
 
 
 CacheImpl._locator_classes.insert(0, _BesideTheSource)
+
+
+class _StoredCode(FunctionCache):
+    """Numba's cache, which reads machine code without loading all that Numba compiles with, a quarter of a second."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the stored code of a signature, None if there is none; what it calls at run time is made ready."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
 
 @functools.cache
@@ -107,10 +119,20 @@ def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: boo
     functions, hits = {}, _compile_entries(namespace, keep=keep)
     for name, signature in exports.items():
         function = defined(namespace, name)
-        decorate = cfunc(signature, cache=keep, error_model="numpy", fastmath=set(FASTMATH), **ENTRY)
-        functions[name] = decorate(getattr(function, "py_func", function))
+        functions[name] = _callback(getattr(function, "py_func", function), signature, keep=keep)
         hits.append(bool(functions[name].cache_hits))
     return functions, all(hits)
+
+
+def _callback(function: Any, signature: str, *, keep: bool) -> Any:
+    """Compile or load a function that compiled code calls by its address."""
+    types = normalize_signature(signature)  # type: ignore[no-untyped-call]
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH)}
+    callback: Any = CFunc(function, types, locals={}, options=options, **ENTRY)
+    if keep:
+        callback._cache = _StoredCode(function)  # type: ignore[no-untyped-call]
+    callback.compile()
+    return callback
 
 
 def _compile_entries(namespace: ModuleType, *, keep: bool) -> list[bool]:
@@ -121,7 +143,7 @@ def _compile_entries(namespace: ModuleType, *, keep: bool) -> list[bool]:
         if signature is not None and getattr(value, "__module__", None) == namespace.__name__:
             if not value.signatures:
                 if keep:
-                    value.enable_caching()
+                    value._cache = _StoredCode(value.py_func)  # type: ignore[no-untyped-call]
                 value.compile(signature)
                 value.disable_compile()
             hits.append(bool(value.stats.cache_hits))

@@ -7,6 +7,8 @@ one if they can; integrators call them by their machine addresses. Shapes: state
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dynamics.compiler.compilation import CompiledModule, Piece
     from dynamics.problem import Problem
@@ -44,6 +46,23 @@ def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> Compil
         product = Piece("product", f"HAS_PRODUCT = {'def jacobian_product(' in text}\n")
         pieces = *pieces, product, *kernel_pieces("dynamics.equations.jacobian_kernels")
     return load(pieces, dict(list(SIGNATURES.items())[: None if implicit else _ALWAYS_NEEDED]))
+
+
+@dataclass(frozen=True, slots=True)
+class OfStates:
+    """A function of a state, (N,), that takes a stack of states, (T, N), as well where `stacks` says so."""
+
+    function: Callable[[Array], Any]
+    stacks: Callable[[], bool] = lambda: True
+
+    def __call__(self, state: Array) -> Any:
+        """Return the function of a state."""
+        return self.function(state)
+
+
+def takes_stacks(function: Callable[[Array], Any]) -> bool:
+    """Return whether a function of a state takes a stack of them."""
+    return isinstance(function, OfStates) and function.stacks()
 
 
 class System:

@@ -12,7 +12,7 @@ from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, EVENT_VALUES, RHS, Status, check_inside, check_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ _CARRIED_BY_BDF = (
     slots.ROW_DIAGONAL,
     *range(slots.ROW_SAVED, slots.ROW_NORDSIECK + slots.MAX_ORDER + 1),
 )
-_STATISTICS = {
+STATISTICS = {
     "steps_accepted": slots.ACCEPTED,
     "steps_rejected": slots.REJECTED,
     "rhs_evaluations": slots.EVALUATIONS,
@@ -60,7 +60,7 @@ LAYOUTS = {
             *range(slots.ROW_STAGES, slots.ROW_END + 1),
             *range(slots.ROW_DENSE, slots.ROW_ZERO),
         ),
-        statistics=_STATISTICS | {"steps_limited_by_stability": slots.STABILITY_LIMITED},
+        statistics=STATISTICS | {"steps_limited_by_stability": slots.STABILITY_LIMITED},
     ),
     "bdf": Layout(
         rows=slots.ROW_NORDSIECK + slots.MAX_ORDER + 1,
@@ -68,7 +68,7 @@ LAYOUTS = {
         counters=16,
         carried=_CARRIED_BY_BDF,
         kept=_CARRIED_BY_BDF,
-        statistics=_STATISTICS
+        statistics=STATISTICS
         | {
             "linear_iterations": slots.PRODUCTS,
             "nonlinear_iterations": slots.ITERATIONS,
@@ -81,7 +81,10 @@ LAYOUTS = {
 
 
 class CompiledStepper:
-    """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0."""
+    """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0.
+
+    The `constants` of a method are the last of its scalars.
+    """
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class CompiledStepper:
         tolerances: Tolerances,
         num_events: int,
         t0: float,
+        constants: Sequence[float] = (),
     ) -> None:
         self._namespace = namespace
         self._layout = layout
@@ -100,6 +104,7 @@ class CompiledStepper:
         self._vectors[slots.ROW_STATE] = y0
         self._scalars = np.zeros(layout.scalars)
         self._scalars[[slots.TIME, slots.TIME_START]] = t0
+        self._scalars[layout.scalars - len(constants) :] = constants
         self._scalars[slots.RTOL] = tolerances.rtol
         self._scalars[slots.FIXED_STEP] = tolerances.fixed_step
         self._scalars[slots.LARGEST_STEP] = tolerances.largest_step
@@ -137,6 +142,39 @@ class CompiledStepper:
         self._before = None
         return status
 
+    @property
+    def leaps(self) -> bool:
+        """Whether there is `advance_through`."""
+        return hasattr(self._namespace, "advance_through")
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        states = np.empty((times.size, self._vectors.shape[1]))
+        # The times of a schedule are read-only.
+        status, passed = self._through(times.copy(), max_steps, states)
+        return status, states[:passed]
+
+    def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
+        """Advance through times; return also how many were passed, whose states are written if there are rows."""
+        last, passed = self._tried() + max_steps, 0
+        while True:
+            code = self._namespace.advance_through(
+                times[passed:],
+                last - self._tried(),
+                states[passed:],
+                self._vectors,
+                self._scalars,
+                self._counters,
+                self._atol,
+                self._events,
+                self._system,
+            )
+            further, status = divmod(code, slots.PASSED)
+            passed += further
+            if status != EVENT_PASSED:
+                return Status(status), passed
+            self._record_crossings()
+
     def _keep(self) -> None:
         """Copy what a step changes: the run asks for single steps where they take long, and may give them up."""
         if self._rows_before.size == 0:
@@ -146,6 +184,8 @@ class CompiledStepper:
         self._before = self._copies()
 
     def _advance(self, target: float, max_steps: int) -> Status:
+        if self.leaps:
+            return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
         last = self._tried() + max_steps
         while True:
             status = self._namespace.advance(
@@ -160,8 +200,11 @@ class CompiledStepper:
             )
             if status != EVENT_PASSED:
                 return Status(status)
-            times, now, before = self._events
-            record_crossings(times, before, now, (self.start, self.time), self._event_values)
+            self._record_crossings()
+
+    def _record_crossings(self) -> None:
+        times, now, before = self._events
+        record_crossings(times, before, now, (self.start, self.time), self._event_values)
 
     def _tried(self) -> int:
         return int(self._counters[slots.ACCEPTED] + self._counters[slots.REJECTED])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +17,21 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+    from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+    from dynamics.problem import Problem
     from hermite.arrays import Array
 
-#: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method.
-EXPLICIT_STEP_LIMIT = 3000.0
-#: Tolerance per step of the methods of low order, in units of the tolerance asked for: their errors add up over many
-#: steps. The error of "bdf" on 196 random problems at rtol 1e-6 was 0.2 rtol κ in the median, 1.3 in 99 %, 14 at most.
-LOCAL_TOLERANCE = {"bdf": 0.01, "sundials": 0.03}
+#: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method: of most systems,
+#: and of the overlap flow, where both take as long at 50 to 300 steps for h_4 with 8 to 64 neurons, and at 200 to 400
+#: for links with k ≤ 2 with 4 to 16.
+EXPLICIT_STEP_LIMIT, EXPLICIT_FLOW_LIMIT = 3000.0, 300.0
+#: Tolerance per step in units of the tolerance asked for. Errors of the methods of low order add up over many steps:
+#: that of "bdf" on 196 random problems at rtol 1e-6 was 0.2 rtol κ in the median, 1.3 in 99 %, 14 at most. The first
+#: escapes of a small flow are a few long steps, whose errors fall with the tolerance from 3e-5 on.
+LOCAL_TOLERANCE = {"bdf": 0.01, "sundials": 0.03, "small-flow": 0.3}
+#: Size m² D of a matrix product up to which "stiff" takes the compiled loop of small flows, with the whole field at
+#: every stage: m = P = 50. There it takes as long as the large-flow solver, at m = P = 32 half, at 8 a fifteenth.
+LARGEST_SMALL_FLOW = 250_000
 SMALLEST_LOCAL_RTOL = 1e-14
 #: Size below which "bdf" measures the error of a component against this: in units of 1/√d for vectors, of 1 for ln n.
 #: Overlaps that decay to 1e-6 and less would else set the step, which they need not: for k ≤ 2 steps are a third fewer
@@ -45,11 +54,17 @@ ISOTROPIC_ALONE = "its slowed clusters are derived for isotropic inputs"
 def choose_method(system: FlowSystem, last_time: float) -> str:
     """Return "explicit" or "stiff" by the number of steps that stability alone would force on the explicit pair.
 
-    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate; below ~3000 such steps it is fast
-    as the stiff method, and its kernels compile in a third of the time.
+    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate.
     """
     stability_steps = system.stiffness() * last_time / 6.0
-    return "explicit" if stability_steps < EXPLICIT_STEP_LIMIT else "stiff"
+    limit = EXPLICIT_FLOW_LIMIT if system.name == "overlaps" else EXPLICIT_STEP_LIMIT
+    return "explicit" if stability_steps < limit else "stiff"
+
+
+def is_small(problem: Problem) -> bool:
+    """Return whether "stiff" takes the compiled loop of small flows for a problem."""
+    m = problem.width
+    return m * m * min(problem.dimension, problem.teacher.span + m) <= LARGEST_SMALL_FLOW
 
 
 @dataclass
@@ -111,18 +126,31 @@ class FlowMethod:
             return descent
         if self.name != "stiff":
             return self._generic(self.name, rtol)
+        return self._clustered(rtol)
+
+    def _clustered(self, rtol: float) -> Stepper:
+        """Return a stepper of the method "stiff"."""
         from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 
-        first: LargeFlowStepper | TorchFlowStepper
-        if self.device is None:
-            first = LargeFlowStepper(self.system.problem, rtol=rtol, atol=self.atol)
-            self._took(self.name, first.compile_seconds)
-            self.field_precision = "single" if first.rows.single else "double"
-        else:
+        problem = self.system.problem
+        first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper
+        former = None
+        if self.device is not None:
             from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 
-            first = TorchFlowStepper(self.system.problem, rtol=rtol, atol=self.atol, device=self.device)
-        return FallingBack(first, lambda vectors, time: self._generic("bdf", rtol, vectors, time), self.last_time)
+            first = TorchFlowStepper(problem, rtol=rtol, atol=self.atol, device=self.device)
+        elif is_small(problem):
+            from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+
+            factor = LOCAL_TOLERANCE["small-flow"]
+            first = SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol)
+            former = partial(LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
+            self._took(self.name, first.compile_seconds)
+        else:
+            first = LargeFlowStepper(problem, rtol=rtol, atol=self.atol)
+            self._took(self.name, first.compile_seconds)
+            self.field_precision = "single" if first.rows.single else "double"
+        return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
 
     @property
     def carries_vectors(self) -> bool:

@@ -37,10 +37,28 @@ _KERNELS = {
         "shared_kernels",
         *(f"explicit.{name}" for name in ("dop853_tableau", "stage_sum_kernels", "explicit_kernels")),
     ),
-    "bdf": (*_FIRST, "shared_kernels", *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf"))),
+    "bdf": (
+        *_FIRST,
+        "shared_kernels",
+        *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf")),
+        "saving_kernels",
+    ),
     "sundials": (*_FIRST, "sundials.sundials_kernels"),
     # The steps of `descent.euler`, which is no method of every system.
     "euler": (*_FIRST, "shared_kernels", "descent.euler_kernels"),
+    # The steps of `small_flow.stepper`, which is the method "stiff" of small flows.
+    "small-flow": (
+        "slots",
+        "small_flow.small_slots",
+        "system_calls",
+        "shared_kernels",
+        "explicit.dop853_tableau",
+        "explicit.stage_sum_kernels",
+        "small_flow.cluster_kernels",
+        "small_flow.small_landing_kernels",
+        "small_flow.small_flow_kernels",
+        "saving_kernels",
+    ),
     "scipy": _FIRST,
 }
 # Stands for an event value that was not written.
@@ -99,12 +117,12 @@ class CompiledMethod:
 
 
 def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
-    """Compile one of `METHODS` or "euler" and the functions of a system (`dynamics.equations.interface`), or load them.
+    """Compile one of `METHODS`, "euler" or "small-flow" and the functions of a system, or load them.
 
     Raises TypeError, ValueError or ImportError if the method is unknown or not installed, or if the pieces lack a
-    function that it needs.
+    function (`dynamics.equations.interface`) that it needs.
     """
-    family = check_method(method, (*METHODS, "euler")).split(":")[0]
+    family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
     kernels = kernel_pieces(*(f"{_HERE}.{name}" for name in _KERNELS[family]))
     began = clock.perf_counter()
     with compiling_beside(kernels):

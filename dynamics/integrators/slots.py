@@ -12,6 +12,8 @@ TIME, TIME_START, STEP, RTOL, FIXED_STEP, LARGEST_STEP = 0, 1, 2, 3, 4, 5
 READY, DENSE_READY, ACCEPTED, REJECTED, EVALUATIONS, FAILURES = 0, 1, 2, 3, 4, 5
 # Rows of `events`: time of passing (not-a-number: not yet), values now, values at the start of the last step.
 EVENT_TIME, EVENT_NOW, EVENT_BEFORE = 0, 1, 2
+# `advance_through` returns a status and, in units of this, how many times were passed.
+PASSED = 8
 
 # The explicit pair. Rows after the common ones: new state, the 16 stages, of which END is the derivative at the end of
 # the step, the 7 dense coefficients, zeros. Slot of `counters`: accepted steps whose length stability limits.

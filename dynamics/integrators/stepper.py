@@ -73,6 +73,19 @@ class Stepper(Protocol):
         ...
 
 
+class LeapingStepper(Stepper, Protocol):
+    """A stepper that can go through many saved times in one call."""
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        ...
+
+
+def leaping(stepper: Any) -> LeapingStepper | None:
+    """Return a stepper that can do so now, as its attribute `leaps` says, None for any other."""
+    return stepper if getattr(stepper, "leaps", False) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
     """What controls the steps: tolerances per component, or a forced length (0: adaptive) and order (0: chosen)."""

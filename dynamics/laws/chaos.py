@@ -27,6 +27,7 @@ from dynamics.runs.result import StopReason
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
+from hermite.integers import as_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -282,6 +283,6 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
 
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     """Return the seeds of the starts as increasing integers; of a number, from 0 on."""
-    if isinstance(seeds, (int, np.integer)):
+    if as_integer(seeds) is not None:
         return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
     return checked_increasing(seeds, "seeds", minimum=0)

@@ -1,8 +1,9 @@
-"""Study of the scaling laws of quadratic networks: loss in time at several dimensions, and in width, all exact.
+"""Study of the scaling laws of quadratic networks: loss in time at several dimensions, in width, and in samples.
 
 Each law as measured on several random starts, beside the sum over directions that align alone, the idealised sum at
 this number of directions, and the asymptotic exponent. Time is counted in alignments of the first direction,
-x = 4 a_1 t/ln(d/m), by which the curves of all dimensions come to lie on each other.
+x = 4 a_1 t/ln(d/m), by which the curves of all dimensions come to lie on each other. Samples are those of SGD on
+frames, whose step is the one that needs fewest to align a direction.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.laws.laws_of_a_problem import ScalingLaw
 
@@ -38,6 +40,8 @@ DIMENSIONS = (10**4, 10**6, 10**9)
 #: Times of a curve, how much later than its window it ends, and when the loss is taken for its end, in alignments of
 #: the last direction.
 TIMES, LATER, END = 160, 4.0, 3.0
+#: Directions that are aligned last, of the law in samples.
+TARGETS = 12
 #: Widths of the law in the width, the given one and those below by factors of √2.
 FEWER_WIDTHS = 8
 
@@ -56,7 +60,7 @@ class QuadraticLaws:
 
     def work(self) -> str:
         """Return what will be done, in words."""
-        count = self.settings["starts"] * (len(self.dimensions) + len(self.widths))
+        count = self.settings["starts"] * (len(self.dimensions) + 1 + len(self.widths))
         sizes = f"{self.problem.num_directions} directions by at most {self.problem.width} neurons"
         return f"{count} exact solutions: {sizes}."
 
@@ -64,8 +68,13 @@ class QuadraticLaws:
         """Solve all problems and fit the laws; an interruption keeps nothing."""
         curves = [(one, _curve_times(one)) for starts in self.dimensions.values() for one in starts]
         ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in self._wide()]
+        frames = [replace(one, student="stiefel") for one in self.dimensions[self.problem.dimension]]
+        aligned = [(one, SaveAt.at(_unit(one) / one.teacher.coefficients[_targets(one) - 1])) for one in frames]
         answers = answer_all(
-            [partial(solve_quadratic, problem, save_at=save_at) for problem, save_at in curves + ends],
+            [
+                partial(solve_quadratic, problem, save_at=save_at, progress=False)
+                for problem, save_at in curves + aligned + ends
+            ],
             progress=self.progress,
         )
         if answers.stop_reason == "interrupted":
@@ -74,7 +83,8 @@ class QuadraticLaws:
         runs = self.settings["starts"]
         groups = [found[first : first + runs] for first in range(0, at, runs)]
         laws = [_loss_against_time(d, group) for d, group in zip(self.dimensions, groups, strict=True)]
-        laws.append(self._loss_against_width(found[at:]))
+        laws.append(self._loss_against_samples(found[at : at + runs]))
+        laws.append(self._loss_against_width(found[at + runs :]))
         return study_dataset(
             self.problem,
             law_values(laws, self.problem),
@@ -93,6 +103,15 @@ class QuadraticLaws:
     def _wide(self) -> list[Problem]:
         """Return the problems of all widths, those of one width together."""
         return [one for starts in self.widths.values() for one in starts]
+
+    def _loss_against_samples(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
+        """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples by which SGD aligns it."""
+        targets = _targets(self.problem)
+        samples = answers[0]["fewest_steps"].values[targets - 1]
+        loss, alone = (np.stack([one[name].values for one in answers]) for name in ("fine_tuned_loss", "sigmoid_loss"))
+        ends, ranks = ((float(values[0]), float(values[-1])) for values in (samples, targets))
+        limit = quadratic_exponents(self.problem.teacher.beta).loss_samples
+        return fitted_law("loss-samples-tuned", samples, loss, alone, ends, limit, ranks=ranks)
 
     def _loss_against_width(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
         """Fit L ∝ m^s at a late time, whose prediction is that of directions that align alone."""
@@ -118,7 +137,10 @@ def quadratic_laws(
 ) -> QuadraticLaws:
     r"""Measure the scaling laws of quadratic networks, a_j ∝ j^(−α), without time stepping.
 
-    .. math:: L \sim t^{(1-2\alpha)/\alpha} + m^{1-2\alpha}
+    .. math:: L \sim t^{(1-2\alpha)/\alpha} + m^{1-2\alpha}, \qquad L \sim n^{(1-2\alpha)/(2\alpha)}
+
+    in time and width, and in samples n of SGD on frames at the step η*_j/2 that is best for the direction j to be
+    aligned last, which takes ∝ 1/a_j² of them.
 
     Parameters
     ----------
@@ -141,8 +163,10 @@ def quadratic_laws(
     -------
     Dataset
         As of `scaling_study`: the laws "loss-time, d = …", whose abscissa is 4 a_1 t/ln(d/m), over the times of
-        directions 3 to m/3, and "loss-width", of the loss after three alignments of direction m at the largest d, over
-        widths from m/11 on. The sum formula is that of directions that align alone.
+        directions 3 to m/3; "loss-samples-tuned", of frames with their second layer fitted, as directions 3 to m/3 are
+        to align in the flow at the largest d, against the fewest samples for each; and "loss-width", of the loss after
+        three alignments of direction m at the largest d, over widths from m/11 on. The sum formula is that of
+        directions that align alone.
 
     Raises
     ------
@@ -175,6 +199,11 @@ def quadratic_laws(
         {w: [replace(problem, width=w, initial_norm=w**-0.25, seed=s) for s in seeds] for w in widths},
         progress,
     )
+
+
+def _targets(problem: Problem) -> NDArray[np.int64]:
+    """Return the directions to be aligned last, 3 to m/3."""
+    return np.unique(np.geomspace(FIRST_RANK, problem.width // FIRST_RANK, TARGETS).round().astype(np.int64))
 
 
 def _unit(problem: Problem) -> float:

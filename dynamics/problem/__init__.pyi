@@ -9,7 +9,6 @@ from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import checked_seeds as checked_seeds
 from .checks import float_array as float_array
-from .checks import whole_number as whole_number
 from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
 from .memory import check_memory as check_memory

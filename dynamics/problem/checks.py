@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hermite.arrays import Array
-from hermite.text.messages import shown
+from hermite.integers import as_integer
+from hermite.text.messages import renamed, shown
+
+if TYPE_CHECKING:
+    from hermite import HermiteExpansion
 
 #: Largest integer that arrays and files hold.
 LARGEST_INTEGER = 2**63 - 1
@@ -61,21 +65,16 @@ def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:
 
 
 def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
-    """Return `value` as an int within bounds; accept numpy integers, refuse bool and fractions."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    """Return `value` as an int within bounds; accept numpy integers and floats like 1e6, refuse bool and fractions."""
+    number = as_integer(value)
+    if number is None:
         msg = f"Argument `{name}` must be an integer, but is {shown(value)}."
         raise TypeError(msg)
-    number = int(value)
     if not minimum <= number <= maximum:
         bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
         msg = f"Argument `{name}` must be {bound}, but is {shown(number)}."
         raise ValueError(msg)
     return number
-
-
-def whole_number(value: object) -> object:
-    """Return a float without fraction, such as 1e6, as an int, and anything else as it is."""
-    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
 
 
 def checked_list(values: object, name: str) -> list[object]:
@@ -107,7 +106,7 @@ def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
     """Return the seeds of a number of runs, or those given."""
-    if isinstance(seeds, (int, np.integer)):
+    if isinstance(seeds, bool) or as_integer(seeds) is not None:
         return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
     chosen = checked_integers(seeds, "seeds", "a number of runs or a sequence of integers")
     if not chosen:
@@ -139,6 +138,16 @@ def read_only(values: ArrayLike) -> Array:
     array: Array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
+
+
+def checked_link(value: object, name: str, order: int | None = None) -> HermiteExpansion:
+    """Return the expansion of a link, or raise what `hermite.expand` has against it under the argument's own name."""
+    import hermite
+
+    try:
+        return hermite.expand(value, order=order)
+    except (TypeError, ValueError) as error:
+        raise type(error)(renamed(str(error), {"x": f"`{name}`"})) from None
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_number, whole_number
+from dynamics.problem.checks import check_choice, checked_integer, checked_link, checked_number
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
@@ -158,8 +158,6 @@ class Problem:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        import hermite
-
         def assign(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
@@ -175,8 +173,8 @@ class Problem:
         else:
             check_choice("student", student, tuple(STUDENTS))
             check_named_student(student, teacher, activation=self.activation, width=self.width)
-        assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
-        assign("dimension", checked_integer(whole_number(self.dimension), "dimension", minimum=1))
+        assign("width", checked_integer(self.width, "width", minimum=1))
+        assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
         assign("seed", checked_integer(self.seed, "seed", minimum=0))
         assign("initial_norm", checked_norm(self.initial_norm, self.kind, self.width))
         assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
@@ -186,7 +184,7 @@ class Problem:
                 f"spans, but is {self.dimension}."
             )
             raise ValueError(msg)
-        link = hermite.expand(self.activation, order=self.order)
+        link = checked_link(self.activation, "activation", self.order)
         assign("activation", link)
         if self.teacher_activation is not None:
             asked = (self.kind, teacher, link, self.order)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_number
+from dynamics.problem.checks import check_choice, checked_link, checked_number
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.network_start import checked_network_weights
 from dynamics.problem.start import check_orthogonal, check_unit_lengths, checked_overlaps, checked_weights
@@ -96,7 +96,7 @@ def checked_teacher_link(
     is_free = kind in ("spherical", NETWORK)
     if is_free and isinstance(given, hermite.HermiteExpansion):
         return given
-    link = hermite.expand(given, order=None if kind == NETWORK else order)
+    link = checked_link(given, "teacher_activation", None if kind == NETWORK else order)
     if not is_free and not np.array_equal(link.coefficients, own.coefficients):
         msg = (
             f"Argument `teacher_activation` must equal `activation` for the {kind} student, "

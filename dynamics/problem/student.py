@@ -10,11 +10,11 @@ import numpy as np
 from dynamics.problem.checks import (
     check_choice,
     checked_integer,
+    checked_link,
     checked_number,
     checked_real,
     float_array,
     read_only,
-    whole_number,
 )
 from dynamics.problem.stored_link import read_link, stored_link
 from hermite.text.messages import shown
@@ -116,15 +116,13 @@ class Student:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        import hermite
-
         def assign(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        link = hermite.expand(self.activation, order=self.order)
+        link = checked_link(self.activation, "activation", self.order)
         assign("activation", link)
         assign("order", link.order)
-        assign("width", checked_integer(whole_number(self.width), "width", minimum=1))
+        assign("width", checked_integer(self.width, "width", minimum=1))
         check_choice("second_layer", self.second_layer, SECOND_LAYERS)
         check_choice("biases", self.biases, BIASES)
         check_choice("first_layer", self.first_layer, FIRST_LAYERS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem.checks import float_array, read_only
+from dynamics.problem.checks import checked_link, float_array, read_only
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -33,12 +33,10 @@ def check_coefficients(a: Array) -> None:
 
 def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion, ...]:
     """Return one expansion per unit."""
-    import hermite
-
     if isinstance(links, (str, bytes, dict)) or not isinstance(links, Iterable):
         msg = f"Argument `links` must be a list with one link per unit, but is {shown(links)}."
         raise TypeError(msg)
-    found = tuple(hermite.expand(link) for link in links)
+    found = tuple(checked_link(link, "links") for link in links)
     if len(found) != count:
         msg = f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
         raise ValueError(msg)

@@ -1,10 +1,23 @@
-"""Plain text for a terminal: rows of values as a table in aligned columns."""
+"""Plain text of values: numbers rounded by their errors, and rows as a table in aligned columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+class Rounded(float):
+    """A number that is shown as its error leaves it."""
+
+    #: What is shown.
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Rounded:
+        """Return the number with its text."""
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str], digits: int) -> list[str]:
@@ -24,6 +37,8 @@ def table_lines(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str], di
 
 def number_text(value: Any, digits: int = 5) -> str:
     """Return a value as text: "-" where it is unknown, "never" for a time that is infinite."""
+    if isinstance(value, Rounded):
+        return value.text
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, float):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.chaos import BAND, chaos_figure
+from dynamics.report.figures.chaos import chaos_figure
+from dynamics.report.figures.style import BAND
 from dynamics.report.studies import study_findings
 
 if TYPE_CHECKING:

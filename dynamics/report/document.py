@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dynamics.report.chart import chart_element, chart_script
 from dynamics.report.findings import Findings, Tone, end_of_run, find_findings, main_part, parts_of
 from dynamics.report.page import cell_text, element, figure, page, section, table
 from dynamics.report.sections import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Rows of a table that a page shows, where fewer than all tell enough.
 MOST_ROWS = 48
+#: Name of the section whose figure runs a script.
+EXPLORE = "explore"
 
 
 def write_report(
@@ -41,8 +44,9 @@ def write_report(
 ) -> Path:
     """Write one HTML file on a result: how it ended, what it shows, what was asked, where it comes from.
 
-    The file needs nothing beside it and asks for nothing: figures are inside, there is no script and no link that
-    leaves the page. The same result gives the same bytes with the same libraries.
+    The file needs nothing beside it and asks for nothing: figures are inside, and no link leaves the page. Its one
+    script, on pages with curves to explore, is ours and draws them; a policy forbids any other. The same result gives
+    the same bytes with the same libraries.
 
     Parameters
     ----------
@@ -133,7 +137,8 @@ def _document(subject: Subject) -> str:
         provenance_section(parts),
         variables_section(parts),
     ]
-    return page(title, header, sections, f"Page by {PROGRAM}.")
+    has_chart = any(one.get("id") == EXPLORE for one in sections)
+    return page(title, header, sections, f"Page by {PROGRAM}.", chart_script() if has_chart else "")
 
 
 def _findings(result: Result) -> tuple[Findings, list[Element]]:
@@ -156,7 +161,10 @@ def _findings_section(findings: Findings) -> list[Element]:
     for one in findings.tables:
         content += table(one.caption, *one.spread(MOST_ROWS))
     content += [figure(one.draw(), one.caption, one.alt) for one in findings.drawings]
-    return [section("Findings", *content, name="findings")] if content else []
+    found = [section("Findings", *content, name="findings")] if content else []
+    if findings.chart is not None:
+        found.append(section("Explore", chart_element(findings.chart()), name=EXPLORE))
+    return found
 
 
 def _verdict(findings: Findings) -> Element:

@@ -7,6 +7,7 @@ group `feature_emergence.findings`, named by the answer, so that reports of `dyn
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,15 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.as_json import jsonable
-from dynamics.report.as_text import table_lines
+from dynamics.report.as_text import Rounded, table_lines
 from dynamics.runs.result import StopReason
 from dynamics.solve.registry import ANSWERS
+from hermite.text.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from dynamics.report.chart import Chart
 
 LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer")
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
@@ -65,6 +69,8 @@ class Table:
     short: Mapping[str, str] = field(default_factory=dict)
     #: Significant digits of the numbers in a terminal.
     digits: int = 4
+    #: Columns of numbers -> those of their standard errors, by which both are rounded.
+    errors: Mapping[str, str] = field(default_factory=dict)
     #: Lines that a terminal shows in place of the table.
     in_words: Sequence[str] | None = None
 
@@ -72,9 +78,20 @@ class Table:
         """Return the rows that are shown where there is room for `most`, and the note."""
         count = len(self.rows)
         if not self.each or count <= most:
-            return list(self.rows), self.note
+            return [self._rounded(row) for row in self.rows], self.note
         chosen = spread_rows(count, most)
-        return [self.rows[at] for at in chosen], f"{self.note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
+        note = f"{self.note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
+        return [self._rounded(self.rows[at]) for at in chosen], note
+
+    def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a row with its numbers as their errors leave them."""
+        found = dict(row)
+        for name, error_name in self.errors.items():
+            value, error = row.get(name), row.get(error_name)
+            if isinstance(value, (float, int)) and isinstance(error, float) and 0.0 < error < math.inf:
+                texts = rounded(value, error)
+                found |= {name: Rounded(value, texts[0]), error_name: Rounded(error, texts[1])}
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +116,8 @@ class Findings:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
+    #: Returns the curves that a page lets its reader explore.
+    chart: Callable[[], Chart] | None = None
     #: Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
     remarks: Sequence[str] = ()
     #: The numbers of all this under the names that JSON gives them.
@@ -107,6 +126,16 @@ class Findings:
     overview: Callable[[], Figure] | None = None
     #: Command that goes on with a run that has not ended, with "{file}" in place of its file.
     go_on: str = ""
+
+    def drawn(self, style: str) -> Figure:
+        """Return the figure that a command writes in a style; there must be one."""
+        from dynamics.report.figures.style import figure_style
+
+        if self.overview is None:
+            msg = "This result has no figure."
+            raise ValueError(msg)
+        with figure_style(style):
+            return self.overview()
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
         """Return what a terminal shows: tables, then one line per sentence, then the files that were written."""

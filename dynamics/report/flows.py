@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.as_text import number_text
+from dynamics.report.explored import explored
 from dynamics.report.figures.flows import (
     HISTORIES,
     plot_emergence,
@@ -22,6 +23,7 @@ from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renam
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import default_window, fit_power_law
+from hermite.text.rounding import with_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -85,6 +87,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         ],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
+        chart=explored(dataset, values["directions"]),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),
@@ -265,6 +268,7 @@ def _exponent_table(values: dict[str, Any]) -> list[Table]:
             caption="Exponents",
             rows=renamed([{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws], columns),
             note="The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it.",
+            errors={"x, fitted": "standard error"},
             in_words=[f"{law['what']}: {law['text']}" for law in laws],
         )
     ]
@@ -293,7 +297,7 @@ def _law(
     """Return the power law of y in x, of the sum formula for y where it is predicted, and the asymptotic one."""
     good = np.isfinite(y) & (y > 0) & (x > 0)
     fit = fit_power_law(x[good], y[good], window=window)
-    text = f"x = {fit.exponent:.3f} +- {fit.standard_error:.3f} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
+    text = f"x = {with_error(fit.exponent, fit.standard_error)} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
     finite_size = None
     if predicted is not None:
         good &= predicted > 0

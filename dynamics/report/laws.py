@@ -9,6 +9,7 @@ import numpy as np
 
 from dynamics.report.figures.laws import law_title, plot_study
 from dynamics.report.studies import study_findings
+from hermite.text.rounding import with_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,7 +92,7 @@ def transfer_told(dataset: xr.Dataset) -> Told:
     every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
     found = {name: float(dataset.attrs[name]) for name in every}
     verdict = dataset.attrs["verdict"]
-    x, y, excess = (f"{found[name]:.3f} +- {found[f'{name}_error']:.3f}" for name in numbers)
+    x, y, excess = (with_error(found[name], found[f"{name}_error"]) for name in numbers)
     meaning = {
         "fast": "the best step of a narrow network costs nothing beside its width",
         "not fast": "the drift of the best step costs more than the width",

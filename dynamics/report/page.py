@@ -1,11 +1,13 @@
 """One HTML page that needs nothing beside it: text, tables and figures as elements, every character escaped.
 
-It has no script, no link that leaves it, and no resource but data inside it, which a policy in its head enforces.
+It has no link that leaves it, no resource but data inside it, and no script but one of this program, if any: a policy
+in its head enforces it, which names that script by its hash.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import math
 import re
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
+
+from dynamics.report.as_text import Rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +35,8 @@ WIDE = 9.0
 #: Characters of one text that a page shows, and entries of one list.
 MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
 LONG = 40
+#: Characters of a line on a telephone, and those that the margins of a column take.
+NARROW, COLUMN_SPACE = 42, 3
 #: What HTML forbids: control characters, halves of surrogate pairs, and code points that are no characters.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -51,8 +57,8 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     return found
 
 
-def page(title: str, header: Iterable[Element], sections: Sequence[Element], footer: str) -> str:
-    """Return the document; `sections` are those of `section`, which a list of contents names."""
+def page(title: str, header: Iterable[Element], sections: Sequence[Element], footer: str, script: str = "") -> str:
+    """Return the document; `sections` are those of `section`, which a list of contents names; "" is no script."""
     style = resources.files("dynamics.report").joinpath("page.css").read_text(encoding="utf-8")
     links = (element("li", element("a", *one[0].itertext(), href=f"#{one.get('id')}")) for one in sections)
     document = element(
@@ -61,7 +67,7 @@ def page(title: str, header: Iterable[Element], sections: Sequence[Element], foo
             "head",
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
             element("meta", name="color-scheme", content="light dark"),
             element("title", title),
             element("style", style),
@@ -71,10 +77,19 @@ def page(title: str, header: Iterable[Element], sections: Sequence[Element], foo
             element("header", *header, element("nav", element("ul", *links), aria_label="Contents")),
             element("main", *sections),
             element("footer", element("p", footer)),
+            *([element("script", script)] if script else []),
         ),
         lang="en",
     )
     return "<!DOCTYPE html>\n" + ElementTree.tostring(document, encoding="unicode", method="html") + "\n"
+
+
+def _policy(script: str) -> str:
+    """Return what the page may do: run this script and no other, wherever it came from."""
+    if not script:
+        return POLICY
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return f"{POLICY}; script-src 'sha256-{digest}'"
 
 
 def section(title: str, *children: Element, name: str) -> Element:
@@ -97,7 +112,7 @@ def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> li
         for row in rows
     ]
     found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    return [_scrolling(found, caption), *([element("p", note, class_="note")] if note else [])]
+    return [_scrolling(found, caption, wide=_is_wide(rows)), *([element("p", note, class_="note")] if note else [])]
 
 
 def figure(drawn: Figure, caption: str, alt: str) -> Element:
@@ -106,7 +121,7 @@ def figure(drawn: Figure, caption: str, alt: str) -> Element:
     size = {"width": f"{width:.0f}", "height": f"{height:.0f}"}
     kind = {"class_": "wide"} if width > 96.0 * WIDE else {}
     image = element("img", src=_data(drawn), alt=alt, **size, **kind)
-    return element("figure", _scrolling(image, caption), element("figcaption", caption))
+    return element("figure", _scrolling(image, caption, wide=True), element("figcaption", caption))
 
 
 def cell_text(value: Any) -> str:
@@ -118,7 +133,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "–" if math.isnan(value) else "never" if math.isinf(value) else f"{value:.5g}"
+        return _number(value)
     if isinstance(value, (list, tuple)):
         entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
         rest = len(value) - len(entries)
@@ -129,9 +144,23 @@ def cell_text(value: Any) -> str:
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
-def _scrolling(content: Element, name: str) -> Element:
-    """Return a frame that scrolls where the screen is narrow, by the keyboard too."""
-    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=name)
+def _number(value: float) -> str:
+    if isinstance(value, Rounded):
+        return value.text
+    return "–" if math.isnan(value) else "never" if math.isinf(value) else f"{value:.5g}"
+
+
+def _scrolling(content: Element, name: str, *, wide: bool) -> Element:
+    """Return a frame that scrolls where the screen is narrow, by the keyboard too; what is `wide` says so there."""
+    kind = "scroll wide" if wide else "scroll"
+    return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
+
+
+def _is_wide(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the columns of a table together are wider than the screen of a telephone."""
+    columns = ([title, *(cell_text(row[title]) for row in rows)] for title in (rows[0] if rows else ()))
+    longest = [min(max(max(map(len, re.split(r"\s", text)), default=0) for text in column), LONG) for column in columns]
+    return sum(longest) + COLUMN_SPACE * len(longest) > NARROW
 
 
 def _kind(values: Sequence[Any]) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
 from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.figures.particles import one_direction, particles_figure
+from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks
 
@@ -73,7 +73,10 @@ def coupling_findings(dataset: xr.Dataset) -> Findings:
 
 def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
     time = dataset["time"].values
-    for (name, label), colour in zip(DISTANCES.items(), (MEASURED, PREDICTED, REFERENCE), strict=True):
+    labels = (r"$\sqrt{m}\,\cdot$ rms $|\Delta|$", "its bound", r"$\sqrt{m}\,\cdot$ rms $|\epsilon|$")
+    for name, label, style, colour in zip(
+        DISTANCES, labels, ("-", "--", ":"), (MEASURED, PREDICTED, REFERENCE), strict=True
+    ):
         shown = (time > 0) & (dataset[name].values > 0)
-        ax.loglog(time[shown], dataset[name].values[shown], color=colour, lw=1.6, label=label)
-    finish_panel(ax, "flow time t", "linearised distance from the mean field")
+        ax.loglog(time[shown], dataset[name].values[shown], color=colour, ls=style, lw=1.6, label=label)
+    finish_panel(ax, "flow time $t$", "linearised distance from the mean field")

@@ -15,6 +15,7 @@ from dynamics.report.figures.quadratic import plot_quadratic_loss, plot_quadrati
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
+from hermite.text.rounding import with_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,9 +68,9 @@ def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
     attrs = dataset.attrs
     return {
         "title": attrs["title"],
-        "end_time": float(dataset["time"].values[-1]),
-        "final_loss": float(dataset["loss"].values[-1]),
-        "final_fine_tuned_loss": float(dataset["fine_tuned_loss"].values[-1]),
+        "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
+        "final_loss": float(_reached(dataset["loss"].values)[-1]),
+        "final_fine_tuned_loss": float(_reached(dataset["fine_tuned_loss"].values)[-1]),
         "unlearned_loss": float(attrs["unlearned_loss"]),
         "learning_rate_limit": float(attrs["learning_rate_limit"]),
         "directions": rows,
@@ -77,6 +78,12 @@ def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
         "notes": attrs["notes"],
         "scaling_notes": attrs["scaling_notes"],
     }
+
+
+def _reached(history: Array) -> Array:
+    """Return what was saved before the run ended; NaN alone if nothing was."""
+    saved: Array = history[np.isfinite(history)]
+    return saved if saved.size else np.array([np.nan])
 
 
 def _outcome(values: dict[str, Any]) -> str:
@@ -160,7 +167,7 @@ def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
     }
     rows = [{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws]
     in_words = [
-        f"{law['what']}: x = {law['fitted']:.3f} +- {law['standard_error']:.3f} on [{law['window'][0]:.3g}, "
+        f"{law['what']}: x = {with_error(law['fitted'], law['standard_error'])} on [{law['window'][0]:.3g}, "
         f"{law['window'][1]:.3g}]; every direction alone {law['sigmoid_sum']:.3f}, staircase {law['staircase']:.3f}; "
         + (f"asymptotic {law['asymptotic']:.3f}" if math.isfinite(law["asymptotic"]) else "no asymptotic law")
         for law in laws
@@ -171,13 +178,14 @@ def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
             rows=renamed(rows, columns),
             note="The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no "
             "part of it.",
+            errors={"x, fitted": "standard error"},
             in_words=in_words,
         )
     ]
 
 
 def _drawings(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> list[Drawing]:
-    loss = dataset["loss"].values
+    loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     caption = "Loss, what the span of the neurons misses, and the sum over directions that grow alone."
     times = "Exact against predicted times; the line is equality."

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+#: Columns of numbers -> those of their standard errors.
+_ERRORS = {
+    "measured": "error",
+    "pairs": "error",
+    "sum formula": "sum error",
+    "ideal sum": "ideal error",
+    **{name: f"{name} error" for name in ("gap", "drift", "cost", "function gap exponent", "coupling exponent")},
+    "exponent": "standard error",
+    "steps": "s.e.",
+    "samples": "s.e.",
+    "disagree": "s.e.",
+}
 #: How a verdict of a study is to be taken; what is not here is no warning.
 _TONES = {"undecided": Tone.CAUTION}
 
@@ -26,9 +38,9 @@ def study_findings(
     if word is not None:
         verdict = f"{str(word).capitalize()}. {verdict}"
         tone = _TONES.get(word, tone) if tone is Tone.GOOD else tone
-    tables = [Table(caption="Points", rows=_titled(summary["points"]))]
+    tables = [Table(caption="Points", rows=_titled(summary["points"]), errors=_ERRORS)]
     if "fits" in summary:  # the sentences say them
-        tables.append(Table(caption="Fits", rows=_titled(summary["fits"]), in_words=()))
+        tables.append(Table(caption="Fits", rows=_titled(summary["fits"]), errors=_ERRORS, in_words=()))
     title, seconds = str(attrs.get("title", attrs["answer"])), attrs.get("wall_seconds")
     alt = f"Figure of the study: {title}. Its numbers are in the tables above."
     return Findings(

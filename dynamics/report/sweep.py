@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.panels import finish_panel, one_panel, shades
+from dynamics.report.figures.flows import LOSS
+from dynamics.report.figures.panels import finish_panel, one_panel
+from dynamics.report.figures.style import shades
 from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    finish_panel(ax, "flow time t", "loss E(f − f*)²", fontsize="x-small")
+    finish_panel(ax, "flow time $t$", LOSS)
 
 
 def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
@@ -166,11 +168,11 @@ def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
 
 
 def _plot_emergence(lines: xr.DataArray, name: str, varied: list[str], ax: Axes) -> None:
-    for line in lines.transpose("line", ...):
-        ax.plot(line[name].values, line.values, "o-", ms=4, lw=1.0, label=_label(line, varied))
+    for line, colour in zip(lines.transpose("line", ...), shades(lines.sizes["line"], 0.9), strict=True):
+        ax.plot(line[name].values, line.values, "o-", color=colour, ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
     _scale(ax, lines[name].values)
-    finish_panel(ax, name.replace("_", " "), "emergence time of direction 1", fontsize="x-small")
+    finish_panel(ax, name.replace("_", " "), "emergence time of direction 1")
 
 
 def _scale(ax: Axes, values: Array) -> None:

@@ -46,6 +46,8 @@ class Rhythm:
 class Checkpoint(Tracker):
     """A tracker that hands a snapshot of the run to `write` in the given rhythm."""
 
+    patient = True
+
     def __init__(self, write: Callable[[Snapshot], None], every: float = DEFAULT_SECONDS) -> None:
         self._write = write
         self._every = every

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dynamics.equations.interface import OfStates, takes_stacks
 from dynamics.runs.loop import run, snapshot_of
 from dynamics.runs.outcome import stack_records
 from dynamics.runs.result import StopReason
@@ -40,6 +41,8 @@ ROUNDING = 1e-14
 
 class _Asked(Tracker):
     """A tracker by which another thread stops a run, or gets a snapshot of it."""
+
+    patient = True
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -78,15 +81,11 @@ class Companion:
         self._asked, self._cut_asked = _Asked(), _Asked()
         self._pool = ThreadPoolExecutor(1)
         self._stepper = stepper
-        self._result = self._pool.submit(
-            run, stepper, times, lambda state: {"loss": loss(state)}, trackers=[self._asked], begun=begun
-        )
+        self._result = self._pool.submit(run, stepper, times, _observer(loss), trackers=[self._asked], begun=begun)
         self._cut: Future[RunResult] | None = None
         if cut is not None:
             other, loss_of_cut = cut
-            self._cut = self._pool.submit(
-                run, other, times, lambda state: {"loss": loss_of_cut(state)}, trackers=[self._cut_asked]
-            )
+            self._cut = self._pool.submit(run, other, times, _observer(loss_of_cut), trackers=[self._cut_asked])
 
     @property
     def _runs(self) -> tuple[Future[RunResult], ...]:
@@ -130,6 +129,11 @@ class Companion:
     def _stop(self) -> None:
         self._asked.stop.set()
         self._cut_asked.stop.set()
+
+
+def _observer(loss: Callable[[Array], float]) -> OfStates:
+    """Return what observes the loss of a state, or of a stack where `loss` takes one."""
+    return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss))
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:

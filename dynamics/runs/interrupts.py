@@ -29,6 +29,8 @@ class Interrupts:
     and a context for any other loop. With `tears` the first signal raises too, in a loop that does not look.
     """
 
+    patient = True
+
     def __init__(self, *, tears: bool = False) -> None:
         self._tears = tears
         #: Whether one has arrived.

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compiler.patience import Stopped, beside
+from dynamics.equations.interface import takes_stacks
 from dynamics.integrators import Status
+from dynamics.integrators.stepper import leaping
 from dynamics.runs.interrupts import Interrupts
 from dynamics.runs.records import Records
 from dynamics.runs.result import RunResult, Snapshot, StopReason
@@ -24,14 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dynamics.integrators import Stepper
+    from dynamics.integrators.stepper import LeapingStepper
     from dynamics.runs.trackers import Tracker
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
 
 CHUNK_SECONDS = 0.1
-FIRST_CHUNK_STEPS = 1
+#: Steps of the first chunk: one, which may be long, unless the state has few numbers.
+FIRST_CHUNK_STEPS, FIRST_QUICK_STEPS, QUICK_NUMBERS = 1, 64, 4000
 LARGEST_CHUNK_STEPS = 1 << 20
+#: Numbers in the states at saved times that are observed together.
+LARGEST_STACK = 1 << 18
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
 
@@ -86,8 +92,8 @@ class _View:
 class _Pace:
     """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
 
-    def __init__(self) -> None:
-        self.steps = FIRST_CHUNK_STEPS
+    def __init__(self, *, quick: bool) -> None:
+        self.steps = FIRST_QUICK_STEPS if quick else FIRST_CHUNK_STEPS
         #: What the last record took.
         self.seconds_of_record = np.inf
 
@@ -120,13 +126,23 @@ def run(
     if begun is not None:
         _restore(stepper, begun)
     view = _View(stepper, times, RunResult() if begun is None else begun.result)
-    records, interrupts, pace = view.result.records, Interrupts(), _Pace()
+    records, interrupts = view.result.records, Interrupts()
     watchers = [*trackers, interrupts]
+    leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in watchers)
+    size = stepper.interpolate(stepper.time).size if leaps else 0
+    pace = _Pace(quick=leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS)
     reason: StopReason | None = None
     try:
         for tracker in (interrupts, *trackers):
             tracker.start(view)
-        for time in times[len(records) :].tolist():
+        while len(records) < times.size and reason is None:
+            leaper = leaping(stepper) if leaps and pace.steps > 1 else None
+            if leaper is not None:
+                reason = _leap(leaper, times, max(LARGEST_STACK // size, 1), view, pace, observe, watchers, sound)
+                if reason in _FAILURES.values():
+                    reason = why_failed(view.state()) or reason
+                continue
+            time = float(times[len(records)])
             # Urgent trackers are asked at every time: millions of times may lie within one step.
             reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
@@ -135,8 +151,6 @@ def run(
                 reason = (sound(records) if sound is not None else None) or reason
             elif reason in _FAILURES.values():
                 reason = why_failed(view.state()) or reason
-            if reason is not None:
-                break
     except Stopped as stopped:
         reason = stopped.reason
     except KeyboardInterrupt:
@@ -177,6 +191,38 @@ def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Se
             if reason is not None:
                 return reason
         view.result.tracker_seconds += clock.perf_counter() - ended
+    return None
+
+
+def _leap(
+    stepper: LeapingStepper,
+    times: Array,
+    most: int,
+    view: _View,
+    pace: _Pace,
+    observe: Observer,
+    trackers: Sequence[Tracker],
+    sound: Callable[..., StopReason | None] | None,
+) -> StopReason | None:
+    """Take a chunk of steps through at most `most` saved times and record these; return a reason to stop, or None."""
+    began, records = clock.perf_counter(), view.result.records
+    first = len(records)
+    view.result.intact = False
+    status, states = stepper.advance_through(times[first : first + most], pace.steps)
+    records.extend(observe(states))
+    ended = clock.perf_counter()
+    pace.adapt(ended - began, full=status == Status.MAX_STEPS)
+    # That a record is wrong says more than that somebody wanted an end, or that no step succeeded after it.
+    if sound is not None and len(records) > first and (reason := sound(records, first)):
+        return reason
+    if status in _FAILURES:
+        return _FAILURES[status]
+    view.result.intact = True
+    for tracker in trackers:
+        reason = tracker.check(view)
+        if reason is not None:
+            return reason
+    view.result.tracker_seconds += clock.perf_counter() - ended
     return None
 
 

@@ -43,6 +43,23 @@ class Records:
             self.columns[name][self._count] = value
         self._count += 1
 
+    def extend(self, records: Mapping[str, Array]) -> None:
+        """Add records of the same observables, each observable an array with its records along the first axis."""
+        count = len(next(iter(records.values())))
+        if count == 0:
+            return
+        if not self.columns:
+            self._allocate({name: values[0] for name, values in records.items()})
+        for name, values in records.items():
+            self.columns[name][self._count : self._count + count] = values
+        self._count += count
+
+    def drop_after(self, count: int) -> None:
+        """Leave the first `count` records alone."""
+        for column in self.columns.values():
+            column[count : self._count] = np.nan
+        self._count = count
+
     def so_far(self) -> Records:
         """Return those that are there now; the arrays are shared, since what is in them stays as it is."""
         return Records.of(self.columns, self._count)

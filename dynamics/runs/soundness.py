@@ -10,7 +10,12 @@ import numpy as np
 from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
     from dynamics.runs.records import Records
+    from hermite.arrays import Array
 
 #: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift
 #: from those of vectors by far more than the error of a step, so the margin has more room.
@@ -40,21 +45,42 @@ class Soundness:
     #: Whether a squared norm may be 0: where n itself is integrated, not ln n, a neuron can shrink to nothing.
     dies: bool = False
 
-    def __call__(self, records: Records) -> StopReason | None:
-        """Check the last record, beside the one before, in those of the quantities that it holds."""
-        record, slack = records[-1], TOLERATED * self.rtol + 1e-9
-        if any(np.max(np.abs(record[name]), initial=0.0) > 1.0 + slack for name in OVERLAPS if name in record):
-            return StopReason.OVERLAP_ABOVE_ONE
-        smallest = min((float(np.min(record[name], initial=1.0)) for name in MASSES if name in record), default=1.0)
-        if smallest < 0.0 or (smallest == 0.0 and not self.dies):
-            return StopReason.NORM_NOT_POSITIVE
-        if record.get("gram_margin", 0.0) < -TOLERATED_MARGIN * self.rtol - 1e-9:
-            return StopReason.NOT_REALISABLE
-        if reason := outgrown(record.get("series_error", 0.0)):
-            return reason
-        if self.falls and len(records) > 1 and record["loss"] - records[-2]["loss"] > slack * self.scale:
-            return StopReason.LOSS_ROSE
-        return None
+    def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
+        """Check the records from `begin` on, the last by default, beside those before; drop what follows the wrong."""
+        begin, count = range(len(records))[begin], len(records)
+        new = {name: column[begin:count] for name, column in records.columns.items()}
+        wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, records, begin) if found.any()]
+        if not wrong:
+            return None
+        place, reason = min(wrong, key=lambda each: each[0])
+        records.drop_after(begin + place + 1)
+        return reason
+
+    def _found(
+        self, new: Mapping[str, Array], records: Records, begin: int
+    ) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
+        """Yield which of the new records are wrong, for every reason, the most telling first."""
+        slack = TOLERATED * self.rtol + 1e-9
+        for name in OVERLAPS:
+            if name in new:
+                yield _extreme(np.max, np.abs(new[name]), 0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
+        for name in MASSES:
+            if name in new:
+                least = _extreme(np.min, new[name], 1.0)
+                yield (least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE
+        if "gram_margin" in new:
+            yield new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE
+        if "series_error" in new:
+            yield ~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT
+        if self.falls:
+            loss = records.columns["loss"][max(begin - 1, 0) : len(records)]
+            rise = np.diff(loss) if begin > 0 else np.diff(loss, prepend=np.inf)
+            yield rise > slack * self.scale, StopReason.LOSS_ROSE
+
+
+def _extreme(of: Callable[..., Array], values: Array, initial: float) -> Array:
+    """Return the largest or smallest number of every record."""
+    return of(values.reshape(len(values), -1), axis=1, initial=initial)
 
 
 def outgrown(series_error: float) -> StopReason | None:

@@ -47,7 +47,12 @@ class RunView(Protocol):
 
 
 class Tracker(Protocol):
-    """What watches a run: anything with these three methods. A subclass needs the second alone."""
+    """What watches a run: anything with these three methods. A subclass needs the second alone.
+
+    One that is `patient` need not see every saved time: many of a small flow may lie within one chunk of steps.
+    """
+
+    patient: bool = False
 
     def start(self, view: RunView) -> None:
         """Prepare; called once, at the start of the run."""
@@ -73,25 +78,30 @@ class UrgentTracker(Protocol):
 class Progress(Tracker):
     """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
 
+    patient = True
+
     def __init__(self, *, force: bool = False) -> None:
         self.force = force
         self._bar: Any = None
 
     def start(self, view: RunView) -> None:
-        """Open the bar."""
+        """Open the bar, if anybody sees it."""
+        if not (self.force or (sys.stderr is not None and sys.stderr.isatty())):
+            return
         from tqdm import tqdm
 
         self._first = max(view.end * 1e-6, 1e-12)
         self._bar = tqdm(
             total=1.0,
             file=sys.stderr,
-            disable=False if self.force else None,
             leave=False,
             bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]",
         )
 
     def check(self, view: RunView) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
+        if self._bar is None:
+            return None
         done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
         steps = view.statistics().get("steps_accepted", 0)
         self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)
@@ -107,6 +117,8 @@ class Progress(Tracker):
 
 class MaxRuntime(Tracker):
     """Stop after a wall-clock budget in seconds."""
+
+    patient = True
 
     def __init__(self, seconds: float) -> None:
         self.seconds = checked_number(seconds, "max_runtime", positive=True)

@@ -19,6 +19,7 @@ from dynamics.commands.options import (
     OVERWRITE,
     PLOT,
     QUIET,
+    STYLE,
     Option,
 )
 from dynamics.commands.parsing import (
@@ -26,6 +27,8 @@ from dynamics.commands.parsing import (
     EXIT_FAILED,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
     command_parser,
     exit_code_of,
@@ -39,6 +42,7 @@ from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +85,7 @@ COMMAND_OPTIONS = (
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
     PLOT,
     NO_PLOT,
+    STYLE,
     OVERWRITE,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     JSON,
@@ -172,7 +177,7 @@ def _as_text(value: Any) -> str:
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
-    from dynamics.runs.storage import StorageError, check_target, free_name
+    from dynamics.runs.storage import free_name
 
     answer = registered(options["model"])
     try:
@@ -181,11 +186,10 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(given, output)
         save_at = _schedule(answer, problem, options)
-        for path in (output, figure):
-            if path is not None and not given["dry_run"]:
-                check_target(path, overwrite=given["overwrite"])
-    except (TypeError, ValueError, ImportError, StorageError) as error:
-        raise UsageError(str(error)) from None
+    except (TypeError, ValueError, ImportError) as error:
+        raise UsageError(as_typed(error, OPTIONS, **_of_teacher(options))) from None
+    if not given["dry_run"]:
+        check_targets(given, output, figure)
     if given["dry_run"]:
         from dynamics.solve.estimate import estimate
 
@@ -195,6 +199,12 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
 
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
     return solve_and_report(lambda: _question(given, options, problem, save_at, file), file, figure, given, _find)
+
+
+def _of_teacher(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was typed for arguments that no option has the name of."""
+    listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
+    return {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
 
 
 def _find(answer: xr.Dataset) -> Findings | None:
@@ -272,6 +282,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
+    leave_out_unused()
     code = main()
     from dynamics.compiler.patience import leave
 

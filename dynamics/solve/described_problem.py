@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def build_problem(options: Mapping[str, Any]) -> Problem:
     """Return the problem that the options describe, whose model says which student it has."""
-    import hermite
+    from dynamics.problem.checks import checked_link
 
     is_quadratic = options["model"] == QUADRATIC
     k = options["k"] or (2 if is_quadratic else 4)
-    link = hermite.expand(options["activation"] or f"he{k}", order=options["order"])
+    link = checked_link(options["activation"] or f"he{k}", "activation", options["order"])
     if options["k"] is not None and link.information_exponent != options["k"]:
         msg = (
             f"Option --k must equal the information exponent of --activation, but is {options['k']} "
@@ -71,6 +71,7 @@ def _quadratic(options: Mapping[str, Any], link: HermiteExpansion) -> Problem:
         initial_norm=options["initial_norm"] or width**-0.25,
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
+        student=options["student"],
     )
 
 

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import caught_warnings, end_with
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, say
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +45,7 @@ def solve_and_report(
         quiet=given["quiet"],
         overwrite=bool(given["overwrite"] or given["resume"]),
         dpi=FIGURE_DPI,
+        style=chosen_style(given),
         figure_key="figure",
     )
     return (code or EXIT_FAILED) if written.trouble else code
@@ -76,6 +77,7 @@ def _command(file: RunFile, given: Mapping[str, Any]) -> str:
     """Return the command that goes on with a run, with the flags that say how to show it."""
     words = ["python", "-m", "dynamics.solve", "--resume", str(file.target)]
     words += ["--plot", given["plot"]] if given["plot"] else []
+    words += ["--style", given["style"]] if given["style"] else []
     words += [f"--{flag.replace('_', '-')}" for flag in KEPT_FLAGS if given[flag]]
     return shlex.join(words)
 
@@ -90,7 +92,7 @@ def _load_libraries(plotting: bool) -> None:
     import netCDF4  # noqa: F401
     import xarray as xr
 
-    xr.Dataset({"any": 0.0})  # the first one loads what else it could hold
+    xr.Dataset({"any": 0.0})  # the first one looks for what else it could hold
 
     if plotting:
         import matplotlib.backends.backend_agg

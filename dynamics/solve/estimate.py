@@ -40,7 +40,7 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
 
 def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
     from dynamics.equations.quadratic.course import jumps_needed
-    from dynamics.solve.quadratic import ARRAYS_OF_MOTION, default_quadratic_schedule
+    from dynamics.solve.quadratic import default_quadratic_schedule, quadratic_numbers
 
     times = (save_at or default_quadratic_schedule(problem)).times
     m, P = problem.width, problem.num_directions
@@ -48,7 +48,7 @@ def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
     # Three Gram matrices and as many triangular solves a jump, and some ten Gram matrices a direction that is reached.
     operations = (9.0 * jumps + 20.0 * min(2 * m, P)) * (P + m) * m * m
     return (
-        f"memory: {8e-6 * (ARRAYS_OF_MOTION * m * (P + m) + 2 * times.size * P):.3g} MB\n"
+        f"memory: {8e-6 * sum(quadratic_numbers(problem, times.size)):.3g} MB\n"
         f"time: about {operations / ASSUMED_SPEED:.2g} s ({jumps:.0f} jumps, no time stepping)"
     )
 

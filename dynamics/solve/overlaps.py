@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
+from dynamics.equations.interface import OfStates
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
@@ -51,6 +52,8 @@ TRUNCATION_WARNING = 1e-2
 _TITLES = {
     "overlaps": "Coupled overlap flow of the two-homogeneous student",
     "classes": "Coupled overlap flow of the two-homogeneous student on inputs that are not isotropic",
+    "class-descent": "Gradient descent of the two-homogeneous student on inputs that are not isotropic",
+    "class-step": "Overlaps of the two-homogeneous student under SGD on inputs that are not isotropic",
     "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
 }
 
@@ -206,7 +209,7 @@ def _build(
         },
         notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.descends else asked.rtol, teacher_term(problem), falls=step.learning_rate is None),
-        loss=(lambda state: system.loss(*system.unpack(state))) if estimates else None,
+        loss=_loss(system) if estimates else None,
         cut=_cut(asked, flow, step) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
@@ -222,7 +225,11 @@ def _cut(asked: Asked, flow: FlowMethod, step: StepSettings) -> CutLink | None:
         return None
     system = make_system(found[0], step)
     method = FlowMethod(system, flow.name, asked.atol, device=flow.device, last_time=flow.last_time, rtol=asked.rtol)
-    return CutLink(method, lambda state: system.loss(*system.unpack(state)), found[1])
+    return CutLink(method, _loss(system), found[1])
+
+
+def _loss(system: FlowSystem) -> OfStates:
+    return OfStates(lambda state: system.loss(*system.unpack(state)))
 
 
 def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:

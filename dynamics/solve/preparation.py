@@ -31,11 +31,13 @@ def check_decoupled(problem: Problem, _options: Mapping[str, Any]) -> None:
     check_decouples(problem)
 
 
-def check_quadratic_network(problem: Problem, _options: Mapping[str, Any]) -> None:
-    """Refuse a link other than h_2."""
+def check_quadratic_network(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a link other than h_2, and a network beyond the memory."""
+    from dynamics.solve.quadratic import check_quadratic_memory
     from dynamics.theory.quadratic import check_quadratic
 
     check_quadratic(problem)
+    check_quadratic_memory(problem, options["save"][1])
 
 
 def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
-from dynamics.equations.quadratic.course import LARGEST_GROWTH, follow, jumps_needed
+from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
+from dynamics.integrators.jumps import JumpStepper
+from dynamics.problem.checks import check_choice
 from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
+from dynamics.runs.kept_run import kept_run
+from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.runs.run_file import as_run_file
+from dynamics.runs.trackers import all_trackers
 from dynamics.theory.quadratic import (
     check_quadratic,
     predict_quadratic,
@@ -24,19 +30,34 @@ from dynamics.theory.quadratic import (
 from dynamics.theory.step_size import learning_rate_limit
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
     import xarray as xr
 
-    from dynamics.equations.quadratic.course import Course
     from dynamics.problem import Problem
+    from dynamics.runs.result import RunResult
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+    from hermite.arrays import Array
 
 #: The default schedule ends at this multiple of the last alignment that is expected, and after at most so many jumps.
 LAST_ALIGNED_FACTOR, DEFAULT_JUMPS = 2.5, 1e5
-#: Arrays of the size of the reduced weights that are held at once.
-ARRAYS_OF_MOTION = 8
+#: Arrays of the size of the reduced weights, and of all alignments that are saved, which are held at once.
+ARRAYS_OF_MOTION, ARRAYS_OF_RECORDS = 12, 4
 NOTE_ROTATIONS = "a rotation of the neurons changes nothing: only their span and Q = W^T W are known, no single neuron"
 
 
-def solve_quadratic(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
+def solve_quadratic(
+    problem: Problem,
+    *,
+    save_at: SaveAt | None = None,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
     r"""Solve a quadratic network exactly, without time stepping, at any dimension.
 
     .. math:: f(x) = \sum_i |w_i|^2 h_2(u_i\cdot x) = \tfrac{1}{\sqrt2} \langle Q, xx^T - I\rangle, \quad Q = W^T W,
@@ -56,6 +77,9 @@ def solve_quadratic(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
         `initial_norm` m^(−1/4), of which n²m = 1.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times from a tenth of ln(d/m)/(4 a_1) to 2.5 times ln(d/m)/(4 a_m).
+    trackers, progress, max_runtime, on_failure, checkpoint
+        Watch, bound, end and keep the run, as in `solve_overlaps`; a tracker is given U and V = Wᵀ as one array, of a
+        frame U alone.
 
     Returns
     -------
@@ -71,8 +95,10 @@ def solve_quadratic(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
 
     Raises
     ------
+    SolveInterrupted
+        As `on_failure` says, with what was computed before.
     TypeError, ValueError
-        For bad arguments, before any work; for more than 10^6 jumps.
+        For bad arguments, before any work; for more than 10^6 jumps, or what does not fit into memory.
 
     Notes
     -----
@@ -97,42 +123,65 @@ def solve_quadratic(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     # === check
     check_quadratic(problem)
     schedule = checked_schedule(save_at, default_quadratic_schedule(problem))
-    times, width, count = schedule.times, problem.width, problem.num_directions
-    jumps_needed(times, float(problem.teacher.coefficients.max()))
-    check_memory("width", width, ARRAYS_OF_MOTION * width * (count + width) + 2 * times.size * count)
+    jumps_needed(schedule.times, float(problem.teacher.coefficients.max()))
+    check_quadratic_memory(problem, len(schedule))
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    watchers, file = all_trackers(trackers, progress, max_runtime), as_run_file(checkpoint)
     # === solve
-    with blas_threads_for(width):
-        course = follow(problem, times)
+    with blas_threads_for(problem.width):
+        stepper = JumpStepper(problem)
+        known = _predicted(problem, stepper.initial_alignment, schedule.times)
+
+        def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+            histories = stack_records(result.records, len(schedule), stepper.record)
+            aligned, learned = np.split(result.event_times, 2)
+            reached = {"aligned_time": aligned, "learned_time": learned}
+            return _labelled(problem, schedule, histories | reached | known, result)
+
+        result, dataset = kept_run(stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers)
     # === return
-    coefficients, beta = problem.teacher.coefficients, problem.teacher.beta
+    return checked_outcome(dataset, result.stop_reason, on_failure)
+
+
+def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
+    """Return about how many numbers are held at once: by the motion, and by what is saved at so many times."""
+    m, count = problem.width, problem.num_directions
+    return float(ARRAYS_OF_MOTION * m * (count + m)), float(ARRAYS_OF_RECORDS * times * count)
+
+
+def check_quadratic_memory(problem: Problem, times: int) -> None:
+    """Raise ValueError if a quadratic network does not fit into memory, by its width or by the times to be saved."""
+    motion, records = quadratic_numbers(problem, times)
+    name, value = ("width", problem.width) if motion > records else ("save_at", times)
+    check_memory(name, value, motion + records)
+
+
+def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> xr.Dataset:
+    """Return the dataset of a run, wherever it stands."""
+    coefficients = problem.teacher.coefficients
     return make_dataset(
-        _values(problem, course, schedule),
+        values,
         problem=problem,
         title="Quadratic network, exactly" + (" on orthonormal frames" if problem.kind == "stiefel" else ""),
-        coords={"time": times},
+        coords={"time": schedule.times},
         solver={"answer": "quadratic"},
         attributes={
             "answer": "quadratic",
+            **run_attributes(result),
             "learning_rate_limit": learning_rate_limit(problem),
-            "unlearned_loss": float(np.sum(coefficients[~strongest(coefficients, width)] ** 2)),
-            "scaling_notes": quadratic_exponents(beta).note,
+            "unlearned_loss": float(np.sum(coefficients[~strongest(coefficients, problem.width)] ** 2)),
+            "scaling_notes": quadratic_exponents(problem.teacher.beta).note,
             "notes": NOTE_ROTATIONS,
         },
     )
 
 
-def _values(problem: Problem, course: Course, schedule: SaveAt) -> dict[str, Any]:
-    """Return the variables: what was solved, and what is predicted from the alignment of the start."""
-    a, start, times = problem.teacher.coefficients, course.initial_alignment, schedule.times
-    prediction = predict_quadratic(problem, start)
+def _predicted(problem: Problem, start: Array, times: Array) -> dict[str, Array]:
+    """Return what is predicted from the alignment of the start."""
+    a, prediction = problem.teacher.coefficients, predict_quadratic(problem, start)
     values = {
-        "loss": course.loss,
-        "fine_tuned_loss": course.fine_tuned_loss,
         "sigmoid_loss": sigmoid_loss(a, problem.width, start, times),
         "staircase_loss": staircase_loss(a, prediction.aligned_time, times),
-        "alignment": course.alignment,
-        "aligned_time": course.aligned_time,
-        "learned_time": course.learned_time,
         "predicted_aligned_time": prediction.aligned_time,
         "predicted_learned_time": prediction.learned_time,
     }

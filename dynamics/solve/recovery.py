@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem, Teacher, check_fields
-from dynamics.problem.checks import checked_integer, checked_number, checked_seeds, whole_number
+from dynamics.problem.checks import checked_integer, checked_number, checked_seeds
 from dynamics.problem.memory import check_memory
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery.labels import LABELS
@@ -195,7 +195,7 @@ def _checked_problem(link: object, dimension: object, label_noise: object) -> Pr
         activation=link,
         teacher=Teacher([1.0]),
         width=1,
-        dimension=checked_integer(whole_number(dimension), "dimension", minimum=2),
+        dimension=checked_integer(dimension, "dimension", minimum=2),
         label_noise=0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False),
         student="spherical",
     )
@@ -208,7 +208,7 @@ def _checked_samples(samples: object) -> tuple[list[int], bool]:
     if not given:
         msg = "Argument `samples` must hold at least one number of samples, but is empty."
         raise ValueError(msg)
-    return [checked_integer(whole_number(n), "samples", minimum=1) for n in given], several
+    return [checked_integer(n, "samples", minimum=1) for n in given], several
 
 
 def _check_draws(estimator: Estimator, seeds: tuple[int, ...] | None, samples: list[int]) -> None:

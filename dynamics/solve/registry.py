@@ -78,7 +78,7 @@ class Answer:
 
 
 _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
-_EXACT = "it takes no time steps: exact jumps by exponentials and Cholesky factors, seconds for a thousand directions"
+_EXACT = "it has no tolerance: its jumps by exponentials and Cholesky factors are exact"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
@@ -121,7 +121,7 @@ ANSWERS = (
         check="dynamics.solve.preparation:check_quadratic_network",
         schedule="dynamics.solve.quadratic:default_quadratic_schedule",
         findings="dynamics.report.quadratic:quadratic_findings",
-        lacks=dict.fromkeys(("watch", "resume", "estimate", "sound"), _EXACT),
+        lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
     ),
     Answer(
         name="committee",

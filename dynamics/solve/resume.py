@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import OPTIONS
-from dynamics.commands.parsing import UsageError, chosen_figure, read_option
+from dynamics.commands.parsing import UsageError, as_typed, check_targets, chosen_figure, read_option
 from dynamics.solve.end import solve_and_report
 
 if TYPE_CHECKING:
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from dynamics.commands.end import Telling
 
 #: What may stand beside --resume; the rest is in the file.
-BESIDE_RESUME = ("resume", "max_runtime", "checkpoint_every", "plot", "no_plot", "json", "quiet", "no_progress")
+BESIDE_RESUME = (
+    *("resume", "max_runtime", "checkpoint_every"),
+    *("plot", "no_plot", "style", "json", "quiet", "no_progress"),
+)
 
 
 def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
     """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code."""
     from dynamics.runs.run_file import reopened
-    from dynamics.runs.storage import StorageError, check_target
+    from dynamics.runs.storage import StorageError
     from dynamics.solve.resumption import resume
 
     for name, value in given.items():
@@ -34,13 +37,12 @@ def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Tell
     try:
         file = reopened(given["resume"], every=every, keeps_result=False)
         figure = chosen_figure(given, file.target)
-        if figure is not None:
-            check_target(figure, overwrite=True)
+        check_targets({"overwrite": True}, None, figure)
         return solve_and_report(
             lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, find
         )
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None
 
 
 def _value(given: Mapping[str, Any], key: str) -> Any:

@@ -82,19 +82,10 @@ def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """Return the finite-step equations for a step theory, the flow otherwise.
 
-    ValueError is raised for a step theory of a problem that has no exact one-step moments, and for any learning rate
-    of one whose inputs are not isotropic.
+    ValueError is raised for a step theory of a problem that has no exact one-step moments.
     """
     if problem.inputs is not None:
-        from dynamics.equations.classes.system import ClassSystem
-
-        if settings.learning_rate is not None:
-            msg = (
-                "Argument `learning_rate` must be None for a problem with `inputs`, of which the flow alone is known, "
-                f"but is {settings.learning_rate}."
-            )
-            raise ValueError(msg)
-        return ClassSystem(problem)
+        return _system_of_classes(problem, settings)
     if settings.step_theory is None or settings.learning_rate is None:
         from dynamics.equations.overlaps.system import OverlapSystem
 
@@ -102,6 +93,16 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     from dynamics.equations.finite_step.system import FiniteStepSystem
 
     return FiniteStepSystem(problem, settings.learning_rate, settings.step_theory, settings.batch_size)
+
+
+def _system_of_classes(problem: Problem, settings: StepSettings) -> OverlapSystem:
+    """Return the equations of a problem that has `inputs`."""
+    from dynamics.equations.classes.class_step import ClassStepSystem
+    from dynamics.equations.classes.system import ClassDescentSystem, ClassSystem
+
+    if settings.step_theory is not None and settings.learning_rate is not None:
+        return ClassStepSystem(problem, settings.learning_rate, settings.step_theory, settings.batch_size)
+    return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
 
 
 def limit_of(problem: Problem, settings: StepSettings) -> float | None:
@@ -121,7 +122,8 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
         noise = learning_rate_limit(problem, batch_size=settings.batch_size)
     except ValueError:  # oblique directions, or c_1 ≠ 0
         return None
-    if settings.step_theory == "infinite-d" or settings.batch_size == 1:
+    # With `inputs` the drift of batches is in the limit itself.
+    if settings.step_theory == "infinite-d" or settings.batch_size == 1 or problem.inputs is not None:
         return noise
     return 1.0 / (1.0 / noise + (1.0 - 1.0 / settings.batch_size) / descent_limit(problem))
 

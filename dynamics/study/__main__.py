@@ -18,6 +18,7 @@ from dynamics.commands.parsing import (
     EXIT_INTERRUPTED,
     Parser,
     UsageError,
+    check_targets,
     command_parser,
     exit_code_of,
     read_option,
@@ -117,7 +118,6 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     refuse_both(given, "json", "quiet")
     refuse_both(given, "workers", "scheduler")
     workers = None if given["workers"] is None else read_option(WORKERS, given["workers"])
-    from dynamics.runs.storage import StorageError, check_target
     from dynamics.study.cluster import check_cluster
     from dynamics.study.file import read_study_file
     from dynamics.study.grid import make_grid
@@ -133,8 +133,8 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         if given["dry_run"]:
             begin_points(grid)
         else:
-            check_target(output, overwrite=given["overwrite"])
-    except (TypeError, ValueError, ImportError, StorageError) as error:
+            check_targets(given, output, None)
+    except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
     if given["dry_run"]:
         tell(_estimate(grid, asked))

@@ -24,6 +24,7 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
 from dynamics.study.studies import registered_path
+from hermite.activations import suggestion
 from hermite.arrays import Array
 from hermite.text.messages import shown
 
@@ -152,7 +153,7 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     for name, table in stored.items():
         if name not in TABLES or not isinstance(table, dict):
             msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(name, TABLES))
     return {name: stored.get(name, {}) for name in TABLES}
 
 
@@ -161,7 +162,7 @@ def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) 
         if key not in known:
             menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
             msg = f"Key `{key}` of [{table}] must be {menu}, but is not."
-            raise UsageError(msg)
+            raise UsageError(msg + suggestion(key, known))
 
 
 def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:

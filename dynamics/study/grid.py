@@ -154,7 +154,7 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
             msg = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
             raise ValueError(msg)
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
-    check_options(study, {**options, **of_study})
+    check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
 
 

@@ -1,6 +1,7 @@
 """The files of the points merged to one file, the axes of the grid in front of the dims of every variable.
 
-Files are read one by one, twice: memory holds one point at a time and what is one number or text per point.
+Files are read one by one, twice: memory holds one point at a time, what is one number or text per point, and variables
+that are small.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dynamics.runs.dataset import stamped_attributes
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD
 from dynamics.runs.variables import VARIABLES
 from dynamics.runs.whole_files import remove_torn, write_file
+from dynamics.study.point_file import opened_point
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,8 @@ AXIS_LABELS = {
 }
 #: Above so many bytes a variable is stored in chunks of one point each, of at most this size.
 CHUNK_BYTES = 1 << 22
+#: Bytes of all variables together up to which they are gathered in memory before they are written.
+GATHERED_BYTES = 1 << 26
 
 
 @dataclass
@@ -77,20 +81,39 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
     """Write the file: first what all points tell together, then the values of each."""
-    files = {index: points.file(index) for index in range(len(grid)) if points.file(index).exists()}
+    files = points.files()
     survey = _survey(grid, files)
     with netCDF4.Dataset(target, "w") as merged:
         _write_frame(merged, grid, survey, points.failures())
+        gathered = _gathered(merged, survey)
         for index, path in files.items():
-            with _opened(path) as point:
-                _write_point(merged, grid, survey, index, point)
+            with opened_point(path) as point:
+                _write_point(gathered, grid, survey, index, point)
+        for name, values in gathered.items():
+            if isinstance(values, np.ndarray):
+                merged.variables[name][...] = values
+
+
+def _gathered(merged: Any, survey: Survey) -> dict[str, Any]:
+    """Return what takes the values of points, by variable: an array, written at the end, as long as all are small."""
+    gathered: dict[str, Any] = {}
+    left = GATHERED_BYTES
+    for name, entry in survey.variables.items():
+        variable = merged.variables[name]
+        size = np.dtype("f8").itemsize * variable.size
+        if entry.shared is None and 0 < size <= left:
+            left -= size
+            gathered[name] = np.full(variable.shape, *(("", object) if entry.text else (np.nan,)))
+        elif entry.shared is None:
+            gathered[name] = variable
+    return gathered
 
 
 def _survey(grid: Grid, files: dict[int, Path]) -> Survey:
     """Return what the points hold, from a first look at every file."""
     survey = Survey()
     for index, path in files.items():
-        with _opened(path) as point:
+        with opened_point(path) as point:
             for name, dimension in point.dimensions.items():
                 name = _clear_of(grid, name)  # noqa: PLW2901
                 survey.sizes[name] = max(survey.sizes.get(name, 0), len(dimension))
@@ -180,14 +203,14 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
         merged.setncattr("coordinates", " ".join(auxiliary))
 
 
-def _write_point(merged: Any, grid: Grid, survey: Survey, index: int, point: Any) -> None:
+def _write_point(gathered: dict[str, Any], grid: Grid, survey: Survey, index: int, point: Any) -> None:
     """Write the values of one point."""
     at = grid.position(index)
     for name, variable in point.variables.items():
         clear = _clear_of(grid, name)
         if survey.variables[clear].shared is None and variable.size > 0:
             part = tuple(slice(size) for size in variable.shape)
-            merged.variables[clear][(*at, *part)] = variable[...]
+            gathered[clear][(*at, *part)] = variable[...]
 
 
 def _write_whole(
@@ -234,13 +257,6 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
         rest = item * np.prod(own, dtype=float) / size
         own[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
     return (1,) * len(grid.shape) + tuple(own)
-
-
-def _opened(path: Path) -> Any:
-    """Return a file that gives numbers as they are stored."""
-    point = netCDF4.Dataset(path)
-    point.set_auto_mask(False)
-    return point
 
 
 def _auxiliary(point: Any) -> set[str]:

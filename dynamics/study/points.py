@@ -1,6 +1,6 @@
 """The answer to one point of a sweep as the bytes of a file, and the directory where such files wait to be merged.
 
-An answer travels as the netCDF file that it becomes, so that workers need no file system in common with the process
+An answer travels as the file that it becomes, so that workers need no file system in common with the process
 that keeps the files, and that process writes without looking inside. A file is there whole or not at all.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import threading
 import warnings
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dynamics.compiler.cores import one_core
-from dynamics.runs.storage import StorageError, save
+from dynamics.runs.storage import StorageError
+from dynamics.study.point_file import is_block, packed_point
 from dynamics.study.studies import find_study, takes_option
 
 if TYPE_CHECKING:
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from dynamics.study.studies import Study
 
 SETTINGS = "sweep.json"
+#: Of the file of a point: netCDF, or a block.
+SUFFIXES = (".nc", ".point")
 
 
 class PointAnswer(NamedTuple):
-    """What came of a point: a netCDF file, why it failed ("" if it did not), and what it warned of."""
+    """What came of a point: a file, why it failed ("" if it did not), and what it warned of."""
 
     content: bytes | None
     failure: str = ""
     warnings: tuple[str, ...] = ()
 
 
-def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) -> PointAnswer:
-    """Answer one point on one core; this runs in a worker.
+def answer_point(study: Study, problem: Question, options: Mapping[str, Any], *, quick: bool = False) -> PointAnswer:
+    """Answer one point on one core; this runs in a worker. Where points are many its file is to be `quick`.
 
     Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
     computed before.
@@ -60,16 +62,10 @@ def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) ->
         content = None
         if isinstance(dataset, xr.Dataset):
             try:
-                content = _file_of(dataset)
+                content = packed_point(dataset, quick=quick)
             except Exception as error:
                 failure = failure or f"{type(error).__name__}: {error}"
     return PointAnswer(content, failure, tuple(dict.fromkeys(caught)))
-
-
-def _file_of(dataset: Any) -> bytes:
-    """Return the bytes of a dataset's netCDF file."""
-    with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
-        return save(dataset, Path(folder) / "point.nc").read_bytes()
 
 
 @contextmanager
@@ -91,8 +87,8 @@ def _recorded_warnings() -> Iterator[list[str]]:
 class PointDirectory:
     """The directory of a running sweep: files of its points, and a description of the sweep.
 
-    `<number>.nc` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
-    when it has the first alone, so that failed points are tried again.
+    `<number>.nc`, or `<number>.point` for a block, is what was computed, and `<number>.failed` says why it is not all
+    that was asked. A point is done when it has the first alone, so that failed points are tried again.
 
     The directory is made if it does not exist. `digest` tells what the answers depend on, and `settings` tells it to a
     reader. StorageError is raised if the directory cannot be written, is in use by another process, or is that of
@@ -127,7 +123,7 @@ class PointDirectory:
                     "(allow it to be emptied with overwrite)."
                 )
                 raise StorageError(msg)
-            for answered in self.path.glob("*.nc"):
+            for answered in self.files().values():
                 answered.unlink()
             stored = ""
         if not stored:
@@ -135,7 +131,8 @@ class PointDirectory:
             self._lock.write(json.dumps({"digest": digest, **settings}, indent=1) + "\n")
             self._lock.flush()
         for failed in self.path.glob("*.failed"):
-            failed.with_suffix(".nc").unlink(missing_ok=True)
+            for suffix in SUFFIXES:
+                failed.with_suffix(suffix).unlink(missing_ok=True)
             failed.unlink()
 
     def __enter__(self) -> Self:
@@ -145,14 +142,13 @@ class PointDirectory:
         """Unlock the directory."""
         self._lock.close()
 
-    def file(self, index: int) -> Path:
-        """Return where the answer of a point is or would be."""
-        return self.path / f"{index:06d}.nc"
+    def files(self) -> dict[int, Path]:
+        """Return where the answers of points are, in the order of their numbers."""
+        return {int(path.stem): path for suffix in SUFFIXES for path in sorted(self.path.glob(f"[0-9]*{suffix}"))}
 
     def done(self) -> set[int]:
         """Return the points that need not be asked again."""
-        answered = {int(path.stem) for path in self.path.glob("[0-9]*.nc")}
-        return answered - self.failures().keys()
+        return self.files().keys() - self.failures().keys()
 
     def failures(self) -> dict[int, str]:
         """Return why points failed."""
@@ -160,10 +156,11 @@ class PointDirectory:
 
     def keep(self, index: int, answer: PointAnswer) -> None:
         """Write down what came of a point; the reason of a failure first, so that its file never passes for done."""
+        path = self.path / f"{index:06d}"
         if answer.failure:
-            _write(self.file(index).with_suffix(".failed"), answer.failure.encode())
+            _write(path.with_suffix(".failed"), answer.failure.encode())
         if answer.content is not None:
-            _write(self.file(index), answer.content)
+            _write(path.with_suffix(SUFFIXES[is_block(answer.content)]), answer.content)
 
     def remove(self) -> None:
         """Delete the directory."""

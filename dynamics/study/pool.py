@@ -12,6 +12,7 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from multiprocessing import current_process, forkserver, get_context
 from typing import TYPE_CHECKING, Any, Self
 
@@ -47,9 +48,12 @@ def run_points(
     study: Study,
     pool: GivenExecutor | WorkerPool,
     keep: Callable[[int, PointAnswer], None],
+    *,
+    quick: bool = False,
 ) -> None:
     """Answer points, each until it has an answer or a reason why not; `keep` is called once for each, in any order.
 
+    Their files are to be `quick` where they are many.
     A worker that dies takes its points with it. These are asked again, together with others at first; a point that was
     there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
     """
@@ -59,7 +63,7 @@ def run_points(
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
-        broken = _hand_out(source, window, make_point, study, pool, flying)
+        broken = _hand_out(source, window, make_point, partial(answer_point, quick=quick), study, pool, flying)
         done = wait(flying, return_when=FIRST_COMPLETED).done
         broken = broken or any(_died(future) for future in done)
         lost = []
@@ -83,6 +87,7 @@ def _hand_out(
     source: deque[int],
     window: int,
     make_point: Callable[[int], SweepPoint],
+    answer: Callable[..., PointAnswer],
     study: Study,
     pool: GivenExecutor | WorkerPool,
     flying: dict[Future[Any], int],
@@ -91,7 +96,7 @@ def _hand_out(
     while source and len(flying) < window:
         point = make_point(source[0])
         try:
-            flying[pool.submit(answer_point, study, point.problem, point.options)] = point.number
+            flying[pool.submit(answer, study, point.problem, point.options)] = point.number
         except BrokenExecutor:
             return True
         source.popleft()

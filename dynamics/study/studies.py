@@ -20,7 +20,7 @@ from hermite.activations import suggestion
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from dynamics.problem.question import Question
     from dynamics.problem.schedule import SaveAt
@@ -88,8 +88,11 @@ def name_of_study(study: Study) -> str:
     return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
 
 
-def check_options(study: Study, options: Mapping[str, Any]) -> None:
-    """Raise ValueError if the study does not take one of these options, or needs one that is absent."""
+def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
+    """Raise ValueError if the study does not take one of these options, or needs one that is absent.
+
+    `keys` are the keys of the problem, one of which may have been meant.
+    """
     function = find_study(study)
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -97,7 +100,7 @@ def check_options(study: Study, options: Mapping[str, Any]) -> None:
     known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name, [*known, *keys], n=1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
             msg = (
                 f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from dynamics.study.grid import Grid, SweepPoint
 
 
+#: Points from which on each is kept in a file that is quicker to write and to read than netCDF.
+MANY_POINTS = 200
+
+
 def sweep(
     problem: Question,
     grid: Mapping[str, Iterable[Any]],
@@ -180,7 +184,7 @@ def _answer(
                 warned.update(dict.fromkeys(answer.warnings))
                 advance(answer)
 
-            run_points(missing, grid.point, grid.study, pool, keep)
+            run_points(missing, grid.point, grid.study, pool, keep, quick=len(grid) >= MANY_POINTS)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:

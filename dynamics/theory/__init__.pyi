@@ -7,6 +7,7 @@ from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .quadratic import check_quadratic as check_quadratic
 from .quadratic import frame_escape as frame_escape
+from .quadratic import frame_rivals as frame_rivals
 from .quadratic import rate_limits as rate_limits
 from .recovery.laws import make_estimator as make_estimator
 from .recovery.sample import ACROSS as ACROSS

@@ -13,6 +13,7 @@ import numpy as np
 
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_number
+from dynamics.theory.whitened_pairs import first_learned
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -46,7 +47,8 @@ def descent_limit(problem: Problem) -> float:
 
     The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. With the kernel k(w, w') = n n' g(u·u') of two
     neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
-    Σ n_i = a_p enters, so that the limit does not depend on the width.
+    Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has
+    Σ^½ on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
 
     Examples
     --------
@@ -54,24 +56,28 @@ def descent_limit(problem: Problem) -> float:
     >>> descent_limit(Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
     0.5
     """
-    check_problem(problem)
+    check_problem(problem, fields=("inputs",))
     link, a = problem.activation, problem.teacher.coefficients
-    learned = np.sort(np.argsort(-a, kind="stable")[: problem.width])
-    c_0 = float(link.coefficients[0])
-    alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and c_0 == 0.0
-    if alone or learned.size == 1:
-        pair = max(float(link.kernel_derivative(1.0)), 4.0 * float(link.kernel(1.0)))
-        return 2.0 / (float(a[learned].max()) * pair)
-    rows = problem.teacher.directions
-    span = problem.teacher.span
+    learned, span = first_learned(problem), problem.teacher.span
+    axes, rows = problem.input_axes(), problem.teacher.directions
+    # One axis stands for all those that no direction uses: that of the largest eigenvalue, 0 if there are none.
+    if axes is None:
+        s = np.append(np.ones(span), float(problem.dimension > span))
+    else:
+        s = np.append(axes.eigenvalues[:span], axes.eigenvalues[span:].max(initial=0.0))
+    alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and float(link.coefficients[0]) == 0.0
+    if (alone or learned.size == 1) and (rows is None or axes is None):
+        slope, value = float(link.kernel_derivative(1.0)), 4.0 * float(link.kernel(1.0))
+        own, others = np.ones(learned.size), np.ones(learned.size)
+        if axes is not None:
+            own, others = s[learned], np.array([np.delete(s, p).max() for p in learned])
+        return 2.0 / float(np.max(a[learned] * np.maximum(value * own, slope * others)))
     directions = np.eye(span)[learned] if rows is None else rows[learned]
-    # One axis stands for all those that no direction uses, if there are any.
-    free = int(problem.dimension > span)
-    return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, free))), a[learned])
+    return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, 1))), a[learned], np.sqrt(s))
 
 
-def _largest_curvature(problem: Problem, U: Array, a: Array) -> float:
-    r"""Return the largest eigenvalue of the Hessian at w_p = √a_p u_p, shape of `U` (P, D).
+def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> float:
+    r"""Return the largest eigenvalue of Σ^½ Hessian Σ^½ at w_p = √a_p u_p, shape of `U` (P, D), `scale` √s_l (D,).
 
     With s = u_i·u_j and P_i = I − u_i u_iᵀ its blocks are √(a_i a_j) times
 
@@ -86,14 +92,14 @@ def _largest_curvature(problem: Problem, U: Array, a: Array) -> float:
     root = np.sqrt(a)[:, None]
 
     def product(flat: Array) -> Array:
-        V = root * flat.reshape(U.shape)
+        V = root * scale * flat.reshape(U.shape)
         radial = np.sum(V * U, axis=1)
         V = V - radial[:, None] * U
         across = U @ V.T
         out = slope @ V + (bend * across + 2.0 * slope * radial) @ U
         out -= np.sum(out * U, axis=1)[:, None] * U
         out += (4.0 * g @ radial + 2.0 * np.sum(slope * across, axis=1))[:, None] * U
-        image: Array = (root * out).ravel()
+        image: Array = (root * scale * out).ravel()
         return image
 
     start = np.random.default_rng(0).standard_normal(U.size)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import chndtrix, expit, logit
+import scipy
 
 from dynamics.problem import Problem, check_problem, checked_number
 
@@ -76,8 +76,8 @@ def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, time
     """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
     among = strongest(coefficients, width)
     with np.errstate(divide="ignore"):
-        a, start = coefficients[among], logit(initial_alignment[among])
-    left = np.array([np.sum(a**2 * expit(-(start + 4.0 * a * t))) for t in times])
+        a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
+    left = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
     loss: Array = left + np.sum(coefficients[~among] ** 2)
     return loss
 
@@ -92,9 +92,11 @@ def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuadraticExponents:
-    """Exponents of L ∝ t^x and L ∝ m^x for a_j ∝ j^(−α), α > ½, and what holds instead elsewhere."""
+    """Exponents of L ∝ t^x, n^x and m^x for a_j ∝ j^(−α), α > ½, and what holds instead elsewhere."""
 
     loss_time: float
+    #: In samples of SGD on frames, at the step that is best for each number of them.
+    loss_samples: float
     loss_width: float
     #: The law in words, or why there is none.
     note: str
@@ -115,7 +117,7 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
     if alpha is not None and alpha > 0.5:
         time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha
         note = f"asymptotically the loss is t^{time:.3g} + m^{width:.3g}, of directions that align one after the other"
-        return QuadraticExponents(loss_time=time, loss_width=width, note=note)
+        return QuadraticExponents(loss_time=time, loss_samples=0.5 * time, loss_width=width, note=note)
     if alpha is None:
         note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
     else:
@@ -123,7 +125,7 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
             "no exponents of the loss: they need alpha > 1/2; below, the loss is a staircase that ends at "
             "1 - (m/r)^(1-2 alpha), the share of the directions beyond the m strongest"
         )
-    return QuadraticExponents(loss_time=np.nan, loss_width=np.nan, note=note)
+    return QuadraticExponents(loss_time=np.nan, loss_samples=np.nan, loss_width=np.nan, note=note)
 
 
 def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, float]:
@@ -198,7 +200,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
     for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
-        sizes = noise * chndtrix(_SHARES, problem.width, alignment[j] / noise)
+        sizes = noise * scipy.special.chndtrix(_SHARES, problem.width, alignment[j] / noise)
         left = np.maximum(-np.log(sizes), 0.0)
         drag[j] = -np.log1p(-share[j])
         advance[j] = np.log(left.mean() / -np.log(alignment[j]))
@@ -206,10 +208,28 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     return FrameEscape(drag, advance, scatter)
 
 
+def frame_rivals(problem: Problem) -> tuple[Array, Array]:
+    r"""Return by how much rivals amplify the noise of each direction's time, and the time of each alone.
+
+    .. math:: \sqrt2\, \frac{a_p}{a_p - a_q}, \qquad T_p \approx \frac{\ln(A_q/A_p)}{4 (a_p - a_q)}
+
+    A direction p that has to overtake the next weaker one, q, or else what is no direction at all, of a = 0, has the
+    noise of both logarithms in its time, at the difference of their rates. inf where the two are equal.
+    """
+    a = problem.teacher.coefficients
+    order = np.argsort(-a, kind="stable")
+    weaker = np.empty_like(a)
+    weaker[order] = np.append(a[order][1:], 0.0)
+    with np.errstate(divide="ignore"):
+        amplified: Array = np.sqrt(2.0) * a / (a - weaker)
+    start = np.sum(problem.start().teacher_overlap ** 2, axis=0)
+    return amplified, predict_quadratic(problem, start).aligned_time
+
+
 def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
     """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        wait = (logit(level) - logit(alignment)) / (4.0 * rates)
+        wait = (scipy.special.logit(level) - scipy.special.logit(alignment)) / (4.0 * rates)
     found: Array = np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf))
     return found
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
     from hermite.arrays import Array
@@ -24,10 +26,24 @@ def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
     >>> round(fourth_moment_of_derivative(hermite.expand("he3")), 9)
     135.0
     """
+    return means_of(activation, [(0, 4, 0)])[0]
+
+
+def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
+    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> [round(mean, 9) for mean in means_of(hermite.expand("he3"), [(2, 0, 0), (0, 2, 2)])]
+    [1.0, 15.0]
+    """
     z, step = _grid(activation)
     # A quarter of the Gaussian with each factor keeps high degrees within float64.
-    weighted = activation.derivative(z) * np.exp(-0.125 * z**2)
-    return float(np.sum(weighted**4)) * step / math.sqrt(2.0 * math.pi)
+    share = np.exp(-0.125 * z**2)
+    value, slope = activation.value(z) * share, activation.derivative(z) * share
+    scale = step / math.sqrt(2.0 * math.pi)
+    return [float(np.sum(value**i * slope**j * share ** (4 - i - j) * z**q)) * scale for i, j, q in powers]
 
 
 def _grid(activation: HermiteExpansion) -> tuple[Array, float]:

@@ -15,6 +15,7 @@ from dynamics.equations.transit.transit import logit_of_square
 from dynamics.problem import Problem, check_problem, checked_integer, checked_number, is_correlation
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.theory.whitened_limit import whitened_limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +73,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     float
         η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` η*_1 = 2a_1/[d(n²m + Σa² + τ² +
         4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
-        `rate_limit` of `dynamics.solve_quadratic`.
+        `rate_limit` of `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of steps of finite size,
+        about B c*/tr Σ.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     size = checked_integer(batch_size, "batch_size", minimum=1)
     if isinstance(problem, Problem) and problem.kind == "stiefel":
         return _limit_of_frames(problem, size)
-    check_problem(problem)
+    check_problem(problem, fields=("inputs",))
     c = problem.activation.coefficients
     if not problem.teacher.is_orthonormal:
         msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
@@ -114,6 +116,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     if c.size > 1 and c[1] != 0.0:
         msg = f"Argument `problem` must have a link with c_1 = 0 for a learning-rate limit, but c_1 is {c[1]:.3g}."
         raise ValueError(msg)
+    if problem.inputs is not None:
+        return whitened_limit(problem, size)
     a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
     slope = float(problem.activation.kernel_derivative(1.0))
     fourth = fourth_moment_of_derivative(problem.activation)

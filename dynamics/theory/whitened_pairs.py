@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
 
 #: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
 EMERGENCE_FACTOR, LEARNING_FACTOR = 50.0, 20.0
@@ -101,7 +101,9 @@ class WhitenedPair:
         stops: Any = passed
         stops.terminal = True
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
-        found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
+        # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
         return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
 
 
@@ -136,4 +138,11 @@ def direction_speeds(problem: Problem) -> Array:
         return np.ones(teacher.num_directions)
     values = axes.eigenvalues[: teacher.span]
     found: Array = values if teacher.directions is None else teacher.directions**2 @ values
+    return found
+
+
+def first_learned(problem: Problem) -> Integers:
+    """Return the min(m, P) directions that are learned first, of largest a_p s_p^(k/2) as times of pairs go."""
+    order = problem.teacher.coefficients * direction_speeds(problem) ** (0.5 * problem.information_exponent)
+    found: Integers = np.sort(np.argsort(-order, kind="stable")[: problem.width])
     return found

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell
+from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell, typed_name
 
 if TYPE_CHECKING:
     from hermite.exponents.samples import SampleLaw
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
     parser = PlainParser(
-        prog="python -m hermite.exponents",
+        prog=typed_name("hermite.exponents"),
         description="Print the information and the generative exponent of a link, and the samples that they ask for.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,6 +53,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
         msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
         raise UsageError(msg)
+    from hermite.text.messages import renamed
     from hermite.text.parser import named_axes
 
     try:
@@ -61,7 +62,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
         else:
             values, text = exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
     if parsed.json:
         import json
 

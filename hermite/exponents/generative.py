@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from hermite.conversion import expand
 from hermite.expansion import HermiteExpansion
 from hermite.exponents.intervals import interval_moments
 from hermite.exponents.pre_images import label_cells
+from hermite.integers import as_integer
 from hermite.text.messages import shown
 
 HIGHEST_DEGREE = 24
@@ -133,10 +133,9 @@ def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
 
 def _checked_degree(degree: int) -> int:
     rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
-    try:
-        value = operator.index(degree)
-    except TypeError:
-        raise TypeError(rule) from None
-    if isinstance(degree, bool) or not 1 <= value <= HIGHEST_DEGREE:
+    value = as_integer(degree)
+    if value is None and not isinstance(degree, bool):
+        raise TypeError(rule)
+    if value is None or not 1 <= value <= HIGHEST_DEGREE:
         raise ValueError(rule)
     return value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from hermite.activations import suggestion
 from hermite.arrays import Array
 from hermite.conversion import expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent
@@ -21,6 +22,7 @@ from hermite.exponents.rows import (
     value_rows,
 )
 from hermite.exponents.several_directions import MOST_AXES, point_function, single_link
+from hermite.integers import as_integer
 from hermite.links import callable_name
 from hermite.text.messages import shown
 
@@ -146,7 +148,8 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     >>> leap("z1 + z1*z2*z3", kind="information").leap, leap("z1*z2*z3", kind="information").leap
     (2, 3)
     """
-    _check(axes, kind)
+    axes = _checked_axes(axes)
+    _check_kind(kind)
     link = single_link(f, axes)
     if link is not None:
         return _of_one_direction(link, kind)
@@ -176,16 +179,23 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     return Leap(max(step.degree for step in steps), tuple(steps), kind, settled or exact)
 
 
-def _check(axes: Any, kind: Any) -> None:
-    if axes is not None and (not isinstance(axes, int | np.integer) or isinstance(axes, bool)):
+def _checked_axes(axes: Any) -> int | None:
+    if axes is None:
+        return None
+    number = as_integer(axes)
+    if number is None:
         msg = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
         raise TypeError(msg)
-    if axes is not None and not 1 <= axes <= MOST_AXES:
+    if not 1 <= number <= MOST_AXES:
         msg = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
         raise ValueError(msg)
+    return number
+
+
+def _check_kind(kind: Any) -> None:
     if kind not in get_args(Kind):
         msg = f"Argument `kind` must be one of {', '.join(map(repr, get_args(Kind)))}, but is {shown(kind)}."
-        raise ValueError(msg)
+        raise ValueError(msg + suggestion(str(kind), get_args(Kind)))
 
 
 def _of_one_direction(link: object, kind: Kind) -> Leap:

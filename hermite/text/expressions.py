@@ -43,23 +43,27 @@ def check_degree(degree: int | None) -> None:
         refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
 
 
-def hermite_polynomial(degree: int) -> Expression:
-    """Return h_k(z) = He_k(z) / sqrt(k!) as a sympy polynomial, from its explicit coefficients.
+def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
+    """Return h_k(z), He_k(z) or H_k(z) as a sympy polynomial, from its explicit coefficients.
+
+    He_k = Σ_i (-1)^i k! / (2^i i! (k - 2i)!) z^(k - 2i) is the probabilists' polynomial, h_k = He_k / sqrt(k!) the
+    orthonormal one, and H_k(z) = 2^(k/2) He_k(sqrt(2) z) the physicists'. They are the kinds "He", "h" and "H".
 
     Examples
     --------
-    >>> hermite_polynomial(3)
-    sqrt(6)*(z**3 - 3*z)/6
+    >>> hermite_polynomial(3), hermite_polynomial(3, "He"), hermite_polynomial(3, "H")
+    (sqrt(6)*(z**3 - 3*z)/6, z**3 - 3*z, 8*z**3 - 12*z)
     """
     import sympy
 
     z = variable()
-    terms = [
-        sympy.Integer((-1) ** k * math.factorial(degree) // (math.factorial(k) * math.factorial(degree - 2 * k) * 2**k))
-        * z ** (degree - 2 * k)
-        for k in range(degree // 2 + 1)
-    ]
-    return sympy.Add(*terms) / sympy.sqrt(math.factorial(degree))
+    terms = []
+    for i in range(degree // 2 + 1):
+        power = degree - 2 * i
+        pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
+        terms.append(sympy.Integer((-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i)) * z**power)
+    total = sympy.Add(*terms)
+    return total / sympy.sqrt(math.factorial(degree)) if kind == "h" else total
 
 
 def normalise(expression: Expression) -> Expression:

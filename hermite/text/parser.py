@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hermite.activations import ALIASES, FORMULAS, hermite_degree, suggestion
+from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name, suggestion
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.expressions import (
     FUNCTIONS,
@@ -37,9 +37,10 @@ _SEVERAL = ("max", "min")
 def parse(text: str) -> Expression:
     """Return the sympy expression in the real symbol z of a formula in z or x of at most 500 characters.
 
-    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4. Names of links other than
-    functions of the list (relu, sigmoid, ...) may be used as functions; `erf(z)` in a formula is the plain error
-    function. ValueError is raised for anything but a formula in one variable made of the listed functions.
+    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4, `He4(z)` the probabilists' and
+    `H4(z)` the physicists' polynomial. Names of links other than functions of the list (relu, sigmoid, ...) may be
+    used as functions; `erf(z)` in a formula is the plain error function. ValueError is raised for anything but a
+    formula in one variable made of the listed functions.
 
     Examples
     --------
@@ -203,7 +204,7 @@ class _Walker:
 
     def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
         lower = ALIASES.get(name.lower(), name.lower())
-        hermite = hermite_degree(lower)
+        hermite = hermite_name(name)
         if hermite is None and lower not in FUNCTIONS and lower not in FORMULAS:
             hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
             refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
@@ -213,7 +214,7 @@ class _Walker:
             refuse(f"gives {len(arguments)} arguments to {name!r}, which takes 1")
         nodes = [self.walk(argument, depth + 1) for argument in arguments]
         if hermite is not None:
-            return self._hermite(hermite, nodes[0])
+            return self._hermite(hermite.checked(), nodes[0])
         if lower == "sqrt":
             return self._power(nodes[0], _Node(self.sympy.Rational(1, 2), 0.5, 0))
         values = [node.expression for node in nodes]
@@ -233,12 +234,12 @@ class _Walker:
             return _Node(expression, _constant(expression), 0)
         return _Node(function(*values), None, degree)
 
-    def _hermite(self, degree: int, argument: _Node) -> _Node:
+    def _hermite(self, name: HermiteName, argument: _Node) -> _Node:
         if argument.number is not None:
             refuse("contains a Hermite polynomial of a number")
-        total = None if argument.degree is None else degree * argument.degree
+        total = None if argument.degree is None else name.degree * argument.degree
         check_degree(total)
-        return _Node(hermite_polynomial(degree).subs(variable(), argument.expression), None, total)
+        return _Node(hermite_polynomial(name.degree, name.kind).subs(variable(), argument.expression), None, total)
 
 
 class _SeveralWalker(_Walker):

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 _TERM = re.compile(
-    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?))\s*\*\s*)?"
-    r"h(?:e)?(?P<degree>[0-9]{1,9})\([zx]\)",
-    flags=re.IGNORECASE,
+    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?))\s*\*\s*)?"
+    # A capital names a classical polynomial, which is no term of the series.
+    r"he?(?P<degree>[0-9]{1,9})\([zxZX]\)"
 )
 
 

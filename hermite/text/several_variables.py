@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any, NoReturn, TypeAlias
 
+from hermite.activations import HermiteName, hermite_name
 from hermite.text.expressions import MAX_LENGTH
 from hermite.text.messages import shown
 
@@ -20,7 +21,6 @@ _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
 _COUNT = 9
 _VARIABLE = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
-_HERMITE = re.compile(r"he?([0-9]{1,9})", flags=re.IGNORECASE)
 
 Monomials: TypeAlias = dict[tuple[int, ...], Any]
 """Exact sympy coefficient of each monomial, by the exponents of x1 ... x9; no coefficient is zero."""
@@ -31,8 +31,9 @@ _ONE = (0,) * _COUNT
 def parse_polynomial(text: object) -> Monomials:
     """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
 
-    Numbers are exact: `0.1` is one tenth. `h2(x1)` is the orthonormal h_2, of any polynomial. The exponents are as
-    long as the largest index in the text. ValueError is raised for anything else.
+    Numbers are exact: `0.1` is one tenth. `h2(x1)` is the orthonormal h_2, of any polynomial, `He2(x1)` the
+    probabilists' and `H2(x1)` the physicists' polynomial. The exponents are as long as the largest index in the text.
+    ValueError is raised for anything else.
 
     Examples
     --------
@@ -84,8 +85,8 @@ def _walk(node: ast.expr, depth: int) -> Monomials:
         case ast.BinOp(left=left, op=operator, right=right):
             # Chains such as a + b + c lean left and cost no depth.
             return _combined(operator, _walk(left, depth), _walk(right, depth + 1))
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if found := _HERMITE.fullmatch(name):
-            return _hermite(int(found[1]), _walk(argument, depth + 1))
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if named := hermite_name(name):
+            return _hermite(named, _walk(argument, depth + 1))
         case _:
             _refuse(f"contains {ast.unparse(node)!r}")
 
@@ -165,16 +166,22 @@ def _bounded(found: Monomials) -> Monomials:
     return kept
 
 
-def _hermite(degree: int, argument: Monomials) -> Monomials:
-    """Return h_k of a polynomial, h_k = He_k/√(k!), by He_(j+1) = z He_j − j He_(j−1)."""
+def _hermite(name: HermiteName, argument: Monomials) -> Monomials:
+    """Return a Hermite polynomial of a polynomial, by He_(j+1) = z He_j − j He_(j−1), for H_k with all terms doubled.
+
+    h_k is He_k/√(k!).
+    """
     import sympy
 
+    kind, degree = name
+    factor = 2 if kind == "H" else 1
     if degree > MAX_DEGREE:
         _refuse(f"contains a Hermite polynomial of degree above {MAX_DEGREE}")
     before: Monomials = {}
     now = _constant(1)
     for j in range(degree):
         lower = {powers: -j * value for powers, value in before.items()} if j else {}
-        before, now = now, _sum(_product(argument, now), lower)
-    root = sympy.sqrt(math.factorial(degree))
+        total = _sum(_product(argument, now), lower)
+        before, now = now, {powers: factor * value for powers, value in total.items()}
+    root = sympy.sqrt(math.factorial(degree)) if kind == "h" else 1
     return {powers: sympy.expand(value / root) for powers, value in now.items()}

@@ -162,7 +162,13 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     declared = ENGINES[name]
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
-    make = resolve_name(declared.maker)
+    try:
+        make = resolve_name(declared.maker)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        msg = f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".'
+        raise ImportError(msg) from error
     _check_taken("device", options.device, declared.devices, name)
     _check_taken("dtype", options.dtype, declared.dtypes, name)
     engine: Engine = make(problem, options)

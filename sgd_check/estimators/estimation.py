@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds, whole_number
+from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
 from sgd_check.estimators.spectral import leading_vector
@@ -88,7 +88,7 @@ def estimate_direction(
     from dynamics.runs import make_dataset
 
     single_direction(problem)
-    n = checked_integer(whole_number(samples), "samples", minimum=2)
+    n = checked_integer(samples, "samples", minimum=2)
     chosen = checked_seeds(seeds)
     check_switch("progress", progress, optional=True)
     check_memory("samples", n, ARRAYS_OF_SAMPLE * n * problem.dimension)

@@ -13,12 +13,15 @@ from sgd_check.report.figures.comparison import plot_times
 from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
+from sgd_check.verdicts.events import ALIGNMENT, event_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from sgd_check.verdicts.events import Event
 
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _MEANING = {
@@ -103,12 +106,18 @@ def times_table(tree: xr.DataTree) -> Table:
             "predicted": "finite step",
         }
     return Table(
-        caption="Emergence times of SGD against prediction",
+        caption=f"{_event(tree).noun.capitalize()} times of SGD against prediction",
         rows=renamed(records, columns),
         note=_meaning(tree),
+        errors={"ratio": "± s.e."},
         each="directions, spread over p",
         short={title: names.get(title, title) for title in columns},
     )
+
+
+def _event(tree: xr.DataTree) -> Event:
+    """Return what the times are of."""
+    return event_of(tree["simulation"].to_dataset())
 
 
 def _meaning(tree: xr.DataTree) -> str:
@@ -126,11 +135,12 @@ def _percent(share: float | None) -> float | None:
 
 def panel_drawings(tree: xr.DataTree) -> list[Drawing]:
     """Return the figures of a comparison one by one, each large enough to be read."""
-    attrs = tree["comparison"].attrs
+    attrs, event = tree["comparison"].attrs, _event(tree)
+    overlaps = "Alignments with the span" if event is ALIGNMENT else "Squared overlaps"
     more = f"{attrs['usable_runs']} runs; verdict: {attrs['verdict']}."
     shown = (
-        (partial(one_panel, plot_times, tree), "Emergence times of SGD against the predicted ones."),
-        (partial(one_panel, plot_overlaps, tree), "Squared overlaps over time: thin lines runs, thick ones theory."),
+        (partial(one_panel, plot_times, tree), f"{event.noun.capitalize()} times of SGD against the predicted ones."),
+        (partial(one_panel, plot_overlaps, tree), f"{overlaps} over time: thin lines runs, thick ones theory."),
         _learning(tree) if by_curves(tree) else _survival(tree),
         (partial(_loss, tree), "Mean loss of the runs with its band, the predicted loss, the residual below."),
     )
@@ -138,7 +148,8 @@ def panel_drawings(tree: xr.DataTree) -> list[Drawing]:
 
 
 def _survival(tree: xr.DataTree) -> tuple[Callable[[], Figure], str]:
-    return partial(one_panel, plot_survival, tree), "Share of the runs without emergence over time, with theory."
+    caption = f"Share of the runs without {_event(tree).noun} over time, with theory."
+    return partial(one_panel, plot_survival, tree), caption
 
 
 def _learning(tree: xr.DataTree) -> tuple[Callable[[], Figure], str]:

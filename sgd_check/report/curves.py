@@ -52,6 +52,7 @@ def curves_table(tree: xr.DataTree) -> Table:
         note=f"{step}Shown is, of up to eight times of each curve, the one at which SGD is farthest from theory; z is "
         "the distance from what is allowed in standard errors, power the probability that an error of 30 % in time is "
         "seen. Errors of times are relative.",
+        errors={"SGD": "± s.e."},
         each="curves",
         short={title: title for title in columns if title != "looks"},
         digits=3,

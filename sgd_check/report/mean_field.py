@@ -80,7 +80,8 @@ def distance_table(tree: xr.DataTree) -> Table:
     distances = {f"D, m = {m}": f"D_{m}" for m in comparison["width"].values}
     short = {"t": "t", "loss": "loss", **distances, "x": "x", titles[1]: "± s.e.", "y": "y", titles[3]: "± s.e."}
     caption = "Distances from the mean field over time"
-    return Table(caption=caption, rows=rows, note=_MEANING, short=short, digits=3)
+    errors = {"x": titles[1], "y": titles[3]}
+    return Table(caption=caption, rows=rows, note=_MEANING, errors=errors, short=short, digits=3)
 
 
 def width_drawing(tree: xr.DataTree) -> Drawing:

@@ -63,7 +63,7 @@ def law_table(tree: xr.DataTree) -> Table:
     }
     note = "z: distance of the mean from what a finite d is allowed, in standard errors; seen from: the least error of "
     note += "the law that this check sees with probability 0.8."
-    return Table(caption="Squared overlap against its law", rows=[row], note=note)
+    return Table(caption="Squared overlap against its law", rows=[row], note=note, errors={"mean": "± s.e."})
 
 
 def law_drawing(tree: xr.DataTree) -> Drawing:

@@ -11,6 +11,7 @@ from dynamics.report import Drawing, Findings, Table, end_of_run, one_panel
 from sgd_check.report.figures.runs import plot_run_components, plot_run_losses, plot_run_times
 from sgd_check.report.tokens import TOKENS, token_simulation_findings
 from sgd_check.verdicts.alignment import with_emergence
+from sgd_check.verdicts.events import event_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,10 +29,10 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     dataset = with_emergence(dataset)
     cautions = _cautions(dataset)
     tone, verdict = end_of_run(dataset, cautions)
-    end = float(dataset.attrs["end_time"])
+    end, times = float(dataset.attrs["end_time"]), event_of(dataset).noun.capitalize()
     drawings = (
         (plot_run_losses, f"Loss of each run against flow time to t = {end:.4g}; the thick line is the median."),
-        (plot_run_times, "Emergence times of the runs by direction; crosses mark the predicted time of the pair."),
+        (plot_run_times, f"{times} times of the runs by direction; crosses mark the predicted time of the pair."),
         *([(plot_run_components, _COMPONENTS)] if "component" in dataset else []),
     )
     return Findings(
@@ -56,7 +57,9 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
         found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
     censored = dataset["censored"].values != 0
     if censored.any():
-        found.append(f"{int(censored.sum())} of {censored.size} emergences were not seen by the end (censored).")
+        found.append(
+            f"{int(censored.sum())} of {censored.size} {event_of(dataset).noun}s were not seen by the end (censored)."
+        )
     return found
 
 
@@ -69,10 +72,12 @@ def _runs(dataset: xr.Dataset) -> Table:
         for p, head in enumerate(heads):
             head["a_p"] = float(dataset["teacher_coefficient"].values[p])
             head["predicted, pair"] = None if predicted is None else float(predicted.values[p])
-    times = dataset["emergence_time"].values
-    note = f"Over {len(times)} runs; those in which the direction did not emerge count as latest."
-    rows = _quartiles(times, heads, "runs that emerged")
-    return Table(caption="Emergence times of the runs", rows=rows, note=note, each="directions, spread over p")
+    times, event = dataset["emergence_time"].values, event_of(dataset)
+    note = f"Over {len(times)} runs; those in which the direction did not {event.verb} count as latest."
+    rows = _quartiles(times, heads, f"runs that {event.past}")
+    return Table(
+        caption=f"{event.noun.capitalize()} times of the runs", rows=rows, note=note, each="directions, spread over p"
+    )
 
 
 def _components(dataset: xr.Dataset) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import transfer_told
+from hermite.text.rounding import with_error
 from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _complexity_sentences(fits: list[dict[str, Any]]) -> list[str]:
         share = k / 2 - (2 * k - 2) * (e or 0.0)
         time = f"k/2 - 1 = {k / 2 - 1:g}" if e is None else f"{fit['asymptotic'] - share:g} as d grows"
         lines.append(
-            f"k = {k}{smoothed}: steps ~ d^x, x = {fit['exponent']:.3f} +- {fit['standard_error']:.3f} by SGD; at "
+            f"k = {k}{smoothed}: steps ~ d^x, x = {with_error(fit['exponent'], fit['standard_error'])} by SGD; at "
             f"these d {fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; {law} = "
             f"{fit['asymptotic']:g}. SGD's x is {fit['z_asymptotic']:+.1f} standard errors from {law} and "
             f"{fit['z_equation']:+.1f} from the equation's; its times agree with the equation's at p = "
@@ -113,15 +114,13 @@ def _discretisation(dataset: xr.Dataset) -> Told:
                 "blown_up": float(dataset["blown_up_share"].values[at]),
             }
         )
-    fits = [
+    fits: list[dict[str, Any]] = [
         {"source": str(source), "exponent": float(x), "standard_error": float(error)}
         for source, x, error in zip(
             dataset["source"].values, dataset["exponent"].values, dataset["exponent_error"].values, strict=True
         )
     ]
-    sgd, same, large, ideal, law = (
-        f"{fit['exponent']:.3f}" + (f" +- {fit['standard_error']:.3f}" if fit["standard_error"] else "") for fit in fits
-    )
+    sgd, same, large, ideal, law = (with_error(fit["exponent"], fit["standard_error"]) for fit in fits)
     sentences = [
         f"loss ~ samples^x: {sgd} by SGD (error from the scatter over runs), {same} by theory for the same problem.",
         f"At the large size {large} by theory, {ideal} by the ideal sum (errors: jackknife over targets).",
@@ -169,7 +168,7 @@ def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
         rate, error = summary[name], summary.get(f"{name}_error", math.nan)
         if math.isnan(rate):
             return "beyond the range studied"
-        return f"{rate:.3g}" + ("" if math.isnan(error) else f" +- {error:.1g}") + f" = {rate / limit:.2f} of the limit"
+        return f"{with_error(rate, error)} = {rate / limit:.2f} of the limit"
 
     return [
         f"Direction {summary['direction']} emerges at t = {summary['flow']:.4g} in the flow; limit {limit:.4g}.",
@@ -196,8 +195,9 @@ def _calibration(dataset: xr.Dataset) -> Told:
                 | {"repetitions": int(repetitions)}
             )
     sentences = [
-        f"At {point['eta/limit']:.3g} of the limit, {point['case']}: disagree {point['disagree']:.1%} +- "
-        f"{point['s.e.']:.1%}, agree {point['agree']:.1%}, undecided {point['undecided']:.1%}."
+        f"At {point['eta/limit']:.3g} of the limit, {point['case']}: disagree "
+        f"{with_error(100 * point['disagree'], 100 * point['s.e.'])} %, agree {point['agree']:.1%}, undecided "
+        f"{point['undecided']:.1%}."
         for point in points
     ]
     return {"points": points}, sentences
@@ -226,7 +226,7 @@ def _full_batch(dataset: xr.Dataset) -> Told:
         "Recovered: share of the runs of descent with squared overlap above 0.99, of which there is no closed theory.",
         "Online SGD: n/d = "
         + ", ".join(f"{value:.4g} at d = {each}" for each, value in zip(d.tolist(), online, strict=True))
-        + f"; slope in ln d {measured:.2f} +- {error:.2f}, by the mean step {attrs['online_slope']:.2f}.",
+        + f"; slope in ln d {with_error(measured, error)}, by the mean step {attrs['online_slope']:.2f}.",
     ]
     numbers = {name: attrs.get(name) for name in ("threshold_ratio", "online_slope", "exact_recovery_theory")}
     return {"points": points, **numbers, "online": dict(zip(map(str, d.tolist()), online, strict=True))}, sentences

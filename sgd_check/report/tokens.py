@@ -47,6 +47,7 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
                 rows=rows,
                 note=("" if one_step else "Log ratio: without the effect of the batch. ")
                 + "Visible error: seen with probability 0.8.",
+                errors={"log ratio": "error", "distance": "error"},
                 each="components",
             )
         ],

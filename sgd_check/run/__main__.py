@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from dynamics.commands import (
     EXIT_INTERRUPTED,
     UsageError,
+    as_typed,
     check_names_a_file,
+    check_targets,
     chosen_figure,
     duration,
     exit_code_of,
     say,
 )
+from hermite.text.command_line import leave_out_unused
 from hermite.text.messages import shown
 from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
@@ -47,7 +50,8 @@ def _check(given: Mapping[str, Any]) -> int:
     figure = chosen_figure(given, output)
     begun = reopened_runs(given) if given["resume"] else None
     asked = given if begun is None else {**given, **said_by_runs(begun), "overwrite": True}
-    prediction = _read_prediction(source, (output, figure), overwrite=asked["overwrite"])
+    prediction = _read_prediction(source)
+    check_targets(asked, output, figure)
     if prediction.attrs.get("answer") == "mean-field":
         from sgd_check.run.mean_field import check_mean_field
 
@@ -68,20 +72,17 @@ def _check(given: Mapping[str, Any]) -> int:
         raise
 
 
-def _read_prediction(source: Path, targets: Sequence[Path | None], *, overwrite: bool) -> xr.Dataset:
-    """Return the prediction of a file; refuse targets that may not be written, and files that are no prediction."""
-    from dynamics.runs import StorageError, check_target, load_answer
-    from sgd_check.verdicts.alignment import check_prediction
+def _read_prediction(source: Path) -> xr.Dataset:
+    """Return the prediction of a file; refuse files that are no prediction."""
+    from dynamics.runs import StorageError, load_answer
+    from sgd_check.verdicts.alignment import check_prediction, with_emergence
 
     try:
-        prediction = load_answer(source)
-        for path in targets:
-            if path is not None:
-                check_target(path, overwrite=overwrite)
+        prediction = with_emergence(load_answer(source))
         if prediction.attrs.get("answer") != "mean-field":
             check_prediction(prediction)
     except (TypeError, ValueError, StorageError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="FILE", prediction="FILE")) from None
     return prediction
 
 
@@ -210,4 +211,5 @@ def _simulate(
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

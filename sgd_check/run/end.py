@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, end_with, say, store_result
+from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, as_typed, end_with, say, store_result
+from sgd_check.run.options import OPTIONS
 from sgd_check.run.resume import end_of_runs
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def end(
 
     told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=settings["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"])
     if written.output is None:
         return EXIT_FAILED
     code = _exit_code(stop_reason, written.output)
@@ -59,6 +60,6 @@ def _exit_code(stop_reason: str, output: Path) -> int:
 
 def sentence(error: BaseException, engine: str) -> str:
     """Return one sentence for an error that the user can mend."""
-    if isinstance(error, ImportError) and engine == "torch":
+    if isinstance(error, ModuleNotFoundError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
-    return str(error)
+    return as_typed(error, OPTIONS, prediction="FILE")

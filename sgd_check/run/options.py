@@ -7,7 +7,19 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from dynamics.commands import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, Option, Parser, command_parser, plain, require
+from dynamics.commands import (
+    JSON,
+    NO_PLOT,
+    OVERWRITE,
+    PLOT,
+    QUIET,
+    STYLE,
+    Option,
+    Parser,
+    command_parser,
+    plain,
+    require,
+)
 from hermite.text.messages import shown
 
 THEORIES = ("auto", "finite-step", "flow")
@@ -120,6 +132,7 @@ OPTIONS = (
     Option("output", plain, "dataset tree to write [beside the prediction, ending in -sgd.nc]", "FILE"),
     PLOT._replace(help="figure to write [beside the output, ending in .png]"),
     NO_PLOT,
+    STYLE,
     OVERWRITE,
     JSON,
     QUIET,

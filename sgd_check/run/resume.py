@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError, say
+from dynamics.commands import UsageError, as_typed, say
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dt
 #: Values of options that were not given.
 ABSENT = (None, "auto")
 #: Options of a command that it is to be given again, where they differ from the default.
-REPEATED = (("output", None), ("plot", None), ("theory", "auto"), ("directions", None), ("false_alarm_rate", 0.01))
+REPEATED = (
+    ("output", None),
+    ("plot", None),
+    ("style", "screen"),
+    ("theory", "auto"),
+    ("directions", None),
+    ("false_alarm_rate", 0.01),
+)
 
 
 def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFile:
@@ -36,7 +43,7 @@ def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFi
     try:
         file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--resume")) from None
     begun = file.begun
     if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
         msg = f"Option --resume must name a file that this command left, but is {shown(given['resume'])}."
@@ -67,7 +74,7 @@ def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun:
     try:
         return RunFile(path, settings["checkpoint_every"], overwrite=settings["overwrite"], keeps_result=False)
     except StorageError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, (), path="--output")) from None
 
 
 def end_of_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:

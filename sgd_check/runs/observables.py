@@ -64,7 +64,7 @@ class _Homogeneous(_Directions):
         self._constant = teacher_term(problem)
 
     def loss(self, C: Array, G: Array, n: Array, /, *_: Array) -> float:
-        return population_loss(self._link, self._constant, self._a, C, G, n)
+        return float(population_loss(self._link, self._constant, self._a, C, G, n))
 
     def learned(self, C: Array, n: Array, /, *_: Array) -> Array:
         # A row vector per run, so that the product over neurons is a matrix product for all runs at once.

@@ -105,6 +105,8 @@ def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
     from dynamics.theory import learning_rate_limit
 
     try:
+        if problem.inputs is not None:  # some eigenvalues may be so large that drift counts beside noise
+            return float(learning_rate_limit(problem, batch_size=batch_size))
         return batch_size * float(learning_rate_limit(problem))
     except ValueError:
         return None

@@ -18,10 +18,14 @@ from dynamics.commands import (
     PLOT,
     QUIET,
     START_SEED,
+    STYLE,
     Option,
     Parser,
     UsageError,
+    as_typed,
+    check_targets,
     chosen_figure,
+    chosen_style,
     command_parser,
     end_with,
     exit_code_of,
@@ -32,6 +36,7 @@ from dynamics.commands import (
     say,
     store_result,
 )
+from hermite.text.command_line import leave_out_unused
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,7 +80,7 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
     parser.add_argument("prediction", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, OVERWRITE, JSON, QUIET))
+    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, OVERWRITE, JSON, QUIET))
     return parser
 
 
@@ -85,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(values: Mapping[str, Any]) -> int:
-    from dynamics.runs import Interrupts, StorageError, check_target, load_answer
+    from dynamics.runs import Interrupts, StorageError, load_answer
     from sgd_check.run.resume import end_of_runs, reopened_runs
     from sgd_check.tokens import compare
 
@@ -102,10 +107,8 @@ def _check(values: Mapping[str, Any]) -> int:
         begun = reopened_runs({**given, "checkpoint_every": every}, SAID)
     overwrite = values["overwrite"] or begun is not None
     settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
+    check_targets(settings, output, figure)
     try:
-        for path in (output, figure):
-            if path is not None:
-                check_target(path, overwrite=overwrite)
         prediction = load_answer(source)
         # A second signal must not lose what the first one left to be compared.
         with Interrupts() as late:
@@ -114,7 +117,7 @@ def _check(values: Mapping[str, Any]) -> int:
             if file is not None:
                 end_of_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
     return EXIT_INTERRUPTED if late.heard else code
 
 
@@ -165,7 +168,7 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
     told = {name: values[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI)
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values))
     if written.output is None:
         return EXIT_FAILED
     if tree["simulation"].attrs["stop_reason"] == "interrupted":
@@ -177,4 +180,5 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
+    leave_out_unused()
     sys.exit(main())

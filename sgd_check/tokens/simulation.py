@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    reason = 'Models of tokens need an extra package: pip install "feature-emergence[torch]".'
+    raise ImportError(reason) from missing
 
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
 from dynamics.runs import as_run_file, make_dataset

@@ -115,10 +115,10 @@ def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     from dynamics.problem import Problem
 
-    if "aligned_time" in getattr(prediction, "data_vars", ()):
+    if "aligned_time" in getattr(prediction, "data_vars", ()) and Problem.from_dataset(prediction).kind != "stiefel":
         msg = (
-            "Argument `prediction` must have times of single neurons here; times of alignment are held against runs of "
-            "orthogonal neurons by `sgd_check.compare`."
+            "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
+            "alignment, which runs of the stiefel student have."
         )
         raise ValueError(msg)
     if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:

@@ -13,7 +13,7 @@ from dynamics.problem import checked_integer, checked_number, is_correlation
 from hermite.text.messages import shown
 from sgd_check.runs.checks import checked_engine, checked_options
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.alignment import checked_rate, decided_by_curves
+from sgd_check.verdicts.alignment import checked_rate, decided_by_curves, with_emergence
 from sgd_check.verdicts.comparison import compare
 from sgd_check.verdicts.curve_course import choose_curve_course, seconds_left, simulate_for_curves
 from sgd_check.verdicts.defaults import DEFAULT_SEEDS, choose_and_time, engine_for
@@ -48,7 +48,8 @@ def check(
     r"""Predict how a network learns, run online SGD on sampled data, and say whether the two agree.
 
     The prediction is the exact flow of the overlaps (`dynamics.solve_overlaps`, for committees
-    `dynamics.solve_committee`) from the problem's one start. The runs are those of `simulate`,
+    `dynamics.solve_committee`, for frames `dynamics.solve_quadratic`) from the problem's one start. The runs are those
+    of `simulate`,
 
     .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
        \quad x \sim N(0, I_d),
@@ -62,9 +63,9 @@ def check(
     Parameters
     ----------
     problem : Problem
-        With the homogeneous student, a network, a committee, or the objective "correlation"; of a committee of
-        information exponent 3 or more a learning rate is needed. The spherical student has otherwise a mean field,
-        which is held against networks of several widths: see `compare`.
+        With the homogeneous student, a network, a committee, the student "stiefel", whose times are those of alignment,
+        or the objective "correlation"; of a committee of information exponent 3 or more a learning rate is needed. The
+        spherical student has otherwise a mean field, which is held against networks of several widths: see `compare`.
     learning_rate : float, optional
         Step size η > 0, dimensionless. By default the largest one, up to a tenth of the limit of stability, at which
         every checked direction has an expected delay of at most 4 % and scatters so little that an error of 30 % in its
@@ -143,7 +144,7 @@ def check(
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
-    prediction = dynamics.solve_problem(problem, progress=progress)
+    prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
     if decided_by_curves(problem):
         course, _ = choose_curve_course(prediction, name, options, **choice, theory=theory)
     else:
@@ -185,12 +186,6 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
         msg = (
             "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
-        )
-        raise ValueError(msg)
-    if getattr(problem, "kind", None) == "stiefel":
-        msg = (
-            "Argument `problem` must not have the stiefel student here: hold an answer of `dynamics.solve_quadratic` "
-            "and runs of `sgd_check.simulate` against each other by `sgd_check.compare`."
         )
         raise ValueError(msg)
     return checked_engine(problem, "auto" if engine is None else engine)

@@ -88,6 +88,9 @@ def _solver_of(course: Course, batch_size: int) -> Callable[..., xr.Dataset]:
     import dynamics
     from dynamics.solve import StepSettings, make_system
 
+    if course.problem.kind == "stiefel":
+        msg = "The mean step of frames of orthogonal neurons does not close."
+        raise NoFiniteStepError(msg)
     if course.problem.kind == "network" or is_correlation(course.problem):
         return partial(_solution, course.problem, batch_size)
     try:

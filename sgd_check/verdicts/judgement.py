@@ -8,6 +8,7 @@ import numpy as np
 
 from sgd_check.verdicts.alignment import unfinished
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
+from sgd_check.verdicts.events import event_of
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
     from sgd_check.verdicts.direction import DirectionTest
+    from sgd_check.verdicts.events import Event
     from sgd_check.verdicts.expectation import Expectation
     from sgd_check.verdicts.loss_band import LossBand
     from sgd_check.verdicts.path_tests import PathTest
@@ -63,7 +65,7 @@ def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[s
         "usable_runs": usable,
         "blown_up_count": blown_up,
         "tested_directions": len(tested),
-        **_of_loss(evidence.loss, rate),
+        **_of_loss(evidence.loss, rate, event_of(simulation)),
         "path_statement": _of_path(evidence.path),
     }
 
@@ -83,9 +85,10 @@ def _verdict(simulation: xr.Dataset, evidence: Evidence, rate: float, usable: in
         return "undecided", f"{early}, before direction {_named(cut_off)} could be tested."
     if not evidence.awaited.any():
         early = unfinished("The runs", simulation) or evidence.unfinished
-        why = "No direction could be tested: none is predicted to emerge well before the end of the runs."
+        verb = event_of(simulation).verb
+        why = f"No direction could be tested: none is predicted to {verb} well before the end of the runs."
         return "undecided", f"{early}, before any direction could be tested." if early else why
-    gaps = _gaps(evidence)
+    gaps = _gaps(evidence, event_of(simulation))
     if gaps:
         return "undecided", _partial_agreement(evidence, gaps)
     beyond = _beyond(simulation, evidence)
@@ -98,18 +101,18 @@ def _beyond(simulation: xr.Dataset, evidence: Evidence) -> list[int]:
     return [p for p, test in enumerate(evidence.tests) if test is None and not time[p] <= end]
 
 
-def _gaps(evidence: Evidence) -> dict[str, list[int]]:
+def _gaps(evidence: Evidence, event: Event) -> dict[str, list[int]]:
     """Return the awaited directions that are not known to agree, by what is to be said of them."""
     found: dict[str, list[int]] = {}
     for p in np.flatnonzero(evidence.awaited).tolist():
         test = evidence.tests[p]
         if test is None and evidence.expected.low[p] == -np.inf:
             advice = "use a smaller learning rate"
-            words = f"Not tested, since the noise of the steps decides when it emerges: direction {{}}; {advice}."
+            words = f"Not tested, since the noise of the steps decides when it {event.verb}s: direction {{}}; {advice}."
         elif test is None:
-            words = "Not tested, since too few runs emerged: direction {}."
+            words = f"Not tested, since too few runs {event.past}: direction {{}}."
         elif test.early is None:
-            words = "Tested for lateness only, since too few runs emerged: direction {}."
+            words = f"Tested for lateness only, since too few runs {event.past}: direction {{}}."
         elif test.late is None:
             words = "Tested for earliness only, since theory does not bound the lateness: direction {}."
         elif not test.resolved:
@@ -145,7 +148,7 @@ def _of_path(path: tuple[PathTest, ...]) -> str:
     return f"Path, part of the verdict: of {len(path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
 
 
-def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:
+def _of_loss(loss: LossBand | None, rate: float, event: Event) -> dict[str, Any]:
     """Return what is said about the loss."""
     if loss is None:
         return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
@@ -157,7 +160,7 @@ def _of_loss(loss: LossBand | None, rate: float) -> dict[str, Any]:
     outside = int(np.count_nonzero(np.abs(loss.z[loss.compared]) > critical))
     statement = (
         f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
-        "before emergences and on plateaus."
+        f"before {event.noun}s and on plateaus."
     )
     return {
         "loss_in_verdict": False,
@@ -183,7 +186,7 @@ def _disagreement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> st
         time, score = float(simulation["time"].values[at]), loss.z[at]
         side = "larger" if score > 0 else "smaller"
         return f"The loss is {side} than predicted, most at time {time:.3g}, z = {score:.1f} {end}"
-    return f"Direction {worst + 1} emerges {'late' if z > 0 else 'early'}, z = {z:.1f} {end}"
+    return f"Direction {worst + 1} {event_of(simulation).verb}s {'late' if z > 0 else 'early'}, z = {z:.1f} {end}"
 
 
 def _named(directions: list[int]) -> str:

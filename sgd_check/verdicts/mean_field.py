@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from hermite.text.rounding import with_error
 from sgd_check.verdicts.direction import FEWEST_RUNS, POWER, normal_score, reach_factor
 from sgd_check.verdicts.mean_field_runs import checked_runs, runs_of_start
 
@@ -231,7 +232,7 @@ def _verdict(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: 
         return "undecided", why
     window, band = runs.times[test.places], f"−1 ± {WIDTH_CORRECTION:g}"
     span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
-    found = f"{test.exponent:.2f} ± {test.error:.2f}"
+    found = with_error(test.exponent, test.error)
     if test.p < rate:
         side = "slower" if test.z > 0 else "faster"
         falls = f"The squared distance to the mean field falls {side} with the width than {band} allows"

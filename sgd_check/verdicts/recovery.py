@@ -19,6 +19,7 @@ import numpy as np
 from scipy import stats
 
 from dynamics.problem import Problem
+from hermite.text.rounding import with_error
 from sgd_check.verdicts.alignment import check_dataset, check_link, refuse
 from sgd_check.verdicts.direction import FEWEST_RUNS, POWER
 
@@ -162,7 +163,7 @@ def _near_the_threshold(prediction: xr.Dataset, estimates: xr.Dataset, law: floa
 
 def _judged(test: LawTest, runs: int, near: str, rate: float) -> dict[str, Any]:
     """Return the verdict and its reasons."""
-    found = f"Mean squared overlap {test.mean:.4f} ± {test.error:.4f}, law {test.law:.4f} ± {test.allowed:.4f}"
+    found = f"Mean squared overlap {with_error(test.mean, test.error)}, law {with_error(test.law, test.allowed)}"
     if near:
         verdict = "undecided"
         reason = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."

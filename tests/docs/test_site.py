@@ -5,7 +5,6 @@ Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes l
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("FULL_TESTS") != "1", reason="builds the site with the extra `docs`: set FULL_TESTS=1"
-    ),
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,6 +29,7 @@ class Page(HTMLParser):
         self.fetched: list[str] = []
         self.anchors: set[str] = set()
         self.formulas = 0
+        self.relations: set[str] = set()
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -40,6 +38,8 @@ class Page(HTMLParser):
         if found.get("id"):
             self.anchors.add(found["id"])
         self.links += [found[key] for key in ("href", "src") if found.get(key)]
+        if tag == "link" and found.get("rel"):
+            self.relations.add(found["rel"])
         if tag in ("img", "link", "script"):
             self.fetched += [found[key] for key in ("href", "src") if found.get(key)]
 
@@ -73,6 +73,19 @@ def test_every_link_inside_the_site_leads_somewhere(site):
 def test_nothing_is_fetched_from_elsewhere(site):
     for path in site.rglob("*.html"):
         assert not [link for link in Page(path).fetched if urlsplit(link).netloc]
+
+
+def test_code_can_be_copied_and_the_reference_leads_to_the_source(site):
+    assert any("copybutton" in link for link in Page(site / "model.html").fetched)
+    sources = Page(site / "api" / "dynamics.html").links
+    assert "../_modules/dynamics/solve/overlaps.html#solve_overlaps" in sources
+    code = (site / "_modules" / "dynamics" / "solve" / "overlaps.html").read_text(encoding="utf-8")
+    assert 'id="solve_overlaps"' in code
+
+
+def test_every_page_has_a_way_on(site):
+    for page in ("model", "gpu", "studies", "api/commands"):
+        assert {"prev", "next"} <= Page(site / f"{page}.html").relations
 
 
 def test_formulas_and_docstrings_are_there(site):

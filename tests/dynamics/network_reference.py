@@ -11,11 +11,6 @@ import math
 import numpy as np
 import torch
 
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
-from dynamics.equations.network.system import NetworkSystem
-from dynamics.integrators.methods import load_method
-from dynamics.integrators.stepper import EVENT_VALUES, NORMALISE, RHS
-
 torch.set_default_dtype(torch.float64)
 
 LINKS = {
@@ -25,17 +20,6 @@ LINKS = {
     "sign": torch.sign,
     "step": lambda z: 0.5 + 0.5 * torch.sign(z),
 }
-#: The Jacobian's product and diagonal, called by address.
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, f8[::1], f8[::1], f8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
-def jacobian(which, y, v, out, system):
-    if which == 0:
-        jacobian_product(0.0, y, v, out, system)
-    else:
-        jacobian_diagonal(0.0, y, out, system)
-"""
 
 
 def value_of(link):
@@ -186,49 +170,3 @@ def rates_of_state(problem, link, unit_links=()):
     (dv, db, dW), loss = velocities(problem, link, unit_links)
     W, r = problem.network_start().weights, problem.teacher.span
     return (dv, db, dW[:, :r], dW @ W.T + W @ dW.T), loss
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------
-
-
-class Kernels:
-    """The compiled functions of one network, callable from Python; scratch holds nothing at first.
-
-    They are compiled as for "bdf", so that tests of kernels and of answers share what is compiled; without a Jacobian
-    as for "explicit".
-    """
-
-    def __init__(self, problem, system=NetworkSystem, method="bdf"):
-        self.system = system(problem)
-        compiled = load_method(method, self.system.pieces)
-        self._bound = (compiled.functions(), self.system.parameters, self.system.sizes)
-        here = "dynamics.integrators"
-        calls = (*kernel_pieces(f"{here}.slots", f"{here}.system_calls"), Piece("calls", CALLS))
-        self._names = load(calls).namespace
-        self.state = self.system.initial_state
-
-    def _with_scratch(self):
-        return (*self._bound, np.full(self.system.work_size, np.nan))
-
-    def evaluate(self, which, state=None, size=None):
-        state = self.state if state is None else state
-        out = np.full(state.size if size is None else size, np.nan)
-        self._names.evaluate(which, 0.0, state, out, self._with_scratch())
-        return out
-
-    def rhs(self, state=None):
-        return self.evaluate(RHS, state)
-
-    def events(self, state=None):
-        return self.evaluate(EVENT_VALUES, state, self.system.num_events)
-
-    def normalised(self, state):
-        out = state.copy()
-        self._names.evaluate(NORMALISE, 0.0, state, out, self._with_scratch())
-        return out
-
-    def jacobian(self, direction=None):
-        out = np.full(self.state.size, np.nan)
-        which, v = (1, self.state) if direction is None else (0, direction)
-        self._names.jacobian(which, self.state, v, out, self._with_scratch())
-        return out

@@ -222,8 +222,8 @@ def test_problems_are_problems():
 def test_auto_counts_the_steps_that_stability_would_force(problem):
     system = OverlapSystem(problem)
     assert system.stiffness() == pytest.approx(8 * 6 / 7, rel=1e-12)  # a_1 = 6/7, 2 g'(1) = 8
-    assert choose_method(system, 2000.0) == "explicit"
-    assert choose_method(system, 4000.0) == "stiff"
+    assert choose_method(system, 200.0) == "explicit"
+    assert choose_method(system, 300.0) == "stiff"
 
 
 def test_attributes_are_of_kinds_that_files_take():

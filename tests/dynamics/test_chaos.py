@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,6 @@ from dynamics.theory.fits import widening
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4}
 AT = dynamics.SaveAt.at
-long_tier = pytest.mark.skipif("FULL_TESTS" not in os.environ, reason="two minutes on one core: set FULL_TESTS=1")
 
 
 def problem(link="he4", dimension=16, coefficients=(1.0,), directions=None, **changes):
@@ -145,7 +142,7 @@ def test_the_distance_falls_as_one_over_m():
     assert abs(float(early.coupling_exponent) + 1) < 3 * float(early.coupling_exponent_error)
 
 
-@long_tier
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.statistical
 def test_the_distance_falls_as_one_over_m_in_wide_networks():

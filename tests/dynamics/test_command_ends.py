@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import pkgutil
 import signal
 import sys
+import tomllib
 import warnings
 from importlib import import_module, metadata
 from pathlib import Path
@@ -18,7 +20,7 @@ import dynamics
 import hermite
 import sgd_check
 from dynamics import __main__ as list_of_commands
-from dynamics.__main__ import COMMANDS
+from dynamics.__main__ import COMMANDS, NAMES
 from dynamics.commands import parsing
 from dynamics.commands.end import caught_warnings, end_with
 from dynamics.report import __main__ as report
@@ -143,6 +145,38 @@ def test_the_package_lists_its_commands(capsys):
     }
     assert found == {"dynamics", *COMMANDS}
     assert all(f"\n  python -m {name} " in told for name in COMMANDS)
+
+
+def test_one_console_command_has_all_commands(capsys, monkeypatch):
+    assert set(NAMES.values()) == set(COMMANDS)
+    entries = metadata.entry_points(group="console_scripts", name="feature-emergence")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["feature-emergence"]
+    assert pkgutil.resolve_name(declared) is list_of_commands.console
+    assert {entry.value for entry in entries} <= {declared}
+    monkeypatch.setattr("hermite.text.command_line.TYPED", {})
+    monkeypatch.setattr(list_of_commands, "TYPED", {})
+    assert list_of_commands.console([]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n  feature-emergence {name} " in told for name in NAMES)
+    assert list_of_commands.console(["reprot"]) == 2
+    assert capsys.readouterr().err.endswith("but is 'reprot'. Did you mean 'report'?\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_answers_under_its_short_name_and_loads_nothing_heavy_for_help(name):
+    code = (
+        "import sys; sys.argv = ['feature-emergence', *sys.argv[1:]]\n"
+        "from dynamics.__main__ import console\n"
+        "try: console()\n"
+        "finally: print(sorted({'scipy', 'numba', 'sympy', 'xarray', 'matplotlib', 'torch'} & set(sys.modules)))"
+    )
+    done = python("-c", code, name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: feature-emergence {name} [-h] [--version]")
+    assert done.stdout.endswith("\n[]\n")
+    wrong = python("-c", code, name, "--no-such-flag")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

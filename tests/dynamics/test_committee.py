@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.committee.system import CommitteeSystem
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.horizon import default_committee_schedule
@@ -25,22 +25,6 @@ from hermite import polynomials
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
 MIXED = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.5, 4: -0.2}
 LINKS = ["erf", {1: 1.0}, {2: 1.0}, {3: 1.0}, {4: 1.0}, MIXED]
-# One entry point for all kernels: every further one would cost seconds of compiling.
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call(which, y, out, parameters, sizes, work):
-    if which == 0:
-        rhs(0.0, y, out, parameters, sizes, work)
-    elif which == 1:
-        jacobian_diagonal(0.0, y, out, parameters, sizes, work)
-    elif which == 2:
-        event_values(0.0, y, out, parameters, sizes, work)
-    else:
-        normalise(y, parameters, sizes)
-"""
-KERNELS = ("rhs", "diagonal", "events", "normalise")
 
 
 def some_problem(link, m=2, P=2, d=2, *, seed=0, size=1.0, **changes):
@@ -61,21 +45,10 @@ def theta_of(problem):
     return theta
 
 
-class Kernels:
-    """The kernels of one problem, callable from Python; scratch holds nothing at first."""
-
-    def __init__(self, problem, *step):
-        self.system = CommitteeSystem(problem, *step)
-        self.names = load((*self.system.pieces, Piece("calls", CALLS))).namespace
-        self.state = self.system.initial_state
-
-    def __call__(self, name, size):
-        out, work = np.full(size, np.nan), np.full(self.system.work_size, np.nan)
-        self.names.call(KERNELS.index(name), self.state, out, self.system.parameters, self.system.sizes, work)
-        return out
-
-    def rhs(self):
-        return self.system.unpack(self("rhs", self.state.size))
+def rates(problem, *step):
+    """R' and S' by the kernels."""
+    system = CommitteeSystem(problem, *step)
+    return system.unpack(Kernels(system).rhs())
 
 
 @cache
@@ -118,16 +91,16 @@ def assert_same(found, wanted, tolerance):
 @pytest.mark.parametrize(("m", "P"), [(1, 1), (2, 2), (3, 2)])
 def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
     problem = some_problem(link, m, P)
-    kernels = Kernels(problem)
+    kernels = Kernels(CommitteeSystem(problem))
     dR, dS, loss, mass = by_quadrature(problem)
-    found = kernels.rhs()
+    found = kernels.system.unpack(kernels.rhs())
     # Measured: at most 8e-15.
     assert_same(found[0], dR, 1e-13)
     assert_same(found[1], dS, 1e-13)
     observed = kernels.system.summarise(kernels.state)
     assert observed["loss"] == pytest.approx(loss, rel=1e-12)
     assert_same(observed["learned_mass"], mass, 1e-12)
-    events = kernels("events", 2 * P)
+    events = kernels.events()
     C = kernels.system.observe(kernels.state)["teacher_overlap"]
     size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
     assert_same(events[:P], (size**2).max(axis=0) - 0.5, 1e-13)
@@ -143,8 +116,8 @@ def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory, batch
     problem = some_problem(link, m, P, label_noise=0.7)
     _, dS, *_ = by_quadrature(problem, 0.3, scaled_by_dimension=theory == "infinite-d", batch=batch)
     # Measured: at most 4e-15.
-    assert_same(Kernels(problem, 0.3, theory, batch).rhs()[1], dS, 1e-13)
-    without = Kernels(problem).rhs()[1]
+    assert_same(rates(problem, 0.3, theory, batch)[1], dS, 1e-13)
+    without = rates(problem)[1]
     assert np.abs(without - dS).max() > 0.02 * np.abs(dS).max()
 
 
@@ -154,8 +127,8 @@ def test_the_exact_square_of_x_is_affine_in_the_dimension(link):
     small = some_problem(link, 2, 2, 2, label_noise=0.4)
     padded = np.hstack([small.initial_weights, np.zeros((2, 5))])
     wide = some_problem(link, 2, 2, 7, label_noise=0.4, initial_weights=padded)
-    change = Kernels(wide, 1.0, "finite-d").rhs()[1] - Kernels(small, 1.0, "finite-d").rhs()[1]
-    limit, flow = Kernels(wide, 1.0, "infinite-d").rhs()[1], Kernels(wide).rhs()[1]
+    change = rates(wide, 1.0, "finite-d")[1] - rates(small, 1.0, "finite-d")[1]
+    limit, flow = rates(wide, 1.0, "infinite-d")[1], rates(wide)[1]
     # Measured: 6e-16.
     assert_same(change, 5 / 7 * (limit - flow), 1e-13)
 
@@ -167,20 +140,20 @@ def test_a_student_equal_to_the_teacher_does_not_move(link):
     problem = some_problem(link, 2, 2, 2, initial_weights=rows, teacher=teacher)
     for step in ((), (0.5, "infinite-d"), (0.5, "finite-d")):
         # Measured: at most 7e-15.
-        assert max(np.abs(part).max() for part in Kernels(problem, *step).rhs()) < 1e-13
+        assert max(np.abs(part).max() for part in rates(problem, *step)) < 1e-13
 
 
 @pytest.mark.kernels
 def test_normalise_copies_one_half_and_the_diagonal_is_that_of_held_forces():
     problem = some_problem("erf", 2, 2)
-    kernels = Kernels(problem)
-    diagonal = kernels.system.unpack(kernels("diagonal", kernels.state.size))
+    kernels = Kernels(CommitteeSystem(problem), "bdf")
+    diagonal = kernels.system.unpack(kernels.diagonal())
     assert (np.concatenate([part.ravel() for part in diagonal]) < 0).all()
     own = diagonal[0][:, 0]
     np.testing.assert_allclose(diagonal[1], own[:, None] + own, rtol=1e-14)
-    kernels.state[5] += 1.0
-    kernels("normalise", 0)
-    S = kernels.system.unpack(kernels.state)[1]
+    moved = kernels.state.copy()
+    moved[5] += 1.0
+    S = kernels.system.unpack(kernels.normalised(moved))[1]
     assert S[0, 1] == S[1, 0]
 
 
@@ -248,7 +221,7 @@ def test_the_equations_are_those_printed_by_saad_and_solla():
     drift = -np.array([[sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(3)])
     pairs = [[sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every) for j in range(3)] for i in range(3)]
     eta = 0.7
-    dR, dS = Kernels(problem, eta / problem.dimension).rhs()
+    dR, dS = rates(problem, eta / problem.dimension)
     # Measured: at most 5e-16.
     assert_same(dR, drift[:, 3:], 1e-13)
     assert_same(dS, drift[:, :3] + drift[:, :3].T + eta * np.array(pairs), 1e-13)
@@ -276,7 +249,7 @@ def test_large_batches_take_steps_of_population_descent(link):
     (gradient,) = torch.autograd.grad(0.5 * torch_loss(w, problem, not problem.activation.is_polynomial), w)
     w, new = w.detach().numpy(), (w - rate * gradient).detach().numpy()
     # Measured: 2e-15.
-    assert_same(Kernels(problem, rate, "finite-d", 10**15).rhs()[1], (new @ new.T - w @ w.T) / rate, 1e-12)
+    assert_same(rates(problem, rate, "finite-d", 10**15)[1], (new @ new.T - w @ w.T) / rate, 1e-12)
 
 
 def torch_loss(weights, problem, smooth):
@@ -350,9 +323,9 @@ def test_sampled_steps_have_the_mean_change_of_the_overlaps(link):
     changes = np.einsum("xik,xjk->xij", new, new) - weights @ weights.T
     spread = changes.std(axis=0) / math.sqrt(error.size)
     means = changes.mean(axis=0)
-    z = (means - rate * Kernels(problem, rate, "finite-d").rhs()[1]) / spread
+    z = (means - rate * rates(problem, rate, "finite-d")[1]) / spread
     assert np.abs(z).max() < 4.5
-    limit = (means - rate * Kernels(problem, rate, "infinite-d").rhs()[1]) / spread
+    limit = (means - rate * rates(problem, rate, "infinite-d")[1]) / spread
     assert np.abs(limit).max() > 8.0
 
 

@@ -294,7 +294,14 @@ def deviation(problem, learning_rate, steps):
 
 @pytest.mark.parametrize(
     ("link", "edge"),
-    [("he3", 2 / 4), ("he4", 2 / 4), ("he6", 2 / 6), ({4: 0.8, 6: 0.6}, 2 / 4.72), ({3: 0.6, 4: 0.8}, 0.5)],
+    [
+        ("he3", 2 / 4),
+        ("he4", 2 / 4),
+        *(
+            pytest.param(link, edge, marks=pytest.mark.long)
+            for link, edge in (("he6", 2 / 6), ({4: 0.8, 6: 0.6}, 2 / 4.72), ({3: 0.6, 4: 0.8}, 0.5))
+        ),
+    ],
 )
 def test_pair_converges_just_below_the_limit_and_leaves_just_above(link, edge):
     """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max.

@@ -1,6 +1,7 @@
 """Pages on results hold the numbers of the result, escape everything, and need nothing beside them."""
 
 import json
+import re
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -9,13 +10,14 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from html_reader import read_page
+from html_reader import Page, read_page
 from matplotlib.figure import Figure
 
 import dynamics
 from dynamics.laws.finite_size import finite_size
 from dynamics.report import __main__ as report
 from dynamics.report import page as pages
+from dynamics.report.chart import Chart, Curve, chart_element
 from dynamics.report.findings import FINDINGS, answer_of, end_of_run, find_findings
 from dynamics.report.sections import subtitle
 from dynamics.report.studies import study_findings
@@ -310,6 +312,66 @@ def test_a_mean_field_whose_loss_rose_has_left_its_tolerance(written):
     law = dynamics.solve_mean_field(spherical(), particles=64, save_at=AT(0.1, 2, 6), keep="summary", progress=False)
     law.attrs |= {"loss_is_monotone": 0, "largest_loss_rise": 0.25}
     assert any("The loss rose by 0.25" in text for text in written(law).text("li"))
+
+
+# --- curves to explore ------------------------------------------------------------------------------------------------
+
+
+def paths(page, kind="curve"):
+    """Points of every path, in the units of the chart, as arrays of (x, y)."""
+    found = [tag["d"] for tag in page.all("path") if tag["class"] == kind]
+    return [[point.split() for point in re.split("[MLV]", d)[1:]] for d in found]
+
+
+def test_every_direction_is_a_curve_that_says_its_numbers(flow, written):
+    page = written(flow)
+    assert page.text("h2")[1] == "Explore"
+    (chart,) = (div for div in page.all("div") if "data-limits" in div)
+    assert chart["hidden"] == "hidden"
+    x0, x1, low, high = map(float, chart["data-limits"].split())
+    later = flow["time"].values > 0
+    time, squared = flow["time"].values[later], (flow["teacher_overlap"] ** 2).max("neuron").values[later]
+    np.testing.assert_allclose([10**x0, 10**x1], time[[0, -1]])
+    curves = [tag for tag in page.all("path") if tag["class"] == "curve"]
+    for p, (curve, points) in enumerate(zip(curves, paths(page), strict=True)):
+        at, value = np.array(points, dtype=float).T
+        drawn = np.interp(np.log10(time), x0 + (x1 - x0) * at / 1000, high - (high - low) * value / 1000)
+        # A two hundredth of the height is two pixels.
+        np.testing.assert_allclose(drawn, squared[:, p], atol=5e-3)
+        assert curve["data-facts"] == (
+            f"direction {p + 1}; a_p = {flow.teacher_coefficient.values[p]:.5g}; predicted T_p = "
+            f"{flow.predicted_emergence_time.values[p]:.5g}; emerged at t = {flow.emergence_time.values[p]:.5g}; "
+            f"learned at t = {flow.learned_time.values[p]:.5g}"
+        )
+    ticks = [float(points[0][0]) for points in paths(page, "tick")]
+    places = (np.log10(flow.predicted_emergence_time) - x0) / (x1 - x0)
+    np.testing.assert_allclose(ticks, 1000 * places, atol=0.1)
+
+
+def test_a_result_without_curves_runs_no_script(flow, written):
+    page = written(flow.drop_vars("teacher_overlap"))
+    assert page.all("script") == []
+    assert page.all("svg") == []
+    assert "script-src" not in page.all("meta")[2]["content"]
+
+
+def test_what_a_curve_says_is_escaped():
+    curve = Curve(values=np.array([0.0, np.nan, 1.0, 1.0]), facts={HOSTILE: HOSTILE})
+    chart = Chart(title="t", x="x", y="y", time=np.array([1.0, 2.0, 4.0, 10.0]), limits=(0.0, 1.0), curves=[curve])
+    made = ElementTree.tostring(chart_element(chart), encoding="unicode", method="html")
+    page = Page(made)
+    assert {tag for tag, _ in page.tags} <= {"div", "p", "svg", "rect", "g", "path", "text", "button"}
+    (path,) = (tag for tag in page.all("path") if tag["class"] == "curve")
+    assert path["data-facts"] == f"{HOSTILE} {HOSTILE}"
+    # What is unknown breaks the curve.
+    assert path["d"] == "M0.0 1000.0M602.1 0.0L1000.0 0.0"
+
+
+def test_wide_tables_and_figures_say_that_they_scroll(flow, written):
+    frames = {div["aria-label"]: div["class"] for div in written(flow).all("div") if div.get("role") == "region"}
+    assert frames["Emergence times against prediction"] == "scroll wide"
+    assert frames["What was asked"] == "scroll"
+    assert "scrolls sideways" in written(flow).text("style")[0]
 
 
 # --- what files may hold ----------------------------------------------------------------------------------------------

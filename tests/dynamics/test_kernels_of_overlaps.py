@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernel_calls import Kernels
 from overlap_equations import overlap_rates
 
 import dynamics
@@ -13,55 +14,7 @@ from dynamics.equations.pairs.link_kernels import render
 
 pytestmark = pytest.mark.kernels
 
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_rhs(y, out, parameters, sizes, work):
-    rhs(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_diagonal(y, out, parameters, sizes, work):
-    jacobian_diagonal(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_product(y, v, out, parameters, sizes, work):
-    jacobian_product(0.0, y, v, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_events(y, out, parameters, sizes, work):
-    event_values(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], i8[::1])")
-def call_normalise(y, parameters, sizes):
-    normalise(y, parameters, sizes)
-"""
-
 ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
-
-
-class Kernels:
-    """The kernels of one problem, callable from Python."""
-
-    def __init__(self, problem):
-        self.system = OverlapSystem(problem)
-        self.names = load((*self.system.pieces, Piece("calls", CALLS))).namespace
-        self.state = self.system.initial_state
-
-    def __call__(self, name, y, size):
-        out = np.full(size, np.nan)
-        scratch = np.full(self.system.work_size, np.nan)
-        getattr(self.names, f"call_{name}")(y, out, self.system.parameters, self.system.sizes, scratch)
-        return out
-
-    def rhs(self, y):
-        return self("rhs", y, y.size)
-
-    def product(self, y, v):
-        out = np.full(y.size, np.nan)
-        scratch = np.full(self.system.work_size, np.nan)
-        self.names.call_product(y, v, out, self.system.parameters, self.system.sizes, scratch)
-        return out
 
 
 @pytest.fixture(
@@ -74,7 +27,8 @@ class Kernels:
 )
 def kernels(request):
     link, teacher = request.param
-    return Kernels(dynamics.Problem(activation=link, teacher=teacher, width=5, dimension=12, initial_norm=0.5))
+    asked = dynamics.Problem(activation=link, teacher=teacher, width=5, dimension=12, initial_norm=0.5)
+    return Kernels(OverlapSystem(asked), "bdf")
 
 
 def test_right_hand_side_is_the_overlap_rates(kernels):
@@ -111,7 +65,7 @@ def test_jacobian_product_is_linear_symmetric_and_has_the_diagonal_of_the_jacobi
     G = product[m * P : m * P + m * m].reshape(m, m)
     np.testing.assert_array_equal(G, G.T)
     np.testing.assert_array_equal(np.diag(G), 0.0)
-    diagonal = kernels("diagonal", kernels.state, kernels.state.size)
+    diagonal = kernels.diagonal()
     for at in (0, m * P - 1, kernels.state.size - 1):
         column = kernels.product(kernels.state, np.eye(1, kernels.state.size, at)[0])
         assert column[at] == pytest.approx(diagonal[at], rel=1e-12, abs=1e-14)
@@ -120,7 +74,7 @@ def test_jacobian_product_is_linear_symmetric_and_has_the_diagonal_of_the_jacobi
 def test_jacobian_diagonal_is_the_derivative_of_the_right_hand_side(kernels):
     """Central differences of the symmetric problem: G_ij and G_ji are one variable, G_ii = 1 is none."""
     m, P = kernels.system.problem.width, kernels.system.problem.num_directions
-    diagonal = kernels("diagonal", kernels.state, kernels.state.size)
+    diagonal = kernels.diagonal()
     step = 1e-6
     for at in range(kernels.state.size):
         shift = np.zeros_like(kernels.state)
@@ -142,15 +96,14 @@ def test_event_values_are_the_definitions(kernels):
     counted = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
     emergence = (counted**2).max(axis=0) - 0.5
     mass = n @ link.kernel(C) / link.kernel(1.0) - a / 2
-    np.testing.assert_allclose(kernels("events", kernels.state, 6), np.concatenate([emergence, mass]), rtol=1e-13)
+    np.testing.assert_allclose(kernels.events(), np.concatenate([emergence, mass]), rtol=1e-13)
 
 
 def test_normalise_restores_the_unit_diagonal_and_nothing_else(kernels):
     drifted = kernels.state + 1e-9
     expected = drifted.copy()
     expected[15:40:6] = 1.0
-    kernels.names.call_normalise(drifted, kernels.system.parameters, kernels.system.sizes)
-    np.testing.assert_array_equal(drifted, expected)
+    np.testing.assert_array_equal(kernels.normalised(drifted), expected)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         # Steeper than the limit, as every law is at so few directions; the frontier most of all.
         assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
         assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
-    assert plot_study(found).axes[0].get_title() == "L ~ t^x"
+    assert plot_study(found).axes[0].get_title() == r"$L \propto t^x$"
 
 
 def test_the_coupled_flow_has_the_same_laws():
@@ -121,16 +121,17 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["finite-size", "--betas", "0.5"], "Argument `betas` must be above 1/2, or the loss follows no power law, but holds 0.5."),
-        (["finite-size", "--sizes", "64,32"], "Argument `sizes` must hold increasing integers, but is [64, 32]."),
-        (["finite-size", "--dimension", "10"], "Argument `dimension` must be at least 1048576, but is 10."),
-        (["scaling", "--k", "2"], "Argument `information_exponent` must be at least 3, but is 2."),
-        (["scaling", "--workers", "2"], "Argument `workers` must be absent without `coupled`, but is 2."),
+        (["finite-size", "--betas", "0.5"], "Option --betas must be above 1/2, or the loss follows no power law, but holds 0.5."),
+        (["finite-size", "--sizes", "64,32"], "Option --sizes must hold increasing integers, but is [64, 32]."),
+        (["finite-size", "--dimension", "10"], "Option --dimension must be at least 1048576, but is 10."),
+        (["scalin"], "argument NAME: invalid choice: 'scalin' (choose from 'scaling', 'quadratic', 'finite-size', 'compute-frontier', 'transfer'). Did you mean 'scaling'?"),
+        (["scaling", "--k", "2"], "Option --k must be at least 3, but is 2."),
+        (["scaling", "--workers", "2"], "Option --workers must be absent without --coupled, but is 2."),
         (["transfer", "--workers", "0"], "Option --workers must be at least 1, but is 0."),
-        (["scaling", "--directions", "8"], "Argument `directions` must be at least 16, but is 8."),
-        (["compute-frontier", "--widths", "4,8"], "Argument `widths` must hold at least 3 increasing integers, but is [4, 8]."),
-        (["compute-frontier", "--largest-width", "8"], "Argument `largest_width` must be absent without `coupled`, but is 8."),
-        (["transfer", "--widths", "4,8,2,1"], "Argument `widths` must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
+        (["scaling", "--directions", "8"], "Option --directions must be at least 16, but is 8."),
+        (["compute-frontier", "--widths", "4,8"], "Option --widths must hold at least 3 increasing integers, but is [4, 8]."),
+        (["compute-frontier", "--largest-width", "8"], "Option --largest-width must be absent without --coupled, but is 8."),
+        (["transfer", "--widths", "4,8,2,1"], "Option --widths must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
         (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),
     ],
 )  # fmt: skip

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import sympy
 import xarray as xr
+from kernel_calls import Kernels
 from scipy.special import gammaln, roots_gegenbauer
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
 from dynamics.equations.mean_field.start import start_particles
@@ -28,18 +28,6 @@ OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
 SKEW = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])
 # t(L < 1/2) and t(L < 1/10) of h4 in the flow of half the mean squared error, converged in the number of particles.
 REFERENCE = {16: (2.3097, 23.826), 32: (4.5320, 51.539), 64: (8.8824, 106.87), 128: (17.471, 216.12)}
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call(which, y, out, parameters, sizes, work):
-    if which == 0:
-        rhs(0.0, y, out, parameters, sizes, work)
-    elif which == 1:
-        event_values(0.0, y, out, parameters, sizes, work)
-    else:
-        normalise(y, parameters, sizes)
-"""
 
 
 def problem(link="he4", coefficients=(1.0,), dimension=16, **changes):
@@ -61,14 +49,6 @@ def some_system(coefficients, directions, dimension=7, count=20, links=(MIXED, O
     weights = rng.uniform(0.5, 1.5, count)
     make = AxisSystem if question.teacher.span == 1 else SubspaceSystem
     return make(question, projections, weights / weights.sum(), (0.5,))
-
-
-def call(system, name, size):
-    compiled = load((*system.pieces, Piece("calls", CALLS))).namespace
-    out, work = np.full(size, np.nan), np.full(system.work_size, np.nan)
-    which = ("rhs", "events").index(name)
-    compiled.call(which, system.initial_state, out, system.parameters, system.sizes, work)
-    return out
 
 
 class ByQuadrature:
@@ -186,12 +166,12 @@ def test_motion_loss_and_mass_are_those_of_pairs_and_quadrature(teacher):
     system = some_system(*teacher)
     exact = ByQuadrature(system)
     moments = system.moments(system.initial_state)
-    velocity = system.unpack(call(system, "rhs", system.initial_state.size))
+    velocity = system.unpack(Kernels(system).rhs())
     np.testing.assert_allclose(velocity, [exact.velocity(b) for b in exact.a], rtol=0, atol=1e-9)
     np.testing.assert_allclose(system.motion(system.initial_state, moments)[0], velocity, rtol=0, atol=1e-14)
     assert system.loss(moments) == pytest.approx(exact.loss(), abs=1e-13)
     np.testing.assert_allclose(system.learned_mass(moments), exact.mass(), atol=1e-13)
-    events = call(system, "events", system.num_events)
+    events = Kernels(system).events()
     level = 0.5 * system.teacher_loss() - exact.loss()
     np.testing.assert_allclose(events, [level, *(exact.mass() - 0.5 * np.array(teacher[0]))], atol=1e-13)
 
@@ -298,6 +278,7 @@ def spherical_flow(weights, times):
     return np.array(losses)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_wide_networks_approach_the_mean_field_as_one_over_root_m():
     """Fixed seeds; |mean deviation| below 4.5 standard errors plus the bias of order 1/m: false alarms below 1e-4."""

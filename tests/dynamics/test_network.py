@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from network_reference import Kernels, rates_of_state
+from kernel_calls import Kernels
+from network_reference import rates_of_state
 from scipy.linalg import sqrtm
 from scipy.optimize import root
 
@@ -55,8 +56,14 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *((name, "explicit") for name in ACCEPTED),
+        ("staircase", "bdf"),
+        *(pytest.param(name, "bdf", marks=pytest.mark.long) for name in ACCEPTED if name != "staircase"),
+    ],
+)
 def test_losses_are_those_of_quadrature_in_space(name, method):
     problem, wanted = ACCEPTED[name]
     found = dynamics.solve_problem(problem, save_at=TIMES, method=method, **TIGHT)
@@ -77,7 +84,7 @@ def test_relu_keeps_the_difference_of_its_layers():
 
 def test_relu_with_biases_on_a_polynomial_has_the_accepted_slope():
     problem = problem_of(4, polynomial("x2 + x1*x2*x3 - 0.5*(x3^2 - 1)"), "relu", d=5)
-    kernels = Kernels(problem)
+    kernels = Kernels(NetworkSystem(problem))
     rate, h = kernels.rhs(), 1e-4
     losses = [kernels.system.loss(kernels.state + n * h * rate) for n in (-2, -1, 0, 1, 2)]
     assert losses[2] == pytest.approx(5.389560064691, abs=1e-9)
@@ -184,7 +191,7 @@ def test_committees_wait_at_the_accepted_losses(link, K, T, wanted):
     flow = dynamics.solve_problem(problem, save_at=dynamics.SaveAt.linear(0.0, T, 401), **TIGHT)
     slowest = int(np.argmin(np.abs(np.diff(flow.loss.values))))
     assert flow.loss.values[slowest] == pytest.approx(wanted, abs=1e-4)
-    kernels, off = Kernels(problem), ~np.eye(K, dtype=bool)
+    kernels, off = Kernels(NetworkSystem(problem)), ~np.eye(K, dtype=bool)
     n, C, G = (flow[name].values[slowest] for name in ("squared_norm", "teacher_overlap", "student_overlap"))
 
     def state(parts):
@@ -349,7 +356,7 @@ def test_a_loss_may_rise_only_with_decay_or_steps():
     assert not NetworkSystem(CASE_3, 0.1).falls
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
+@pytest.mark.parametrize("method", ["explicit", pytest.param("bdf", marks=pytest.mark.long)])
 def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
     start = problem_of(3, dynamics.Teacher([1.0], links=["sign"]), "tanh", "none")
     problem = replace(start, initial_weights=3.0 * start.initial_weights)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from network_reference import Kernels, as_expansion, is_smooth, rates_of_state, velocities
+from kernel_calls import Kernels
+from network_reference import as_expansion, is_smooth, rates_of_state, velocities
 from numba import config
 
 import dynamics
 import hermite
+from dynamics.equations.network.system import NetworkSystem
 
 pytestmark = pytest.mark.kernels
 
 
+FULL = "FULL_TESTS" in os.environ
+
+
 def examples(count):
     """How many networks are drawn: two with the compiler off, where the lines are counted and each takes seconds."""
-    return 2 if config.DISABLE_JIT else count
+    return 2 if config.DISABLE_JIT else count if FULL else 8
 
 
 CUBIC = {0: 0.1, 1: 0.5, 2: -0.3, 3: 0.2}
@@ -44,8 +51,8 @@ def number(low, high):
 
 
 @st.composite
-def networks(draw, case):
-    """Draw a problem, its student's link and those of the teacher's units."""
+def networks(draw, case, *, all_links=False):
+    """Draw a problem, its student's link and those of the teacher's units; with `all_links` of one system per case."""
     name, kind, biased = case
     link = CUBIC if name == "cubic" else name
     m, sphere = draw(st.integers(1, 3)), draw(st.booleans())
@@ -71,11 +78,12 @@ def networks(draw, case):
         teacher = dynamics.Teacher.polynomial(draw(st.sampled_from(POLYNOMIALS)))
     else:
         # A link by itself or all together: each set of links is a system to compile.
-        units = draw(st.sampled_from((UNITS[name][:1], UNITS[name], UNITS[name][::-1])))
+        units = draw(st.sampled_from((UNITS[name], UNITS[name][::-1]) + (() if all_links else (UNITS[name][:1],))))
         count = len(units)
         rows = rng.standard_normal((count, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        given_biases = rng.uniform(-0.6, 0.6, count) if draw(st.booleans()) and name != "tanh" else None
+        with_biases = draw(st.booleans()) and name != "tanh" and (biased or not all_links)
+        given_biases = rng.uniform(-0.6, 0.6, count) if with_biases else None
         coefficients = rng.uniform(0.3, 1.2, count) * rng.choice([-1.0, 1.0], count)
         teacher = dynamics.Teacher(
             coefficients, directions=rows, links=[as_expansion(each) for each in units], biases=given_biases
@@ -94,12 +102,13 @@ def assert_same(found, wanted, tolerance):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("case", CASES, ids=str)
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
     problem, link, units = data.draw(networks(case))
-    kernels = Kernels(problem)
+    kernels = Kernels(NetworkSystem(problem))
     wanted, loss = rates_of_state(problem, link, units)
     # Measured: 3e-12 at most where the reference's nodes leave out nothing.
     assert_same(kernels.system.unpack(kernels.rhs()), wanted, 1e-9)
@@ -107,12 +116,17 @@ def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
         assert kernels.system.loss(kernels.state) == pytest.approx(loss, rel=1e-9, abs=1e-11)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+TIERS = pytest.mark.longer, pytest.mark.long
+#: The Jacobian of a teacher's polynomial is the same whatever the student.
+ALIKE = [("relu", "polynomial", True), ("cubic", "polynomial", True)]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=TIERS[case in ALIKE]) for case in CASES], ids=str)
 @settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
-    problem, _, _ = data.draw(networks(case))
-    kernels = Kernels(problem)
+    problem, _, _ = data.draw(networks(case, all_links=not FULL))
+    kernels = Kernels(NetworkSystem(problem), "bdf")
     direction = np.random.default_rng(data.draw(st.integers(0, 10**6))).standard_normal(kernels.state.size)
     if problem.student.biases == "none":
         direction[problem.width : 2 * problem.width] = 0.0
@@ -121,18 +135,19 @@ def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
     h = 1e-4
     steps = ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0))
     wanted = sum(c * kernels.rhs(kernels.state + n * h * direction) for n, c in steps) / (12.0 * h)
-    found = kernels.jacobian(direction)
+    found = kernels.product(kernels.state, direction)
     # Ψ1 of erf and relu without biases is not computed: b stays as it is.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-7 * np.abs(wanted).max())
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] == "relu"], ids=str)
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_the_loss_changes_by_what_all_gradients_move(case, data):
     """The loss that is observed belongs to the flow: d loss/dt = 2 Σ ∇·move, −2 Σ ε |∇|² without decay."""
     problem, link, units = data.draw(networks(case))
-    kernels = Kernels(problem)
+    kernels = Kernels(NetworkSystem(problem))
     (dv, db, dW), _ = velocities(problem, link, units)
     student = problem.student
     start, h = kernels.state, 1e-4
@@ -161,17 +176,17 @@ def a_problem(activation="erf", m=3, teacher=None, dimension=3, **changes):
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 def test_the_diagonal_is_that_of_the_jacobian_where_nothing_else_moves(first_layer):
     """It holds the forces, so that it is exact in v, and in M and Q for a neuron whose forces are those of others."""
-    kernels = Kernels(a_problem(first_layer=first_layer))
+    kernels = Kernels(NetworkSystem(a_problem(first_layer=first_layer)), "bdf")
     m = kernels.system.problem.width
-    found, unit = kernels.jacobian(), np.eye(kernels.state.size)
-    exact = np.array([kernels.jacobian(unit[i])[i] for i in range(kernels.state.size)])
+    found, unit = kernels.diagonal(), np.eye(kernels.state.size)
+    exact = np.array([kernels.product(kernels.state, unit[i])[i] for i in range(kernels.state.size)])
     np.testing.assert_allclose(found[:m], exact[:m], rtol=1e-12)
     assert np.corrcoef(found[2 * m :], exact[2 * m :])[0, 1] > 0.5
 
 
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 def test_normalise_makes_overlaps_symmetric_and_gives_back_lengths(first_layer):
-    kernels = Kernels(a_problem(first_layer=first_layer))
+    kernels = Kernels(NetworkSystem(a_problem(first_layer=first_layer)))
     state = 1.1 * kernels.state
     kernels.system.unpack(state)[3][0, 1] += 0.1
     v, _, M, Q = kernels.system.unpack(kernels.normalised(state))
@@ -186,7 +201,7 @@ def test_normalise_makes_overlaps_symmetric_and_gives_back_lengths(first_layer):
 
 
 def test_events_are_of_axes_and_of_components():
-    kernels = Kernels(a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2*x3")))
+    kernels = Kernels(NetworkSystem(a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2*x3"))))
     _, _, M, Q = kernels.system.unpack(kernels.state)
     record, teacher = kernels.system.observe(kernels.state), kernels.system.teacher
     level = 0.6 / 3
@@ -196,7 +211,7 @@ def test_events_are_of_axes_and_of_components():
 
 def test_components_and_sensitivity_are_means_over_x():
     problem = a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2 - h3(x2)"))
-    system = Kernels(problem).system
+    system = NetworkSystem(problem)
     nodes = np.arange(-8.7, 8.8, 0.3)
     weights = np.exp(-0.5 * nodes**2) * 0.3 / np.sqrt(2.0 * np.pi)
     x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * 3, indexing="ij")], axis=1)
@@ -220,7 +235,7 @@ def test_components_and_sensitivity_are_means_over_x():
 
 def test_the_sensitivity_of_a_unit_that_jumps_is_unknown():
     teacher = dynamics.Teacher([1.0, 0.5], links=["sign", "erf"])
-    assert np.isnan(Kernels(a_problem(teacher=teacher)).system.teacher_sensitivity()).all()
+    assert np.isnan(NetworkSystem(a_problem(teacher=teacher)).teacher_sensitivity()).all()
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.4])

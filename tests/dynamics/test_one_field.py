@@ -61,7 +61,7 @@ class Start:
         weights *= np.exp(0.5 * rng.standard_normal(M))[:, None] / 3.0
         self.weights = weights
         self.problem = dynamics.Problem(
-            activation={3: 0.7, 4: 0.6}, teacher=self.teacher, width=M, dimension=D_IN, initial_weights=weights
+            activation={3: 0.7, 4: 0.7}, teacher=self.teacher, width=M, dimension=D_IN, initial_weights=weights
         )
         self.U, self.log_norm = unit_vectors(self.problem)
         self.n, self.a = np.exp(self.log_norm), np.array(self.teacher.coefficients)
@@ -164,8 +164,8 @@ def by_a_cluster_and_its_rest(start):
 
 def by_sources_in_single_precision(start):
     """Rows that are no sources, though these are the same vectors: each feels itself, which is taken back."""
-    pieces = ("equations.pairs.array_kernels", "equations.pairs.rounding_kernels")
-    names = [f"dynamics.{name}" for name in (*pieces, "integrators.large_flow.partial_kernels")]
+    here, pieces = "integrators.large_flow", ("equations.pairs.array_kernels", "equations.pairs.rounding_kernels")
+    names = [f"dynamics.{name}" for name in (*pieces, f"{here}.plan_kernels", f"{here}.partial_kernels")]
     text = (render(start.problem.activation.coefficients), Piece("rounds", "ROUNDS = True"), *kernel_pieces(*names))
     passes = load((*text, Piece("call", PARTIAL))).namespace
     F, growth = start.empty()

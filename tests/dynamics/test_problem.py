@@ -106,6 +106,12 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         ),
         (lambda: problem(teacher=[1.0]), TypeError, "Argument `teacher` must be a Teacher, but is [1.0]."),
         (lambda: problem(width=0), ValueError, "Argument `width` must be at least 1, but is 0."),
+        (
+            lambda: problem(activation="tahn"),
+            ValueError,
+            "Argument `activation` must be a formula, but contains the name 'tahn', which is not z, x, pi or e. "
+            "Did you mean 'tanh'?",
+        ),
         (lambda: problem(width=2.5), TypeError, "Argument `width` must be an integer, but is 2.5."),
         (lambda: problem(width=True), TypeError, "Argument `width` must be an integer, but is True."),
         (

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
+from dynamics.integrators.jumps import JumpStepper
+from dynamics.report.quadratic import quadratic_findings
+from dynamics.runs.trackers import Callback, SteadyState
 from dynamics.theory.fits import fit_power_law
-from dynamics.theory.quadratic import power_window, quadratic_exponents
+from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
 
 TEACHER = dynamics.Teacher.power_law(5, 0.7)
 SMALL = {"activation": "he2", "teacher": TEACHER, "width": 4, "dimension": 30, "initial_norm": 0.6, "seed": 3}
@@ -105,20 +109,22 @@ def test_times_and_slopes_of_many_directions(dimension, seed):
     asked = large(dimension, seed)
     low, high = power_window(asked.teacher, 64, dimension)
     assert 4 * asked.teacher.coefficients[0] / np.log(dimension / 64) * low == pytest.approx(3.0)
-    found = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.geometric(low, 2.0 * high, 48))
+    reach = 2.0 if dimension == 10**9 else 4.0
+    found = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.geometric(low, reach * high, 48))
     chosen = np.array([1, 2, 4, 8, 16, 32]) - 1
     ratios = [(found[name] / found[f"predicted_{name}"]).values[chosen] for name in ("aligned_time", "learned_time")]
-    loss, alone = (
+    loss, alone, staircase = (
         fit_power_law(found.time.values, found[name].values, window=(low, high)).exponent
-        for name in ("loss", "sigmoid_loss")
+        for name in ("loss", "sigmoid_loss", "staircase_loss")
     )
     assert alone == pytest.approx(-1.0, abs=0.03)
+    assert staircase == pytest.approx(-0.981, abs=0.05)
     if dimension == 10**9:
         np.testing.assert_allclose(ratios, 1.0, atol=0.06)
         assert loss == pytest.approx(-1.03, abs=0.02)
-    else:  # where directions interact: the last one is late by a fifth, not within these times
+    else:  # where directions interact: known are 1.00 to 1.23
         np.testing.assert_allclose(np.array(ratios)[:, :5], 1.04, atol=0.05)
-        assert np.isnan(np.array(ratios)[:, 5]).all()
+        np.testing.assert_allclose(np.array(ratios)[:, 5], 1.2, atol=0.06)
         assert loss == pytest.approx(-1.134, abs=0.03)
 
 
@@ -183,7 +189,7 @@ def test_a_frame_stays_one():
 
 def test_exponents_hold_above_one_half_alone():
     laws = quadratic_exponents(0.8)
-    assert (laws.loss_time, laws.loss_width) == pytest.approx((-0.75, -0.6))
+    assert (laws.loss_time, laws.loss_samples, laws.loss_width) == pytest.approx((-0.75, -0.375, -0.6))
     assert np.isnan(quadratic_exponents(0.4).loss_time)
     # Below one half the staircase ends at the share of the directions that no neuron has.
     flat = dynamics.solve_quadratic(large(10**9, width=16, directions=512, alpha=0.3))
@@ -244,6 +250,91 @@ def test_files_sweeps_and_the_front_door(tmp_path):
     assert np.isfinite(swept.aligned_time[:, 0]).all()
 
 
+@pytest.mark.parametrize("student", ["homogeneous", "stiefel"])
+def test_a_run_that_was_stopped_goes_on(tmp_path, student):
+    asked = large(10**6, width=12, directions=40)
+    asked = dynamics.Problem.from_dataset(dynamics.solve_quadratic(replace(asked, student=student)))
+    save_at = dynamics.SaveAt.geometric(0.01, 200.0, 40)
+    whole = dynamics.solve_quadratic(asked, save_at=save_at)
+    path = tmp_path / "run.nc"
+    seen = []
+    stop = Callback(lambda time, state: seen.append(state.size) or time > 30.0)
+    first = dynamics.solve_quadratic(asked, save_at=save_at, trackers=[stop], checkpoint=path)
+    saved = np.isfinite(first.loss.values)
+    assert 0 < saved.sum() < 40
+    assert first.attrs["stop_reason"] == "callback"
+    assert set(seen) == {12 * 52 * (1 if student == "stiefel" else 2)}
+    for name in ("loss", "fine_tuned_loss", "alignment"):
+        np.testing.assert_array_equal(first[name][saved], whole[name][saved])
+        assert np.isnan(first[name][~saved]).all()
+    reached = np.where(whole.aligned_time <= first.attrs["end_time"], whole.aligned_time, np.nan)
+    np.testing.assert_array_equal(first.aligned_time, reached)
+    np.testing.assert_array_equal(first.sigmoid_loss, whole.sigmoid_loss)
+    page = dynamics.write_report(first, tmp_path / "part.html").read_text(encoding="utf-8")
+    assert "stopped early" in page
+    again = dynamics.resume(path, progress=False)
+    assert again.attrs["stop_reason"] == "reached_end"
+    assert again.attrs["steps_accepted"] == whole.attrs["steps_accepted"]
+    for name in whole.data_vars:
+        np.testing.assert_array_equal(again[name], whole[name])
+    np.testing.assert_array_equal(dynamics.load(path).alignment, whole.alignment)
+
+
+def test_interrupts_and_steady_states_are_heard():
+    def interrupt(time, _state):
+        if time > 5.0:
+            raise KeyboardInterrupt
+
+    asked = large(10**6, width=12, directions=40)
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        dynamics.solve_quadratic(asked, trackers=[Callback(interrupt)])
+    found = caught.value.dataset
+    assert 0 < np.isfinite(found.loss).sum() < 150
+    assert quadratic_findings(found).verdict.startswith("Not finished")
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        dynamics.solve_quadratic(asked, trackers=[Callback(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))])
+    # As many directions as neurons: all are learned, and nothing moves any more.
+    late = dynamics.SaveAt.geometric(1.0, 1e4, 40)
+    few = dynamics.solve_quadratic(problem(width=5), save_at=late, trackers=[SteadyState()])
+    assert few.attrs["stop_reason"] == "steady_state"
+    np.testing.assert_allclose(few.loss.dropna("time")[-1], 0.0, atol=1e-12)
+
+
+def test_the_velocity_is_the_derivative():
+    for student in ("homogeneous", "stiefel"):
+        stepper = JumpStepper(problem(student=student))
+        stepper.advance(0.5, 100)
+        before, slope = stepper.interpolate(0.5), stepper.derivative(0.5)
+        stepper.advance(0.5 + 1e-7, 100)
+
+        def projector(numbers, change, student=student):
+            """The derivative of XXᵀ, which no rotation of the columns changes, for X = U or V."""
+            X, D = (part.reshape(-1, 4) for part in (numbers[-36:], change[-36:]))
+            return X @ X.T, D @ X.T + X @ D.T
+
+        first, expected = projector(before, slope)
+        second, _ = projector(stepper.interpolate(0.5 + 1e-7), slope)
+        np.testing.assert_allclose((second - first) / 1e-7, expected, atol=1e-6)
+
+
+def test_what_exceeds_the_memory_is_refused_ahead(tmp_path, monkeypatch, capsys):
+    from dynamics import solve
+
+    monkeypatch.setattr("dynamics.problem.memory.machine_memory", lambda: 10**9)
+    with pytest.raises(ValueError, match=r"^Argument `width` must leave room in memory, but 2048 takes .* GB, more"):
+        dynamics.solve_quadratic(large(10**9, width=2048, directions=16384))
+    times = dynamics.SaveAt.linear(0.1, 1.0, 4000)
+    with pytest.raises(
+        ValueError, match=r"^Argument `save_at` must leave room in memory, but 4000 takes 2\.\d* GB, mo"
+    ):
+        dynamics.solve_quadratic(large(10**9, width=16, directions=16384), save_at=times)
+    monkeypatch.chdir(tmp_path)
+    size = ["--directions", "16384", "--width", "2048", "--dimension", "1e9"]
+    assert solve.main(["--model", "quadratic", *size]) == 2
+    assert "must leave room in memory" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
     from dynamics import solve
 
@@ -274,7 +365,8 @@ def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
     assert main(words.split()) == 0
     told = json.loads(capsys.readouterr().out)
     found = dynamics.load("laws.nc")
-    assert [point["law"] for point in told["points"]] == ["L ~ t^x, d = 4000", "L ~ t^x, d = 1e+09", "L ~ m^x"]
+    in_time = ["L ~ t^x, d = 4000", "L ~ t^x, d = 1e+09"]
+    assert [point["law"] for point in told["points"]] == [*in_time, "L ~ n^x, tuned step", "L ~ m^x"]
     law = found.sel(law="loss-time, d = 1e+09")
     asked = large(10**9, seed=3, width=16, directions=40)
     unit = np.log(asked.dimension / 16) / (4 * asked.teacher.coefficients[0])
@@ -286,7 +378,20 @@ def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
         for run in (0, 1)
     ]
     assert told["points"][1]["measured"] == pytest.approx(np.mean(slopes), abs=1e-6)
-    width = told["points"][2]
+    # As direction j is to align, against the fewest samples for it, at half of its limit.
+    samples, frame = found.sel(law="loss-samples-tuned"), replace(asked, student="stiefel")
+    targets = np.array([3, 4, 5])
+    rates = 0.5 * rate_limits(frame)[targets - 1]
+    needed = [steps_to_align(frame, rate)[j - 1] for j, rate in zip(targets, rates, strict=True)]
+    np.testing.assert_allclose(samples.abscissa.dropna("point"), needed, rtol=1e-12)
+    times = dynamics.SaveAt.at(unit * targets.astype(float))
+    answer = dynamics.solve_quadratic(frame, save_at=times)
+    for curve, name in (("measured", "fine_tuned_loss"), ("sum formula", "sigmoid_loss")):
+        kept = samples.ordinate.sel(curve=curve, run=1).dropna("point")
+        np.testing.assert_allclose(kept, answer[name], rtol=1e-9)
+    assert float(samples.exponent.sel(source="asymptotic")) == -0.5
+    assert told["points"][2]["measured"] == pytest.approx(told["points"][2]["sum_formula"], abs=0.1)
+    width = told["points"][3]
     assert width["measured"] == pytest.approx(width["sum_formula"], abs=0.1)
     assert (width["from"], width["to"], width["asymptotic"]) == (1.0, 16.0, -1.0)
     assert (tmp_path / "laws.png").stat().st_size > 10_000

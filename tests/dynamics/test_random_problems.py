@@ -9,7 +9,6 @@ What the tolerance cannot decide, 10 rtol κ > `LINEAR`, is counted and not judg
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import numpy as np
@@ -25,10 +24,18 @@ from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import predict
 
 RTOL, TIGHT = 1e-6, 1e-10
-#: Problems of one test, and tests of each model in the gate and with FULL_TESTS: 300 problems in all.
+#: Problems of one long test, and such tests of each model: 300 problems in all.
 BLOCK = 10
 BLOCKS = {"overlaps": 16, "decoupled": 4, "committee": 4, "spherical": 3, "mean field": 3}
-FULL = "FULL_TESTS" in os.environ
+#: Each model and the numbers of some of its problems.
+SHARES = [
+    *((model, range(2)) for model in BLOCKS),
+    *(
+        pytest.param(model, range(BLOCK * block, BLOCK * (block + 1)), marks=pytest.mark.long)
+        for model, count in BLOCKS.items()
+        for block in range(count)
+    ),
+]
 #: One series per compiled kernel; k = 3 … 6, even, odd and of no parity.
 LINKS = ("he3", "he4", {3: 0.7, 4: 0.7}, {4: 0.8, 6: 0.6}, {3: 0.6, 5: 0.8}, "he6")
 SHALLOW = ("he2", "he3", {1: 0.6, 3: 0.8}, {2: 0.5, 3: 0.5, 4: 0.5}, "erf")
@@ -217,11 +224,8 @@ def judge(model, index):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("model", "block"), [(model, block) for model, count in BLOCKS.items() for block in range(count if FULL else 1)]
-)
-def test_two_methods_agree_within_ten_tolerances(model, block):
-    indices = range(BLOCK * block, BLOCK * (block + 1) if FULL else 2)
+@pytest.mark.parametrize(("model", "indices"), SHARES)
+def test_two_methods_agree_within_ten_tolerances(model, indices):
     found = Counter(judge(model, index) for index in indices)
     print(model, dict(found))
     assert set(found) <= {"agree", "reported", "agree by condition", "undecided"}

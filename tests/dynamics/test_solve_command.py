@@ -38,7 +38,7 @@ def test_main_command_in_a_subprocess_writes_table_dataset_and_figure(tmp_path):
     again = run("--k", "4", *SMALL, "--output", "run.nc", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr == (
-        "error: Argument `path` must not name an existing file (allow it with overwrite), but is 'run.nc'.\n"
+        "error: Option --output must not name an existing file (allow it with --overwrite), but is 'run.nc'.\n"
     )
 
 
@@ -52,12 +52,28 @@ sys.argv = ["dynamics.{command}", "--help"]
 try:
     runpy.run_module("dynamics.{command}", run_name="__main__", alter_sys=True)
 except SystemExit as ended:
-    loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+    loaded = {{name.partition(".")[0] for name in set(sys.modules) - before if sys.modules[name] is not None}}
     print(ended.code, sorted(loaded - sys.stdlib_module_names))
 """
     done = python("-c", script)
     assert words in done.stdout
     assert done.stdout.endswith("0 ['dynamics', 'hermite', 'lazy_loader']\n")
+
+
+def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
+    """Each of these takes 0.05 to 0.4 s to load: by chance, for one function, to compile, or to show nobody a bar."""
+    solve.main(["--k", "4", *SMALL[:-1], "--quiet", "--no-plot"])  # fills the cache
+    script = """
+import runpy, sys
+try:
+    runpy.run_module("dynamics.solve", run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    unused = ("dask", "distributed", "coverage", "sympy", "torch", "scipy.special", "scipy.linalg", "numpy.f2py",
+              "tqdm", "numba.np.npyimpl", "matplotlib.pyplot")
+    print(ended.code, [name for name in unused if sys.modules.get(name) is not None], "matplotlib.figure" in sys.modules)
+"""
+    done = python("-c", script, "--k", "4", *SMALL[:-1], "--quiet", "--output", "again.nc", cwd=here)
+    assert done.stdout == "0 [] True\n", done.stderr
 
 
 def test_json_is_one_object(here, capsys):
@@ -250,7 +266,7 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         ),
         (
             ["--coefficients", "1,-2"],
-            "Argument `teacher` must have positive coefficients, but entry 1 is -2.0, which the homogeneous student "
+            "Option --coefficients must have positive coefficients, but entry 1 is -2.0, which the homogeneous student "
             "cannot learn; a `Student` can.",
         ),
         (
@@ -262,20 +278,20 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
             ["--teacher", "x1", "--model", "overlaps"],
             "Option --teacher must be absent for --model overlaps, but is x1.",
         ),
-        (["--teacher", "x1+y"], "Argument `text` must be a polynomial in x1 ... x9, but contains the name 'y'."),
+        (["--teacher", "x1+y"], "Option --teacher must be a polynomial in x1 ... x9, but contains the name 'y'."),
         (
             ["--coefficients", "1,2", "--beta", "1"],
             "Option --beta must be absent when --coefficients is given, but is 1.0.",
         ),
         (
             ["--dimension", "3"],
-            "Argument `dimension` must be at least 16, the number of axes that the teacher spans, but is 3.",
+            "Option --dimension must be at least 16, the number of axes that the teacher spans, but is 3.",
         ),
         (
             ["--config", "none.toml"],
             "Option --config must name a readable file, but 'none.toml' is not (No such file or directory).",
         ),
-        (["--output", "missing/run.nc"], "Argument `path` must lie in an existing directory, but is 'missing/run.nc'."),
+        (["--output", "missing/run.nc"], "Option --output must lie in an existing directory, but is 'missing/run.nc'."),
         (["--model", "decoupled", "--k", "2"], "must have a link of information exponent at least 3"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--bta", "1"], "unrecognized arguments: --bta 1. Did you mean '--beta'?"),
@@ -302,7 +318,7 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
             ["--plot", "figure.xyz"],
             "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",
         ),
-        (["--activation", "__import__('os')"], "Argument"),
+        (["--activation", "__import__('os')"], "Option --activation must be a formula, but contains a call of"),
     ],
 )
 def test_mistakes_get_one_sentence_and_exit_code_2(here, capsys, arguments, sentence):

@@ -5,27 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kernel_calls import Kernels
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.spherical.system import SphericalSystem, mean_of_pairs
 from dynamics.runs.dataset import VARIABLES
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
 ROWS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call(which, y, out, parameters, sizes, work):
-    if which == 0:
-        rhs(0.0, y, out, parameters, sizes, work)
-    elif which == 1:
-        event_values(0.0, y, out, parameters, sizes, work)
-    else:
-        normalise(y, parameters, sizes)
-"""
 TEACHERS = {
     "one axis": ({}, "he4", None),
     "skew and misspecified": ({"coefficients": (0.5, 0.3, 0.2), "directions": ROWS}, MIXED, OTHER),
@@ -80,13 +68,6 @@ class ByAutograd:
         return w
 
 
-def call(system, which, y, size):
-    compiled = load((*system.pieces, Piece("calls", CALLS))).namespace
-    out, work = np.full(size, np.nan), np.full(system.work_size, np.nan)
-    compiled.call(which, y, out, system.parameters, system.sizes, work)
-    return out
-
-
 @pytest.mark.kernels
 @pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)
 @pytest.mark.parametrize("width", [1, 5, 37])
@@ -96,9 +77,10 @@ def test_motion_and_events_are_those_of_autograd(teacher, width):
     # Weights in all of R^d, which a problem in reduced form may not have.
     question = dynamics.coupled_problem(question, width, 2)
     system = SphericalSystem(question, (0.5, 0.1))
+    kernels = Kernels(system)
     exact, w = ByAutograd(question), system.unpack(system.initial_state)
     full = np.pad(w, ((0, 0), (0, 6 - w.shape[1])))
-    velocity = call(system, 0, system.initial_state, w.size).reshape(w.shape)
+    velocity = kernels.rhs().reshape(w.shape)
     np.testing.assert_allclose(velocity, exact.velocity(full)[:, : w.shape[1]], rtol=0, atol=2e-14)
     loss = float(exact.loss(torch.from_numpy(full)))
     assert system.loss(system.initial_state) == pytest.approx(loss, abs=1e-14)
@@ -111,10 +93,8 @@ def test_motion_and_events_are_those_of_autograd(teacher, width):
         *((size**2).max(axis=0) - 0.5),
         *(kernel(overlaps).mean(axis=0) / kernel(1.0) - 0.5 * np.array(question.teacher.coefficients)),
     ]
-    np.testing.assert_allclose(call(system, 1, system.initial_state, system.num_events), events, atol=1e-13)
-    stretched = 3.0 * system.initial_state
-    call(system, 2, stretched, 0)
-    np.testing.assert_allclose(stretched, system.initial_state, rtol=1e-14)
+    np.testing.assert_allclose(kernels.events(), events, atol=1e-13)
+    np.testing.assert_allclose(kernels.normalised(3.0 * system.initial_state), system.initial_state, rtol=1e-14)
 
 
 @pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)

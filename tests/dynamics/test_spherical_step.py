@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.spherical_step.system import SphericalStepSystem
 from dynamics.runs.dataset import VARIABLES
 from sgd_check.engines.torch.links import make_link
@@ -19,18 +19,6 @@ from sgd_check.engines.torch.spherical import Runs
 MIXED = {1: 0.5, 2: 0.5}
 OTHER = {0: 0.2, 1: 0.6, 2: 0.3}
 TILTED = [[1.0, 0.0], [0.6, 0.8]]
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call(which, y, out, parameters, sizes, work):
-    if which == 0:
-        rhs(0.0, y, out, parameters, sizes, work)
-    elif which == 1:
-        event_values(0.0, y, out, parameters, sizes, work)
-    else:
-        normalise(y, parameters, sizes)
-"""
 
 
 def rows_of(dimension, width=3):
@@ -59,13 +47,6 @@ def question(link="erf", teacher_link=None, dimension=40, width=3, **changes):
 
 def solve(problem, times, **changes):
     return dynamics.solve_spherical(problem, save_at=dynamics.SaveAt.at(times), **({"progress": False} | changes))
-
-
-def call(system, which, y, size):
-    compiled = load((*system.pieces, Piece("calls", CALLS))).namespace
-    out, work = np.full(size, np.nan), np.full(system.work_size, np.nan)
-    compiled.call(which, y, out, system.parameters, system.sizes, work)
-    return out
 
 
 # --- the equation -------------------------------------------------------------------------------------------------
@@ -105,9 +86,9 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
         -mean @ W.T - W @ mean.T + step * (V - 0.5 * G * (lost[:, None] + lost)),
     ]
     system = SphericalStepSystem(problem, (0.5, 0.1), rate, batch)
-    y = system.initial_state
+    kernels, y = Kernels(system), system.initial_state
     # Measured: 2e-13, the sum over 681 472 nodes; series of erf are cut at 1e-12.
-    np.testing.assert_allclose(call(system, 0, y, y.size), np.concatenate([w.ravel() for w in wanted]), atol=2e-11)
+    np.testing.assert_allclose(kernels.rhs(), np.concatenate([w.ravel() for w in wanted]), atol=2e-11)
     loss = measure @ error**2
     overlaps, kernel = W @ theta.T, problem.activation.kernel
     size = np.maximum(overlaps, 0.0) if problem.information_exponent % 2 else overlaps
@@ -119,7 +100,7 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
     # The loss is that of the series of f*, of which thresholds leave out much.
     if teacher_link not in ("relu", "step"):
         assert system.loss(y) == pytest.approx(loss, abs=1e-10)
-        np.testing.assert_allclose(call(system, 1, y, system.num_events), events, atol=1e-10)
+        np.testing.assert_allclose(kernels.events(), events, atol=1e-10)
 
 
 def test_normalise_keeps_unit_lengths_and_one_half():
@@ -127,8 +108,7 @@ def test_normalise_keeps_unit_lengths_and_one_half():
     y = system.initial_state.copy()
     y[6] = 1.1
     y[7] += 0.3
-    call(system, 2, y, 0)
-    G = system.unpack(y)[1]
+    G = system.unpack(Kernels(system).normalised(y))[1]
     assert G[0, 0] == 1.0
     assert G[0, 1] == G[1, 0] == system.unpack(system.initial_state)[1][1, 0]
 
@@ -202,7 +182,7 @@ def deviations(problem, gamma, end, lanes, batch):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("link", "teacher_link", "gamma", "batch"),
-    [("erf", "relu", 1.5, 1), (MIXED, OTHER, 1.2, 2)],
+    [pytest.param("erf", "relu", 1.5, 1, marks=pytest.mark.long), (MIXED, OTHER, 1.2, 2)],
     ids=["erf", "polynomial"],
 )
 def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, gamma, batch):

@@ -258,8 +258,13 @@ def test_an_interrupt_before_the_run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("[problem]", "[problems]", "must hold the tables [problem], [grid], [study], [output], but has 'problems'."),
+        (
+            "[problem]",
+            "[problems]",
+            "must hold the tables [problem], [grid], [study], [output], but has 'problems'. Did you mean 'problem'?",
+        ),
         ("[problem]\n", "[problem\n", "Argument FILE must name a TOML file, but 'small.toml' is not ("),
+        ("k = 4", "k = 4\nsede = 1", "but is not. Did you mean 'seed'?"),
         ("k = 4", "kk = 4", "Key `kk` of [problem] must be one of activation, width, dimension,"),
         ("k = 4\n", "k = 4\nwidth = 3\n", "Key `width` must be in [problem] or in [grid], but is in both."),
         ("k = 4\n", "", "Table [problem] or [grid] must have `k` or `activation`, but neither does."),

@@ -23,6 +23,7 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.compiler.cores import available_cores, one_core
 from dynamics.runs.storage import StorageError
 from dynamics.study import cluster as sweep_cluster
+from dynamics.study import merge, point_file, sweeps
 from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
 from dynamics.study.merge import CHUNK_BYTES, _chunks
@@ -506,6 +507,7 @@ def test_compiling_before_a_sweep_never_fails_it(name, method):
             "Grid keys `k` and `activation` must not both be given: each sets `activation`.",
         ),
         (({"widht": [3]},), "has, but hold `widht`."),
+        (({"widht": [2]},), "but hold `widht`. Did you mean `width`?"),
         (({"save_att": [COMMON]},), "but hold `save_att`. Did you mean `save_at`?"),
         (
             ({"dimension": [8, 2]},),
@@ -565,3 +567,59 @@ def test_studies_with_keywords_of_any_name_take_them():
     found = dynamics.sweep(BASE, {"x": [1, 2]}, study=study, options={"y": 10}, workers=0)
     assert found["sum"].values.tolist() == [11.0, 12.0]
     assert pickle.loads(pickle.dumps(found)).equals(found)
+
+
+# --- many points ----------------------------------------------------------------------------------------------
+
+
+def test_many_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, monkeypatch):
+    grid, ask = {"seed": range(3), "width": [2, 3]}, {"options": {"save_at": COMMON}, "workers": 0, "progress": False}
+    as_netcdf = dynamics.sweep(BASE, grid, **ask)
+
+    def refuse(_grid, points, *_, **__):
+        assert [path.name for path in points.files().values()] == [f"{k:06d}.point" for k in range(6)]
+        msg = "no room"
+        raise StorageError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "MANY_POINTS", 6)
+        patch.setattr(sweeps, "merge_points", refuse)
+        with pytest.raises(StorageError, match="no room"):
+            dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask)
+    # What is there is not asked again, also by a sweep that would keep its points as netCDF.
+    monkeypatch.setattr("dynamics.study.points.answer_point", None)
+    with dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks:
+        assert_same(as_blocks, as_netcdf)
+        assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
+            n: v.attrs for n, v in as_netcdf.variables.items()
+        }
+
+
+def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
+    gathered = dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION)
+    monkeypatch.setattr(merge, "GATHERED_BYTES", 100)
+    assert_same(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
+
+
+def test_what_no_block_can_hold_is_netcdf(tmp_path):
+    plain = xr.Dataset({"x": ("p", [1.0, 2.0]), "name": ((), "text")}, coords={"p": [1, 2], "q": ("p", ["a", "b"])})
+    plain = plain.assign_attrs(title="plain", count=np.int64(3))
+    contents = [point_file.packed_point(plain, quick=quick) for quick in (True, False)]
+    assert [point_file.is_block(content) for content in contents] == [True, False]
+    read = []
+    for k, content in enumerate(contents):
+        path = tmp_path / f"{k}"
+        path.write_bytes(content)
+        with point_file.opened_point(path) as point:
+            sizes = {name: len(dimension) for name, dimension in point.dimensions.items()}
+            values = {name: (v.dimensions, v.dtype, np.array(v[...]).tolist()) for name, v in point.variables.items()}
+            read.append((sizes, values, {name: point.getncattr(name) for name in point.ncattrs()}))
+            assert merge._auxiliary(point) == {"q"}
+    assert read[0][:2] == read[1][:2]
+    assert read[0][2] | read[1][2] == {"title": "plain", "count": 3, "coordinates": "q"}
+    for other in (
+        plain.assign(flag=("p", [True, False])),
+        plain.assign(small=("p", np.array([1, 2], dtype=np.int8))),
+        plain.assign_attrs(many=[1, 2]),
+    ):
+        assert not point_file.is_block(point_file.packed_point(other, quick=True))

@@ -216,7 +216,9 @@ def referee(question, times):
     return losses, np.array([t[0] if t.size else np.nan for t in found.t_events])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in ("h4", "mixed parity") else name for name in CASES]
+)
 def test_solution_is_that_of_other_solvers(name):
     """Errors seen are at most 0.4 rtol in the loss and 1.0 rtol in the event times, and at rtol = 1e-6 it needs
     less than 0.7 of the steps that stability alone would cost without clusters.

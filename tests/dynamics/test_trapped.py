@@ -15,7 +15,7 @@ import dynamics
 from benchmarks.random_problems import event_times, random_problem
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.unit_vectors import unit_vectors
-from dynamics.integrators import Status
+from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow.fallback import HELD_UP
@@ -103,6 +103,7 @@ def test_many_neurons_reach_the_horizon():
     np.testing.assert_allclose(event_times(flows["bdf"]), event_times(flows["stiff"]), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.kernels
 def test_an_escape_after_a_wait_of_1e13_is_resolved():
     """The third neuron is alone by then: c' = a g'(c) (1 − c²) has a closed solution from its overlap at 1e10 on."""
@@ -165,6 +166,7 @@ def test_the_dense_output_is_as_wrong_as_its_last_coefficient_says():
 def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, first, last, monkeypatch):
     """Also where a step to the time asked for ends beyond it by rounding."""
     if device is None:
+        monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
         plain = Rows.run_stages
 
         def run_stages(self, step, **options):

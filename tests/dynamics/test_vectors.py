@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernel_calls import Kernels
 from numba import config
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod
 
 pytestmark = pytest.mark.kernels
-
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_rhs(y, out, parameters, sizes, work):
-    rhs(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_diagonal(y, out, parameters, sizes, work):
-    jacobian_diagonal(0.0, y, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])")
-def call_product(y, v, out, parameters, sizes, work):
-    jacobian_product(0.0, y, v, out, parameters, sizes, work)
-
-@entry("void(f8[::1], f8[::1], i8[::1])")
-def call_normalise(y, parameters, sizes):
-    normalise(y, parameters, sizes)
-"""
 
 ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96], [0.0, 0.0, 1.0]])
 TEACHERS = {
@@ -48,24 +28,9 @@ def problem(teacher="orthonormal", **options):
     return dynamics.Problem(teacher=TEACHERS[teacher], **settings | options)
 
 
-class Kernels:
-    """The compiled functions of one system, called from Python."""
-
-    def __init__(self, asked):
-        self.system = VectorSystem(asked)
-        self.module = load([*self.system.pieces, Piece("calls", CALLS)]).namespace
-
-    def __call__(self, name, *vectors):
-        out = np.full(vectors[0].size, np.nan)
-        # Scratch that is not a number shows what is read before it is written.
-        work = np.full(self.system.work_size, np.nan)
-        getattr(self.module, name)(*vectors, out, self.system.parameters, self.system.sizes, work)
-        return out
-
-
 @pytest.fixture(scope="module", params=list(TEACHERS))
 def kernels(request):
-    return Kernels(problem(request.param))
+    return Kernels(VectorSystem(problem(request.param)), "bdf")
 
 
 def moved(kernels, rng):
@@ -90,13 +55,13 @@ def written_equation(system, y):
 
 def test_right_hand_side_is_the_written_equation(kernels, rng):
     y = moved(kernels, rng)
-    np.testing.assert_allclose(kernels("call_rhs", y), written_equation(kernels.system, y), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(kernels.rhs(y), written_equation(kernels.system, y), rtol=1e-12, atol=1e-14)
 
 
 def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation(kernels, rng):
     y, v = moved(kernels, rng), rng.standard_normal(kernels.system.initial_state.size)
     expected = written_equation(kernels.system, y + 1e-30j * v).imag / 1e-30
-    np.testing.assert_allclose(kernels("call_product", y, v), expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(kernels.product(y, v), expected, rtol=1e-11, atol=1e-13)
 
 
 def test_jacobian_diagonal_is_exact_for_neurons_on_an_axis(kernels, rng):
@@ -105,7 +70,7 @@ def test_jacobian_diagonal_is_exact_for_neurons_on_an_axis(kernels, rng):
     m, D = system.shape
     y = system.pack(np.eye(D)[rng.integers(D, size=m)], 0.3 * rng.standard_normal(m))
     exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
-    np.testing.assert_allclose(kernels("call_diagonal", y), exact, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(kernels.diagonal(y), exact, rtol=1e-12, atol=1e-13)
 
 
 def test_jacobian_diagonal_is_close_elsewhere(kernels):
@@ -113,14 +78,12 @@ def test_jacobian_diagonal_is_close_elsewhere(kernels):
     y = system.initial_state
     exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
     # Measured 0.016.
-    assert np.abs(kernels("call_diagonal", y) - exact).max() < 0.05 * np.abs(exact).max()
+    assert np.abs(kernels.diagonal(y) - exact).max() < 0.05 * np.abs(exact).max()
 
 
 def test_normalise_gives_unit_vectors_and_leaves_norms(kernels, rng):
     y = moved(kernels, rng)
-    state = y.copy()
-    kernels.module.call_normalise(state, kernels.system.parameters, kernels.system.sizes)
-    U, log_norm = kernels.system.unpack(state)
+    U, log_norm = kernels.system.unpack(kernels.normalised(y))
     before, _ = kernels.system.unpack(y)
     np.testing.assert_allclose(U, before / np.linalg.norm(before, axis=1)[:, None], rtol=1e-14)
     np.testing.assert_array_equal(log_norm, y[U.size :])
@@ -175,7 +138,7 @@ LOW_EXPONENTS = {
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="flows of so many steps need compiled kernels")
 @pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
-@pytest.mark.parametrize("name", list(LOW_EXPONENTS))
+@pytest.mark.parametrize("name", [pytest.param("relu", marks=pytest.mark.long), "h2 and h4", "h2 and h4, tiny start"])
 def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
     """Steps are 0.66, 0.71 and 0.86 of those with every component held to its own size; errors at most 4.1 rtol."""
     asked, rtol = dynamics.Problem(dimension=256, seed=0, **LOW_EXPONENTS[name]), 1e-6
@@ -195,6 +158,7 @@ def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="flows of so many steps need compiled kernels")
 @pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
+@pytest.mark.long
 def test_what_the_linear_solver_leaves_does_not_set_the_step():
     """1880 steps; 3190 where it may be five times as large."""
     teacher = dynamics.Teacher.power_law(32, beta=1.0)

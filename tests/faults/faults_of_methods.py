@@ -116,7 +116,7 @@ LARGE_FLOW = (
         tests_of("dynamics/test_large_flow", "test_lag_passes_through_past_rests_and_is_corrected_at_the_end"),
     ),
     Fault(
-        "dynamics/integrators/large_flow/pause_kernels.py",
+        "dynamics/integrators/large_flow/settle_kernels.py",
         "log_n[i] += share * 4.0 * off",
         "log_n[i] += share * off",
         "factor 4 of the norm's correction",

@@ -28,6 +28,7 @@ KILLS = {
     "sweep": (0, 5),
     "sweep of processes": (0, 5),
 }
+MARKS = pytest.mark.long, pytest.mark.longer
 #: A process is killed after it has written so many files, at most, and a random part of about one more.
 MOST_WRITES, LONGEST_WRITE = 4, 0.05
 #: Seconds between two files of a run that will be killed, and of one that will not.
@@ -134,11 +135,9 @@ def assert_same(found: xr.Dataset, expected: xr.Dataset) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", KILLS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS[quick > 0]) for kind, (quick, _) in KILLS.items()])
 def test_killed_processes_leave_whole_files_and_go_on_to_the_same_end(processes, tmp_path, kind):
     count = KILLS[kind]["FULL_TESTS" in os.environ]
-    if count == 0:
-        pytest.skip("seconds: set FULL_TESTS=1")
     if kind == "torch":
         pytest.importorskip("torch")
     begin = killed.RUNS[kind.split()[0] if kind.startswith("sweep") else kind]

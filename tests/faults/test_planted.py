@@ -19,9 +19,8 @@ COPIED = ("hermite", "dynamics", "sgd_check", "benchmarks", "tests", "docs")
 
 
 def full_tier(test):
-    """Leave a test out unless FULL_TESTS is set, and give it the time that it takes on a slow machine."""
-    left_out = pytest.mark.skipif(not os.environ.get("FULL_TESTS"), reason="minutes: set FULL_TESTS=1")
-    return left_out(pytest.mark.timeout(900)(test))
+    """Leave a test to the long tier, and give it the time that it takes on a slow machine."""
+    return pytest.mark.long(pytest.mark.timeout(900)(test))
 
 
 def run_tests(copy: Path, tests: tuple[str, ...], *, compiled: bool, cache: Path) -> tuple[int, list[str], str]:

@@ -57,6 +57,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
 def test_bad_arguments(call, folder, record_property):
     check(call, share("arguments", len(call.kinds)), record_property, folder)
@@ -95,6 +96,7 @@ def answers():
     return {"flow": flow, "runs": runs, "tree": sgd_check.compare(flow, runs)}
 
 
+@pytest.mark.longer
 def test_bad_answers(answers, folder, record_property):
     for call in calls_of_answers(answers):
         check(call, share("arguments", len(call.kinds)), record_property, folder)

@@ -50,6 +50,7 @@ def arguments(command: Command, number: int):
             yield given
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("command", list(commands()), ids=lambda command: command.name.replace(" ", "-"))
 def test_bad_flags(command, folder, record_property, monkeypatch):
     monkeypatch.chdir(folder)
@@ -70,6 +71,7 @@ def by_subprocess(module: str, given: list[str], folder: Path) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.longer
 def test_bad_flags_of_real_processes(folder, record_property):
     every = [
         (command.name.split(",")[0].split(" ")[0], [word for word in given if "\0" not in word])

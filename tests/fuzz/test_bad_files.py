@@ -88,6 +88,7 @@ def test_foreign_files(folder, record_property):
     assert not (folder / "executed").exists()
 
 
+@pytest.mark.longer
 def test_damaged_files(good, folder, record_property):
     rng, complaints, count = np.random.default_rng(7), {}, share("damaged")
     contents = {name: path.read_bytes() for name, path in good.items()}
@@ -100,6 +101,7 @@ def test_damaged_files(good, folder, record_property):
     assert not complaints, report(complaints)
 
 
+@pytest.mark.longer
 def test_hostile_attributes(good, folder, record_property):
     rng, complaints, count = np.random.default_rng(8), {}, share("hostile")
     path = folder / "given.nc"

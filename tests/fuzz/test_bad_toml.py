@@ -26,6 +26,8 @@ method = "explicit"
 SOLVE = ("--config", "given.toml", "--output", "new.nc", "--no-plot")
 STUDY = ("given.toml", "--output", "new.nc")
 
+pytestmark = pytest.mark.longer
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

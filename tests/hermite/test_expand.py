@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import hermite
 from hermite.activations import FORMULAS, canonical_name
+from hermite.text.parser import parse_several
+from hermite.text.several_variables import parse_polynomial
 
 PLAIN = {
     "relu": lambda z: np.maximum(z, 0),
@@ -110,12 +112,36 @@ def test_the_table_of_plain_functions_is_complete():
     assert set(PLAIN) == set(FORMULAS)
 
 
-@pytest.mark.parametrize("spelling", ["he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", {4: 1}, {4: 1.0}])
+@pytest.mark.parametrize("spelling", ["he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", "HE4(z)", {4: 1}, {4: 1.0}, {4.0: 1},
+                                      [0, 0, 0, 0, 1], (0.0, 0, 0, 0, 1.0), np.eye(5)[4]])  # fmt: skip
 def test_orthonormal_h4_has_many_spellings(spelling):
     link = hermite.expand(spelling)
     assert link == hermite.expand("he4")
     assert link.coefficients.tolist() == [0, 0, 0, 0, 1]
     assert str(link) == "h4"
+
+
+@pytest.mark.parametrize("degree", [1, 4, 7])
+@pytest.mark.parametrize(
+    ("letters", "reference"), [("He", np.polynomial.hermite_e.hermeval), ("H", np.polynomial.hermite.hermval)]
+)
+@pytest.mark.parametrize("form", ["{0}", "{0}(z)", "0*x + {0}(x)"])
+def test_a_capital_names_the_classical_polynomials(letters, reference, degree, form):
+    z, name = np.linspace(-3.0, 3.0, 13), f"{letters}{degree}"
+    link = hermite.expand(form.format(name))
+    np.testing.assert_allclose(link.value(z), reference(z, np.eye(degree + 1)[degree]), rtol=1e-12, atol=1e-10)
+    assert hermite.expand(link.text) == link
+
+
+def test_a_capital_tells_polynomials_apart_in_sums_and_in_several_variables():
+    root = sympy.sqrt(24)
+    assert hermite.expand("He4").exact == (0, 0, 0, 0, root)
+    assert sympy.simplify(hermite.expand("He4(z)/2 + h4(z)").exact[4] - root / 2) == 1
+    assert hermite.expand("He0") == hermite.expand("H0") == hermite.expand("he0")
+    assert hermite.expand("H2(z)").exact == (2, 0, 4 * sympy.sqrt(2))
+    assert parse_polynomial("He2(x1)") == {(0,): -1, (2,): 1}
+    assert parse_polynomial("H2(x1)") == {(0,): -2, (2,): 4}
+    assert parse_several("He2(z1)") == sympy.Symbol("z1", real=True) ** 2 - 1
 
 
 @pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh ", "Swish"])
@@ -254,8 +280,15 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
         ("he4", -1, ValueError, "Argument `order` must be from 0 to 300, but is -1."),
         ("he4", 301, ValueError, "Argument `order` must be from 0 to 300, but is 301."),
         ("he4", True, TypeError, "Argument `order` must be an integer or None, but is True."),
-        ("he4", 2.0, TypeError, "Argument `order` must be an integer or None, but is 2.0."),
+        ("he4", 2.5, TypeError, "Argument `order` must be an integer or None, but is 2.5."),
         ({}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {}."),
+        ([], None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is empty."),
+        (np.eye(3), None, ValueError, "Argument `x` must be a one-dimensional array of coefficients, but has shape (3, 3)."),
+        ([0.0] * 400, None, ValueError, "Argument `x` must have at most 301 coefficients, but has 400."),
+        ([1.0, "a"], None, TypeError, "Argument `x` must have real numbers as coefficients, but has 'a' at degree 1."),
+        ({2.5: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 2.5."),
+        ("He301", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'He301'."),
+        ("H300", None, ValueError, "Argument `x` must have Hermite coefficients within float64, but c_0 of 'H300' is inf."),
         ({2: 0.0}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {2: 0.0}."),
         ({-1: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has -1."),
         ({301: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 301."),

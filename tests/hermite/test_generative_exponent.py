@@ -221,6 +221,6 @@ def test_refusals():
         hermite.generative_exponent(3)
     with pytest.raises(ValueError, match=r"must be finite for every real z, but is inf near z = -0"):
         hermite.generative_exponent(lambda z: np.where(np.abs(z) < 0.5, np.inf, z))
-    for wrong, error in ((0, ValueError), (25, ValueError), (True, ValueError), (2.0, TypeError), ("2", TypeError)):
+    for wrong, error in ((0, ValueError), (25, ValueError), (True, ValueError), (2.5, TypeError), ("2", TypeError)):
         with pytest.raises(error, match=r"^Argument `degree` must be an integer from 1 to 24, but is "):
             hermite.label_correlations("he3", wrong)

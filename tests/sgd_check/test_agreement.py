@@ -135,7 +135,10 @@ def test_figure_shows_times_overlaps_and_loss(tree):
     assert survival.get_title().endswith("dashed: theory")
     assert loss.get_yscale() == "log"
     assert loss.get_title() == "loss of 32 runs"
-    assert len(residual.collections[-1].get_offsets()) == tree["comparison"].attrs["loss_compared_times"]
+    # Points, arrows above and below; all of the shade is shown.
+    shade, *points = residual.collections
+    assert sum(len(drawn.get_offsets()) for drawn in points) == tree["comparison"].attrs["loss_compared_times"]
+    assert np.abs(np.concatenate(shade.get_segments())[:, 1]).max() < residual.get_ylim()[1]
     figure.canvas.draw()
 
 

@@ -98,20 +98,23 @@ def test_degree_one():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("ratio", [2, 4, 6])
+@pytest.mark.parametrize("ratio", [2, *(pytest.param(ratio, marks=pytest.mark.long) for ratio in (4, 6))])
 def test_degree_two(ratio):
     """The mean of ten draws scatters by 0.014, 0.012 and 0.006: false alarms below 4e-4."""
     assert abs(deviation(question(CUT, 600), 600 * ratio, 10, degree=2)) < 0.05
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("samples", "seeds", "allowed"), [(665, 24, 0.06), (1330, 12, 0.02)])
+@pytest.mark.parametrize(
+    ("samples", "seeds", "allowed"), [(665, 24, 0.06), pytest.param(1330, 12, 0.02, marks=pytest.mark.long)]
+)
 def test_degree_three(samples, seeds, allowed):
     """At 3.2 and 6.4 thresholds the means scatter by 0.010 and 0.004 about places 0.034 and 0.006 off the law."""
     assert abs(deviation(question(HERMITE_3, 48), samples, seeds, degree=3, transform=np.sign)) < allowed
 
 
 @pytest.mark.statistical
+@pytest.mark.long
 def test_heavy_labels_lose_at_degree_three():
     """Labels as they are, h_3: 0.79, where their sign gives 0.946; twelve draws scatter by 0.012."""
     found = estimated(question("he3", 48), 1330, 12, degree=3)
@@ -130,6 +133,7 @@ def test_degree_four(dimension, thresholds, seeds, allowed):
 
 
 @pytest.mark.statistical
+@pytest.mark.long
 def test_squares_follow_the_law_of_their_own_labels():
     """Eight draws at d = 1000: rms 0.03 each, and a χ² of eight exceeds four times its mean in 2e-4."""
     problem = question("z**2", 1000)

@@ -8,6 +8,7 @@ from html_reader import read_page
 import dynamics
 import sgd_check
 from dynamics.report.findings import find_findings
+from hermite.text.rounding import rounded
 from sgd_check.report.comparison import rows
 from sgd_check.studies.complexity import sample_complexity
 
@@ -46,9 +47,13 @@ def test_a_comparison_begins_with_its_verdict(tree, written):
     assert page.text("strong") == [f"{words[attrs['verdict']]} {attrs['reasons']}"]
     assert attrs["loss_statement"] in page.text("p")
     shown = page.tables["Emergence times of SGD against prediction"]
-    for title, name in (("predicted", "predicted"), ("SGD, median", "sgd_median"), ("ratio", "ratio"), ("z", "z")):
+    for title, name in (("predicted", "predicted"), ("SGD, median", "sgd_median"), ("z", "z")):
         expected = [np.nan if row[name] is None else row[name] for row in rows(tree)]
         np.testing.assert_allclose([number(row[title]) for row in shown], expected, rtol=1e-4)
+    ratios = [rounded(row["ratio"], row["standard_error"]) for row in rows(tree)]
+    assert [(row["ratio"], row["± s.e."]) for row in shown] == ratios
+    facts = [tag["data-facts"] for tag in page.all("path") if tag["class"] == "curve"]
+    assert [text.rpartition("; ratio ")[2] for text in facts] == [f"{ratio} ± {error}" for ratio, error in ratios]
     assert len(page.images) == 4
     assert all(attrs["verdict"] in alt for alt, _, _ in page.images)
     assert {"Variables of /comparison", "Variables of /prediction", "Variables of /simulation"} <= set(page.tables)
@@ -145,7 +150,8 @@ def test_a_study_of_sgd_shows_points_and_fits(written):
     page = written(study)
     assert [row["d"] for row in page.tables["Points"]] == ["16", "24"]
     fit = page.tables["Fits"][0]
-    np.testing.assert_allclose(number(fit["exponent"]), study["exponent"].values[0, 0], rtol=1e-4)
+    found = float(study["exponent"][0, 0]), float(study["exponent_error"][0, 0])
+    assert (fit["exponent"], fit["standard error"]) == rounded(*found)
     assert len(page.images) == 1
 
 

@@ -143,6 +143,7 @@ def interpreted(tmp_path_factory):
         return dict(found)
 
 
+@pytest.mark.long
 def test_kernel_compiles_for_hopper_within_its_shared_memory(tmp_path):
     found = json.loads(run_as_script("compile", interpret=False, cache=tmp_path))
     assert found["cubin"] > 0

@@ -151,8 +151,8 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
         (["--seeds", "0"], "error: argument --seeds: must be a positive integer, but is '0'"),
         (["--steps", "1.5"], "error: argument --steps: must be a positive integer, but is '1.5'"),
         (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
-        (["--engine", "tirch"], "error: Argument `engine` must be one of 'projected', 'torch', 'diffusion', 'scalar', but is 'tirch'. Did you mean 'torch'?"),
-        (["--dtype", "half", "--quiet"], "error: Argument `dtype` must be 'float64' for engine 'projected', but is 'half'."),
+        (["--engine", "tirch"], "error: Option --engine must be one of 'projected', 'torch', 'diffusion', 'scalar', but is 'tirch'. Did you mean 'torch'?"),
+        (["--dtype", "half", "--quiet"], "error: Option --dtype must be 'float64' for engine 'projected', but is 'half'."),
         (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
         (["--plot", "figure"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure'."),
         (["--false-alarm-rate", "1.5"], "error: argument --false-alarm-rate: must lie between 0 and 1, but is '1.5'"),
@@ -169,7 +169,7 @@ def test_the_engine_for_few_dimensions_is_named(tools, tmp_path, capsys):
     path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "narrow.nc")
     assert main([str(path), *QUICK]) == 2
     assert capsys.readouterr().err == (
-        "error: Argument `engine` must be 'torch' for a dimension below width + teacher axes = 4, "
+        "error: Option --engine must be 'torch' for a dimension below width + teacher axes = 4, "
         "but is 'projected' with dimension 3.\n"
     )
     assert main([str(path), *QUICK, "--quiet", "--no-plot", "--engine", "torch"]) == 0
@@ -232,19 +232,19 @@ def with_text_as_norm(dataset):
         (with_text_as_norm, "Argument `initial_norm` must be a real number, but is 'torch'."),
         (
             lambda dataset: dataset.assign_attrs(step_theory="finite-d", learning_rate="fast", batch_size=1),
-            "Argument `prediction` must have a number as attribute `learning_rate`, but has 'fast'.",
+            "Argument FILE must have a number as attribute `learning_rate`, but has 'fast'.",
         ),
         (
             lambda dataset: dataset.drop_vars("emergence_time").assign(emergence_time=("more", np.ones(5))),
-            "Argument `prediction` must have numbers `emergence_time{'direction': 2}`, but has float64 {'more': 5}.",
+            "Argument FILE must have numbers `emergence_time{'direction': 2}`, but has float64 {'more': 5}.",
         ),
         (
             lambda dataset: dataset.assign(loss=(("time", "more"), np.ones((20, 3)))),
-            "Argument `prediction` must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}.",
+            "Argument FILE must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}.",
         ),
         (
             lambda dataset: dataset.assign(loss=("time", np.array(["low"] * 20))),
-            "Argument `prediction` must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}.",
+            "Argument FILE must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}.",
         ),
     ],
     ids=["norm", "rate", "times", "loss", "text"],

@@ -317,10 +317,16 @@ def test_the_default_engine_needs_no_torch():
         "import sys; sys.modules['torch'] = None\n"
         "import sgd_check; from dynamics.problem import Problem, Teacher\n"
         "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
-        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])"
+        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])\n"
+        "try: sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2, engine='torch')\n"
+        "except ImportError as error: print(error)\n"
+        "try: from sgd_check.tokens import simulate\n"
+        "except ImportError as error: print(error)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == "reached_end", found.stderr
+    extra = 'an extra package: pip install "feature-emergence[torch]".'
+    told = ["reached_end", f"Argument `engine` = 'torch' needs {extra}", f"Models of tokens need {extra}"]
+    assert found.stdout.splitlines() == told, found.stderr
 
 
 def test_the_torch_engine_runs_where_numba_is_missing():

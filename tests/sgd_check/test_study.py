@@ -205,7 +205,7 @@ def test_smoothing_takes_fewer_samples_as_the_equation_says():
     assert len(np.unique(found["first_seed"].values)) == 9
     assert "smoothed by d^0.25" in findings.sentences[2]
     texts = [text.get_text() for text in sgd_check.plot_study(found).axes[0].get_legend().get_texts()]
-    assert any(text.startswith("k = 3, λ = d^0.25: d^(1.5") for text in texts)
+    assert any(text.startswith(r"$k = 3$, $\lambda = d^{0.25}$: $d^{1.5") for text in texts)
 
 
 @pytest.mark.statistical
@@ -307,18 +307,18 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
     ("arguments", "sentence"),
     [
         ([], "the following arguments are required: NAME"),
-        (["sample-complexity", "--k", "2"], "Argument `information_exponents` must be at least 3, but is 2."),
-        (["sample-complexity", "--dimensions", "64,32"], "Argument `dimensions` must hold at least 2 increasing integers, but is [64, 32]."),
+        (["sample-complexity", "--k", "2"], "Option --k must be at least 3, but is 2."),
+        (["sample-complexity", "--dimensions", "64,32"], "Option --dimensions must hold at least 2 increasing integers, but is [64, 32]."),
         (["sample-complexity", "--dimensions", "64,x"], "Option --dimensions must be a number, but is 'x'."),
-        (["sample-complexity", "--seeds", "1"], "Argument `seeds` must be at least 2, but is 1."),
-        (["sample-complexity", "--start", "16", "--dimensions", "8,64"], "Argument `start` must be positive and below half the dimension 8, but is 16.0."),
-        (["sample-complexity", "--smoothing-exponent", "0,0.5"], "Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is [0.0, 0.5]."),
+        (["sample-complexity", "--seeds", "1"], "Option --seeds must be at least 2, but is 1."),
+        (["sample-complexity", "--start", "16", "--dimensions", "8,64"], "Option --start must be positive and below half the dimension 8, but is 16.0."),
+        (["sample-complexity", "--smoothing-exponent", "0,0.5"], "Option --smoothing-exponent must hold increasing numbers from 0 to 0.25, but is [0.0, 0.5]."),
         (["sample-complexity", "--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
-        (["unstable-discretisation", "--beta", "0.5"], "Argument `beta` must be above 1/2, or the loss follows no power law, but is 0.5."),
-        (["unstable-discretisation", "--targets", "3,2"], "Argument `targets` must hold at least 2 increasing integers, but is [3, 2]."),
-        (["unstable-discretisation", "--dimension", "31"], "Argument `dimension` must be at least twice the number of directions, 32, but is 31."),
-        (["step-size", "--learning-rates", "1e-4"], "Argument `learning_rates` must hold at least two step sizes, but has shape (1,)."),
-        (["step-size", "--problem", "none.nc"], "Argument `path` must name an existing file, but is 'none.nc'."),
+        (["unstable-discretisation", "--beta", "0.5"], "Option --beta must be above 1/2, or the loss follows no power law, but is 0.5."),
+        (["unstable-discretisation", "--targets", "3,2"], "Option --targets must hold at least 2 increasing integers, but is [3, 2]."),
+        (["unstable-discretisation", "--dimension", "31"], "Option --dimension must be at least twice the number of directions, 32, but is 31."),
+        (["step-size", "--learning-rates", "1e-4"], "Option --learning-rates must hold at least two step sizes, but has shape (1,)."),
+        (["step-size", "--problem", "none.nc"], "Option --problem must name an existing file, but is 'none.nc'."),
         (["step-size", "--problem", "none.nc", "--k", "3"], "Option --k must be absent when --problem is given, but is 3."),
     ],
 )  # fmt: skip

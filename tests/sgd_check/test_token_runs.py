@@ -94,6 +94,7 @@ def test_later_hops_have_no_gradient_at_zero():
         assert largest < 1e-17 if layer else largest > 0.02
 
 
+@pytest.mark.long
 def test_the_hardest_composition_is_not_learned():
     problem = tokens.Composition(vocabulary=4, hops=4, data="hardest")
     model = model_of(problem, [0], CPU)
@@ -312,12 +313,14 @@ def recall():
     return problem, prediction, runs
 
 
+@pytest.mark.long
 def test_runs_of_recall_agree_with_the_prediction(recall):
     _, prediction, runs = recall
     tree = sgd_check.tokens.compare(prediction, runs)
     assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
 
 
+@pytest.mark.long
 def test_faults_of_recall_are_rejected(recall):
     problem, prediction, runs = recall
 
@@ -334,6 +337,7 @@ def test_faults_of_recall_are_rejected(recall):
     assert problem.relation_first
 
 
+@pytest.mark.long
 def test_batches_delay_recall_as_measured():
     # ln(run/map) in percent, of relation and subject: 0.77, 1.23 on batches of 16 and 0.19, 0.36 on 64. At 4 standard
     # errors of four runs each, of ours and of those: a false alarm in 2000 for all four.
@@ -437,6 +441,7 @@ def graph():
     return prediction, runs
 
 
+@pytest.mark.long
 def test_runs_of_a_graph_agree_with_the_prediction(graph):
     tree = sgd_check.tokens.compare(*graph)
     assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
@@ -458,6 +463,7 @@ def test_rows_of_a_chain_are_learned_on_batches_as_measured():
         assert late[half].max() <= share
 
 
+@pytest.mark.long
 def test_the_model_of_the_paper_nears_its_measured_fitness():
     problem = tokens.CausalGraph(
         parents=[None, 0, 1, 2], vocabulary=3, second_layer="softmax", beta=0.2, transitions="dirichlet"
@@ -509,6 +515,7 @@ def test_runs_of_a_memory_agree_with_the_prediction(smoothing):
     assert sgd_check.tokens.compare(early, runs)["comparison"].attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_muon_on_batches_has_its_own_times():
     problem = memory(1e-6, dimension=62)
     runs = sgd_check.tokens.simulate(problem, learning_rate=0.1, steps=80, batch_size=64, seeds=4, progress=False)

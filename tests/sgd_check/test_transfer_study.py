@@ -71,9 +71,9 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--widths", "4,8"], "Argument `widths` must hold at least 4 increasing integers, but is [4, 8]."),
-        (["--dimension", "20"], "Argument `dimension` must be at least 41, but is 20."),
-        (["--k", "2"], "Argument `information_exponent` must be at least 3, but is 2."),
+        (["--widths", "4,8"], "Option --widths must hold at least 4 increasing integers, but is [4, 8]."),
+        (["--dimension", "20"], "Option --dimension must be at least 41, but is 20."),
+        (["--k", "2"], "Option --k must be at least 3, but is 2."),
     ],
 )
 def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):

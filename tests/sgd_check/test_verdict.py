@@ -121,7 +121,7 @@ def test_shares_of_the_rate_are_known_before_the_runs():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("horizon", [np.inf, 0.25])
+@pytest.mark.parametrize("horizon", [np.inf, pytest.param(0.25, marks=pytest.mark.long)])
 def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
     """Three directions that share most of their noise, normal ln T of mean phi - s^2/2, some censored.
 

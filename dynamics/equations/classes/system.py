@@ -26,10 +26,12 @@ from dynamics.equations.pairs.link_kernels import render
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.interface import OfStates
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.classes.classes_kernels")
+DESCENT_KERNELS = "dynamics.equations.classes.class_descent_kernels"
 
 
 class ClassSystem(OverlapSystem):
@@ -73,14 +75,31 @@ class ClassSystem(OverlapSystem):
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, and n."""
         m, D = self.shape
-        U = state[: m * D].reshape(m, D)
-        G = U @ U.T
-        np.fill_diagonal(G, 1.0)
-        return U[:, : self.teacher.shape[1]] @ self.teacher.T, G, np.exp(state[m * D :])
+        U = state[..., : m * D].reshape(*state.shape[:-1], m, D)
+        G = U @ np.swapaxes(U, -1, -2)
+        np.einsum("...ii->...i", G)[...] = 1.0
+        return U[..., : self.teacher.shape[1]] @ self.teacher.T, G, np.exp(state[..., m * D :])
 
-    def observer(
-        self, keep: str, monitored: Callable[[], bool] = lambda: False
-    ) -> Callable[[Array], dict[str, Array | float]]:
+    def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
         """Return what observes a state; vectors are carried, so that no realisability margin is computed."""
         del monitored
         return super().observer(keep, lambda: False)
+
+
+class ClassDescentSystem(ClassSystem):
+    """The same flow in the weights Ŵ (m, D), of which one Euler step is one of population gradient descent in w."""
+
+    name = "class-descent"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.pieces = (*self.pieces, *kernel_pieces(DESCENT_KERNELS))
+        self.work_size += 2 * self.initial_state.size
+        self.initial_state = problem.reduced_weights().ravel()
+
+    def unpack(self, state: Array) -> tuple[Array, ...]:
+        """Return the overlaps C and G of a state, or of a stack, and n."""
+        weights = state.reshape(*state.shape[:-1], *self.shape)
+        squared_norm = np.sum(weights**2, axis=-1)
+        unit = weights / np.sqrt(squared_norm)[..., None]
+        return super().unpack(np.concatenate([unit.reshape(state.shape), np.log(squared_norm)], axis=-1))

@@ -55,12 +55,7 @@ class FiniteStepSystem(OverlapSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         link, teacher = problem.activation, problem.teacher
         m, P = problem.width, problem.num_directions
-        if not link.is_polynomial or link.truncation_error > 0.0:
-            msg = (
-                f"Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
-                f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
-            )
-            raise ValueError(msg)
+        check_polynomial(problem)
         super().__init__(problem)
         whole = step_theory == "finite-d"
         moments = StepMoments(link.coefficients, m, P, slope_only=not whole)
@@ -74,3 +69,14 @@ class FiniteStepSystem(OverlapSystem):
         self.sizes = np.concatenate([self.sizes, tables.layout])
         of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
         self.work_size = max(self.work_size, self.initial_state.size + of_noise)
+
+
+def check_polynomial(problem: Problem) -> None:
+    """Raise ValueError unless the link is a polynomial, as the moments of a step need."""
+    link = problem.activation
+    if not link.is_polynomial or link.truncation_error > 0.0:
+        msg = (
+            f"Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
+            f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
+        )
+        raise ValueError(msg)

@@ -12,12 +12,12 @@ could cross zero, after which the loss is unbounded below.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import FlowSystem
+from dynamics.equations.interface import FlowSystem, OfStates
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -69,25 +69,28 @@ class OverlapSystem(FlowSystem):
         return float(self.problem.teacher.coefficients.max()) * max(2.0 * slope, 4.0 * value)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return views (C, G) of a state, and n."""
+        """Return views (C, G) of a state, or of a stack of states, and n."""
         m, P = self.problem.width, self.problem.num_directions
-        split = m * P
-        overlap = state[:split].reshape(m, P)
-        student_overlap = state[split : split + m * m].reshape(m, m)
-        return overlap, student_overlap, np.exp(state[split + m * m :])
+        stack, split = state.shape[:-1], m * P
+        overlap = state[..., :split].reshape(*stack, m, P)
+        student_overlap = state[..., split : split + m * m].reshape(*stack, m, m)
+        return overlap, student_overlap, np.exp(state[..., split + m * m :])
 
-    def observer(
-        self, keep: str, monitored: Callable[[], bool] = lambda: True
-    ) -> Callable[[Array], dict[str, Array | float]]:
+    def observer(self, keep: str, monitored: Callable[[], bool] = lambda: True) -> OfStates:
         """Return what observes a state: everything for "full", the reduced observables for "summary".
 
         `monitored` says, state by state, whether to compute the realisability margin: not where vectors are carried.
         """
         observe = self.observe if keep == "full" else self.summarise
-        return lambda state: observe(state) | {"gram_margin": self.gram_margin(state) if monitored() else np.nan}
 
-    def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return the full observables of one state: overlaps, squared norms, loss."""
+        def observed(state: Array) -> dict[str, Array]:
+            margin = self.gram_margin(state) if monitored() else np.full(state.shape[:-1], np.nan)
+            return observe(state) | {"gram_margin": np.asarray(margin)}
+
+        return OfStates(observed, lambda: not monitored())
+
+    def observe(self, state: Array) -> dict[str, Array]:
+        """Return the full observables of a state, or of a stack: overlaps, squared norms, loss."""
         C, G, n = self.unpack(state)
         return {
             "teacher_overlap": C.copy(),
@@ -96,21 +99,21 @@ class OverlapSystem(FlowSystem):
             "loss": self.loss(C, G, n),
         }
 
-    def summarise(self, state: Array) -> dict[str, Array | float]:
+    def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
         link, a = self.problem.activation, self.problem.teacher.coefficients
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         # g(C), of which both mass and loss are made, once.
-        mass = n @ link.kernel(C)
+        mass = weighed(n, link.kernel(C))
         return {
-            "max_overlap": size.max(axis=0),
+            "max_overlap": size.max(axis=-2),
             "learned_mass": mass / self._value,
             "squared_norm": n,
-            "loss": float(self._teacher_term - 2.0 * mass @ a + n @ (link.kernel(G) @ n)),
+            "loss": self._teacher_term - 2.0 * np.sum(mass * a, axis=-1) + weighed(n, link.kernel(G), n),
         }
 
-    def loss(self, C: Array, G: Array, n: Array) -> float:
+    def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
         return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
 
@@ -142,9 +145,15 @@ def population_loss(
     C: Array,
     G: Array,
     n: Array,
-) -> float:
-    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij)."""
-    return float(constant - 2.0 * n @ (link.kernel(C) @ a) + n @ (link.kernel(G) @ n))
+) -> Any:
+    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
+    return constant - 2.0 * weighed(n, link.kernel(C), a) + weighed(n, link.kernel(G), n)
+
+
+def weighed(n: Array, matrix: Array, other: Array | None = None) -> Array:
+    """Return Σ_i n_i M_ip, or Σ_ip n_i M_ip x_p, of a state or of each of a stack, to the same last bits."""
+    sums: Array = np.matmul(n[..., None, :], matrix)[..., 0, :]
+    return sums if other is None else np.sum(sums * other, axis=-1)
 
 
 def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import qr
+import scipy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -24,7 +26,7 @@ def unit_vectors(problem: Problem) -> tuple[Array, Array]:
     weights = problem.reduced_weights()
     span, m = problem.teacher.span, problem.width
     if weights.shape[1] > span + m:
-        (factor,) = qr(weights[:, span:].T, mode="r")
+        (factor,) = scipy.linalg.qr(weights[:, span:].T, mode="r")
         weights = np.hstack([weights[:, :span], factor[:m].T])
     squared_norm = np.sum(weights**2, axis=1)
     return np.ascontiguousarray(weights / np.sqrt(squared_norm)[:, None]), np.log(squared_norm)
@@ -40,13 +42,20 @@ def teacher_rows(problem: Problem, columns: int) -> Array:
     return rows
 
 
-def overlap_state(U: Array, log_norm: Array, teacher: Array, num_directions: int, out: Array | None = None) -> Array:
-    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,)."""
-    m, P = U.shape[0], num_directions
-    state = np.empty(m * P + m * m + m) if out is None else out
-    C, G = state[: m * P].reshape(m, P), state[m * P : m * P + m * m].reshape(m, m)
-    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[:, :P]
-    np.matmul(U, U.T, out=G)
-    np.fill_diagonal(G, 1.0)
-    state[m * P + m * m :] = log_norm
+def overlap_state(
+    U: Array,
+    log_norm: Array,
+    teacher: Array,
+    num_directions: int,
+    out: Array | None = None,
+    products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
+) -> Array:
+    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
+    (*stack, m, _), P = U.shape, num_directions
+    state = np.empty((*stack, m * P + m * m + m)) if out is None else out
+    C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : m * P + m * m].reshape(*stack, m, m)
+    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[..., :P]
+    products(U, G)
+    np.einsum("...ii->...i", G)[...] = 1.0
+    state[..., m * P + m * m :] = log_norm
     return state

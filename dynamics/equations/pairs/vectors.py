@@ -63,12 +63,12 @@ class VectorSystem(System):
         return np.concatenate([U.ravel(), log_norm])
 
     def unpack(self, state: Array) -> tuple[Array, Array]:
-        """Return views of the vectors, shape (m, D), and of ln n, shape (m,)."""
+        """Return views of the vectors, shape (m, D), and of ln n, shape (m,), of a state or of a stack of them."""
         m, D = self.shape
-        return state[: m * D].reshape(m, D), state[m * D :]
+        return state[..., : m * D].reshape(*state.shape[:-1], m, D), state[..., m * D :]
 
     def overlaps(self, state: Array, out: Array | None = None) -> Array:
-        """Return [C | G | ln n], the state of `OverlapSystem`."""
+        """Return [C | G | ln n], the state of `OverlapSystem`, or a stack of them."""
         return overlap_state(*self.unpack(state), self.teacher, self.problem.num_directions, out)
 
     def overlap_rates(self, state: Array, rates: Array) -> Array:

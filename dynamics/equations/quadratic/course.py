@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
+from dynamics.compiler.patience import give_way, whether_given_up
 from dynamics.equations.quadratic.motion import reduced_start, start_span
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dynamics.equations.quadratic.motion import Span, Weights
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -54,74 +56,115 @@ class Motion(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """What is recorded at the saved times, and when directions are reached; NaN if not by the last of them."""
-
-    loss: Array
-    fine_tuned_loss: Array
-    #: A_j, shape (times, P).
-    alignment: Array
-    #: A_j at time 0, shape (P,).
-    initial_alignment: Array
-    aligned_time: Array
-    learned_time: Array
-
-
 AnyMotion = TypeVar("AnyMotion", bound=Motion)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Track(Generic[AnyMotion]):
     """A motion on its way, and when each direction first reached each of its levels; NaN if not yet."""
 
     motion: AnyMotion
-    levels: list[Array]
-    reached: list[Array]
+    #: Arrays of shape (P,).
+    levels: tuple[Array, ...]
+    #: As many arrays of shape (P,).
+    reached: tuple[Array, ...]
 
     @classmethod
-    def of(cls, motion: AnyMotion, levels: list[Array]) -> Track[AnyMotion]:
+    def of(cls, motion: AnyMotion, *levels: Array) -> Track[AnyMotion]:
         """Return the track of a motion at its start."""
         start = motion.carried(levels[0].size)
-        return cls(motion, levels, [np.where(start >= level, 0.0, np.nan) for level in levels])
+        return cls(motion, levels, tuple(np.where(start >= level, 0.0, np.nan) for level in levels))
 
-    def advance(self, time: float, wait: float) -> None:
-        """Jump from a time to the one after a wait."""
-        later = self.motion.after(wait)
-        for found, level in zip(self.reached, self.levels, strict=True):
+    def after(self, time: float, wait: float) -> Track[AnyMotion]:
+        """Return the track after a jump from a time to the one after a wait."""
+        later, given_up = self.motion.after(wait), whether_given_up()
+        reached = tuple(times.copy() for times in self.reached)
+        for found, level in zip(reached, self.levels, strict=True):
             for j in _reaching(self.motion, later, wait, level, np.isnan(found)):
+                give_way(given_up)
                 found[j] = time + _wait(self.motion, int(j), float(level[j]), wait)
-        self.motion = later
+        return replace(self, motion=later, reached=reached)
 
 
-def follow(problem: Problem, times: Array) -> Course:
-    """Return the course of a quadratic network over increasing times: of its weights, or of a frame of fixed radius."""
-    start, a, count = reduced_start(problem), problem.teacher.coefficients, problem.num_directions
-    if problem.kind == "stiefel":
-        n = float(np.sum(start.columns[:, 0] ** 2))
-        span, weights = Track.of(start_span(start), [np.full(count, 0.5), a / (2.0 * n)]), None
-    else:
-        n, span = np.nan, Track.of(start_span(start), [np.full(count, 0.5)])
-        weights = Track.of(start, [a / 2.0])
-    initial, time, records = span.motion.carried(count), 0.0, []
-    for end in times.tolist():
-        while time < end:
-            wait = _jump(a, span.motion.carried(count), end - time)
-            span.advance(time, wait)
-            if weights:
-                weights.advance(time, wait)
-            time = end if wait == end - time else time + wait
-        loss = weights.motion.loss() if weights else np.nan
-        records.append((span.motion.carried(count), span.motion.fine_tuned_loss(), loss))
-    alignment, fine_tuned, losses = (np.array(part) for part in zip(*records, strict=True))
-    return Course(
-        loss=losses if weights else n**2 * problem.width - 2.0 * n * alignment @ a + np.sum(a**2),
-        fine_tuned_loss=fine_tuned,
-        alignment=alignment,
-        initial_alignment=initial,
-        aligned_time=span.reached[0],
-        learned_time=weights.reached[0] if weights else span.reached[1],
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How far a quadratic network has come: the span of its neurons and, unless they are a frame, its weights."""
+
+    #: Of the teacher, shape (P,).
+    coefficients: Array
+    #: Squared length n of the neurons of a frame, NaN for a network whose neurons are free.
+    square: float
+    time: float
+    #: The span, with its times of alignment; of a frame those of learning too.
+    span: Track[Span]
+    #: The weights, with their times of learning; None for a frame, of which the span tells all.
+    weights: Track[Weights] | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> Course:
+        """Return a network at its start."""
+        start, a = reduced_start(problem), problem.teacher.coefficients
+        span, half = start_span(start), np.full(a.size, 0.5)
+        if problem.kind == "stiefel":
+            n = float(np.sum(start.columns[:, 0] ** 2))
+            return cls(coefficients=a, square=n, time=0.0, span=Track.of(span, half, a / (2.0 * n)), weights=None)
+        weights = Track.of(start, a / 2.0)
+        return cls(coefficients=a, square=np.nan, time=0.0, span=Track.of(span, half), weights=weights)
+
+    @property
+    def tracks(self) -> tuple[Track[Any], ...]:
+        """The span, and the weights if they are followed."""
+        return (self.span,) if self.weights is None else (self.span, self.weights)
+
+    @property
+    def alignment(self) -> Array:
+        """A_j, shape (P,)."""
+        return self.span.motion.carried(self.coefficients.size)
+
+    @property
+    def reached(self) -> tuple[Array, Array]:
+        """When directions were aligned and learned, shape (P,) each; NaN if not yet."""
+        aligned, learned = (times for track in self.tracks for times in track.reached)
+        return aligned, learned
+
+    def towards(self, end: float) -> Course:
+        """Return the network after the next jump to a later time, which may be far from it."""
+        left = end - self.time
+        wait = _jump(self.coefficients, self.alignment, left)
+        weights = None if self.weights is None else self.weights.after(self.time, wait)
+        time = end if wait == left else self.time + wait
+        return replace(self, time=time, span=self.span.after(self.time, wait), weights=weights)
+
+    def record(self) -> dict[str, Any]:
+        """Return what is saved at a time: loss, fine-tuned loss, and A_j."""
+        a, alignment = self.coefficients, self.alignment
+        if self.weights is None:
+            count = self.span.motion.columns.shape[1]
+            loss = self.square**2 * count - 2.0 * self.square * float(alignment @ a) + float(np.sum(a**2))
+        else:
+            loss = self.weights.motion.loss()
+        return {"loss": loss, "fine_tuned_loss": self.span.motion.fine_tuned_loss(), "alignment": alignment}
+
+    def numbers(self) -> Array:
+        """Return all that moves as one array: U, and V = Wᵀ unless the neurons are a frame."""
+        return np.concatenate([track.motion.columns.ravel() for track in self.tracks])
+
+    def velocity(self) -> Array:
+        """Return the derivative of `numbers`, up to a rotation of the neurons."""
+        return np.concatenate([track.motion.velocity().ravel() for track in self.tracks])
+
+    def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
+        """Return the network at other `numbers`, by default at this time and with these times of directions."""
+        parts, tracks, left = iter(self.reached if reached is None else reached), [], numbers
+        for track in self.tracks:
+            shape = track.motion.columns.shape
+            here, left = np.split(left, [shape[0] * shape[1]])
+            motion = replace(track.motion, columns=here.reshape(shape))
+            tracks.append(replace(track, motion=motion, reached=tuple(next(parts) for _ in track.levels)))
+        span, *weights = tracks
+        return replace(
+            self, time=self.time if time is None else time, span=span, weights=weights[0] if weights else None
+        )
 
 
 def jumps_needed(times: Array, fastest: float) -> float:

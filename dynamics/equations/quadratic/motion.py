@@ -29,35 +29,41 @@ class Span:
     """
 
     #: U, shape (D, rank), rows on the teacher's axes first; orthonormal but for rounding.
-    basis: Array
+    columns: Array
     #: Eigenvalues of A on its rows, shape (D,).
     rates: Array
 
     def after(self, wait: float) -> Span:
         """Return the span a time later, at which no entry of e^{4hA} may be beyond float64."""
-        grown = np.exp(2.0 * wait * self.rates)[:, None] * self.basis
+        grown = np.exp(2.0 * wait * self.rates)[:, None] * self.columns
         # The second time takes out what the growth, squared, has left of the first.
-        return replace(self, basis=_orthonormal(_orthonormal(grown)))
+        return replace(self, columns=_orthonormal(_orthonormal(grown)))
 
     def carried(self, count: int) -> Array:
         """Return A_j of the first `count` axes."""
-        shares: Array = np.sum(self.basis[:count] ** 2, axis=1)
+        shares: Array = np.sum(self.columns[:count] ** 2, axis=1)
         return shares
 
     def carried_after(self, axis: int, wait: float) -> float:
         """Return A_j of one axis a time later."""
         growth = np.exp(4.0 * wait * self.rates)
-        row = self.basis[axis]
-        factor = cho_factor(self.basis.T @ (growth[:, None] * self.basis), lower=True, check_finite=False)
+        row = self.columns[axis]
+        factor = cho_factor(self.columns.T @ (growth[:, None] * self.columns), lower=True, check_finite=False)
         return float(growth[axis] * (row @ cho_solve(factor, row, check_finite=False)))
 
     def slopes(self, count: int) -> Array:
         """Return A_j' = 4 [a_j A_j − (UUᵀAUUᵀ)_jj] of the first `count` axes."""
-        return _slopes(self.basis, self.basis.T @ (self.rates[:, None] * self.basis), self.rates, count)
+        return _slopes(self.columns, self.columns.T @ (self.rates[:, None] * self.columns), self.rates, count)
+
+    def velocity(self) -> Array:
+        """Return U' = 2 (I − UUᵀ) A U."""
+        pulled = self.rates[:, None] * self.columns
+        motion: Array = 2.0 * (pulled - self.columns @ (self.columns.T @ pulled))
+        return motion
 
     def fine_tuned_loss(self) -> float:
         """Return Σa² − |UᵀAU|², the least loss of a network Q = U S Uᵀ with any symmetric S."""
-        U, a = self.basis, self.rates
+        U, a = self.columns, self.rates
         return float(max(np.sum(a**2) - np.sum((U.T @ (a[:, None] * U)) ** 2), 0.0))
 
 
@@ -93,6 +99,12 @@ class Weights:
     def slopes(self, count: int) -> Array:
         """Return Q_jj' = 4 [a_j Q_jj − (Q²)_jj] of the first `count` axes."""
         return _slopes(self.columns, self.columns.T @ self.columns, self.rates, count)
+
+    def velocity(self) -> Array:
+        """Return V' = 2 (A − VVᵀ) V."""
+        V = self.columns
+        motion: Array = 2.0 * (self.rates[:, None] * V - V @ (V.T @ V))
+        return motion
 
     def loss(self) -> float:
         """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², whose rounding errors are of 1e-15 Σa²."""

@@ -109,7 +109,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     return True
 
 
-@entry("i8(f8, i8, f8[:, ::1], f8[::1], i8[::1], f8[::1], f8[:, ::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
+@kernel
 def advance(
     target: float,
     max_steps: int,

@@ -155,7 +155,7 @@ def solve_linear(
     largest = weighted_norm(vectors[ROW_RESIDUAL], vectors[ROW_WEIGHT])
     goal = residual * min(1.0, tolerance / max(largest, 1e-300))
     h[0, MAX_KRYLOV] = residual
-    count = 0
+    count: int = min(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
     if residual > goal:
         for i in range(n):
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dynamics.integrators.stepper import leaping
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,18 @@ class VectorStepper:
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
         return self._stepper.advance(target, max_steps)
+
+    @property
+    def leaps(self) -> bool:
+        """Whether there is `advance_through`."""
+        return leaping(self._stepper) is not None
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        stepper = leaping(self._stepper)
+        assert stepper is not None
+        status, states = stepper.advance_through(times, max_steps)
+        return status, self._system.overlaps(states)
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state [C | G | ln n] at a time within the last step, both ends included."""

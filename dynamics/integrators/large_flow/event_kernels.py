@@ -1,4 +1,4 @@
-"""Compiled events of the large-flow solver, and the state inside a step.
+"""Compiled events of the large-flow solver, the state inside a step, and curvatures of the kernel.
 
 Executed after the link kernels.
 """
@@ -11,7 +11,14 @@ from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g0, g1
+    from dynamics.equations.pairs.link_kernels import g0, g1, g2
+
+
+@entry("void(f8[::1])")
+def curvatures(overlaps: Vector) -> None:
+    """Replace overlaps C by |g''(C)|."""
+    for p in range(overlaps.size):
+        overlaps[p] = abs(g2(overlaps[p]))
 
 
 @entry("void(f8[:,::1], f8[::1], f8[::1], b1, f8[::1])")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.integrators import Status
+from dynamics.integrators.stepper import leaping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
     from dynamics.integrators.large_flow.stepper import LargeFlowStepper
+    from dynamics.integrators.small_flow.stepper import SmallFlowStepper
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -44,15 +46,20 @@ def reason_against(problem: Problem) -> str | None:
 
 
 class FallingBack:
-    """A large-flow stepper that hands its unit vectors and ln n, and the time, to `robust` when it stalls or fails."""
+    """A stepper with clusters that hands its unit vectors and ln n, and the time, to `robust` when it stalls or fails.
+
+    It is `former()` that goes on from a file in which an earlier version left arrays of the large-flow solver.
+    """
 
     def __init__(
         self,
-        first: LargeFlowStepper | TorchFlowStepper,
+        first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper,
         robust: Callable[[tuple[Array, Array], float], Stepper],
         last_time: float,
+        former: Callable[[], LargeFlowStepper] | None = None,
     ) -> None:
         self._first = first
+        self._former = former
         self._robust = robust
         self._last_time = last_time
         self._window = max(QUIET_LOOKS, first.vectors(first.time)[1].size // NEURONS_PER_LOOK)
@@ -100,6 +107,31 @@ class FallingBack:
                 self._look()
         assert self._second is not None
         return self._second.advance(target, max(left, 1))
+
+    @property
+    def leaps(self) -> bool:
+        """Whether there is `advance_through` now."""
+        return self._second is None and not self._held and leaping(self._first) is not None
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n).
+
+        After a look that finds the run held up, or no step, the second stepper goes on by `advance`.
+        """
+        last = self._tried() + max_steps
+        passed: list[Array] = []
+        first = leaping(self._first)
+        assert first is not None
+        while True:
+            status, states = first.advance_through(times, min(last, self._next_look) - self._tried())
+            passed, times = [*passed, states], times[len(states) :]
+            if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
+                self._fall_back("no step of it succeeded")
+                status = Status.MAX_STEPS
+            elif self._tried() >= self._next_look:
+                self._look()
+            if status == Status.REACHED or not self.leaps or self._tried() >= last:
+                return status, np.concatenate(passed)
 
     def _tried(self) -> int:
         counts = self._first.statistics()
@@ -150,7 +182,10 @@ class FallingBack:
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
-        self._first.restore(_part(state, "first_"))
+        arrays = _part(state, "first_")
+        if self._former is not None and "U" in arrays:
+            self._first = self._former()
+        self._first.restore(arrays)
         self._looks = [(time, passed) for time, passed in state["looks"].tolist()]
         next_look, held = state["next_look"].tolist()
         self._next_look, self._held = next_look, bool(held)

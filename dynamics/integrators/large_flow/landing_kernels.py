@@ -1,6 +1,6 @@
 """Compiled end of a step for slowed clusters: where their stiff means belong once the full field there is known.
 
-Executed after the link kernels and `partial_kernels`.
+Executed after `plan_kernels`; compiled once for all links.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +11,7 @@ from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g2
-    from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, rest_number
+    from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
 
 
 @kernel
@@ -84,7 +83,7 @@ def weigh_shifts(
     weights: Vector,
     now: int,
     F: Matrix,
-    overlaps: Vector,
+    curvature: Vector,
     shift: Cube,
     size: Matrix,
     plan: Plan,
@@ -93,7 +92,7 @@ def weigh_shifts(
 
     `shift` (2, c, D + 1) holds the drift of the last step in its first matrix, and on return the shift b of the mean
     direction and β of mean ln n there; in the second the mean error of the extrapolated rest.  `size` (c, 3) is |b|,
-    |β| and the largest change of another row's velocity by them, a |g''(C)| max(|b|, |β|).
+    |β| and the largest change of another row's velocity by them, a |g''(C)| max(|b|, |β|), `curvature` being |g''(C)|.
 
     The mean x relaxes as x' = λ (M − x), so its velocity v at the end says how far M is. With Δ its move in this step,
     w its velocity over the last and ρ = h/(h + h_last), the quadratic through three ends of steps moves by
@@ -141,7 +140,7 @@ def weigh_shifts(
             if k < D:
                 square += moved[k] * moved[k]
         size[c, 0], size[c, 1] = np.sqrt(square), abs(moved[D])
-        size[c, 2] = coefficient[c] * abs(g2(overlaps[direction[c]])) * max(size[c, 0], size[c, 1])
+        size[c, 2] = coefficient[c] * curvature[direction[c]] * max(size[c, 0], size[c, 1])
 
 
 @entry(

@@ -1,39 +1,27 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
-Executed after the rendered link kernels, `array_kernels`, `rounding_kernels` and a line that sets ROUNDS, before its
-passes. Without ROUNDS the compiler never sees what computes in single precision: a second less.
+Executed after the rendered link kernels, `array_kernels`, `rounding_kernels`, a line that sets ROUNDS and
+`plan_kernels`, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second
+less.
 
 A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
 F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
 growth_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij).  A neuron's force on itself is radial and therefore never computed.
-
-Integers and numbers that a pass needs travel in `plan`, a tuple of arrays:
-
-    order     (m,)    rows, in the order in which they are visited
-    cluster   (m,)    cluster of each row, −1 for none
-    source    (m,)    place of each row among the fast sources, −1 for none
-    first     (c + 1,) place in `order` at which each cluster begins
-    direction (c,)    direction of each cluster
-    sign      (m,)    +1 or −1: the pole of its direction at which a row of a cluster sits
-    active    (P,)    a_p of the directions without a cluster, 0 for the others
-    coefficient (c,)  a_p of each cluster
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, SingleMatrix, Vector
+from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
+    from dynamics.integrators.large_flow.plan_kernels import Plan
 
     ROUNDS = False
-
-# Integers, then numbers, as listed above.
-Plan = tuple[Integers, Integers, Integers, Integers, Integers, Vector, Vector, Vector]
 
 
 @kernel
@@ -100,32 +88,33 @@ def add_rounded_sources(
     """
     (R, D), S = u.shape, mass.size
     vectors, force = np.empty((R, D), dtype=np.float32), np.empty((R, D), dtype=np.float32)
-    overlap = np.empty((R, S), dtype=np.float32)
+    overlap, near = np.empty((R, S), dtype=np.float32), np.empty((R, S))
     for x in range(R):
         for k in range(D):
             vectors[x, k] = rounded_coordinate(u[x, k])
-            F[x, k] = 0.0
     np.dot(vectors, rounded.T, overlap)
     for x in range(R):
         total = 0.0
         for j in range(S):
             s = float(overlap[x, j])
-            near = abs(s) > NEAR
-            if near:
+            is_near = abs(s) > NEAR
+            if is_near:
                 s = 0.0
                 for k in range(D):
                     s += u[x, k] * sources[j, k]
             total += mass[j] * g0(s)
             w = mass[j] * g1(s)
-            if near:
-                for k in range(D):
-                    F[x, k] -= w * sources[j, k]
-            overlap[x, j] = 0.0 if near or abs(w) < SMALLEST_WEIGHT else -w
+            near[x, j] = w if is_near else 0.0
+            overlap[x, j] = 0.0 if is_near or abs(w) < SMALLEST_WEIGHT else -w
         growth[x] -= total
     np.dot(overlap, rounded, force)
     for x in range(R):
         for k in range(D):
-            F[x, k] += force[x, k]
+            F[x, k] = force[x, k]
+        for j in range(S):
+            if near[x, j] != 0.0:
+                for k in range(D):
+                    F[x, k] -= near[x, j] * sources[j, k]
 
 
 @kernel
@@ -177,21 +166,3 @@ def partial_field(
             x += first[c + 1] - first[c]
         else:
             x += 1
-
-
-@kernel
-def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
-    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
-    for q in range(slots.size):
-        w, slot = weights[q], slots[q]
-        for k in range(out.size):
-            out[k] += w * rest[slot, i, k]
-
-
-@kernel
-def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -> float:
-    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
-    total = 0.0
-    for q in range(slots.size):
-        total += weights[q] * rest_growth[slots[q], i]
-    return total

@@ -1,4 +1,4 @@
-"""The compiled passes over rows for one link, from two files that are compiled beside each other."""
+"""The compiled passes over rows for one link, from three files, one of them for all links."""
 
 from __future__ import annotations
 
@@ -14,23 +14,15 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
-_COMMON = (f"{_PAIRS}.array_kernels", f"{_PAIRS}.rounding_kernels")
+_ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "rounding", "field"))
+#: Passes with the partial field, those with the whole one, groups and events, and those that know no link.
 _STEP = (
-    *_COMMON,
-    f"{_HERE}.partial_kernels",
-    "dynamics.integrators.explicit.dop853_tableau",
-    f"{_HERE}.row_kernels",
-    f"{_HERE}.step_kernels",
+    *(_ARRAYS, _ROUNDING, f"{_HERE}.plan_kernels", f"{_HERE}.partial_kernels", f"{_HERE}.partial_rows_kernels"),
+    *("dynamics.integrators.explicit.dop853_tableau", f"{_HERE}.row_kernels", f"{_HERE}.step_kernels"),
 )
-_OTHERS = (
-    *_COMMON,
-    f"{_PAIRS}.field_kernels",
-    f"{_HERE}.partial_kernels",
-    f"{_HERE}.pause_kernels",
-    f"{_HERE}.landing_kernels",
-    f"{_HERE}.event_kernels",
-)
-_SINGLE = (*_COMMON, f"{_PAIRS}.field_kernels", f"{_PAIRS}.single_field_kernels")
+_WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
+_PLAIN = (f"{_HERE}.plan_kernels", f"{_HERE}.settle_kernels", f"{_HERE}.landing_kernels")
+_SINGLE = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")
 
 
 class Passes(NamedTuple):
@@ -43,21 +35,23 @@ class Passes(NamedTuple):
 def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
-    The step is as much work for the compiler as all other passes together, so a second process compiles it. With
-    `rounds` it can read fast sources in single precision.
+    Those with the partial field are as much work for the compiler as all others together, so a second process compiles
+    them. With `rounds` they can read fast sources in single precision.
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
-    step = (link, _rounds(rounds), *kernel_pieces(*_STEP))
+    step = (link, Piece("rounds", f"ROUNDS = {rounds}"), *kernel_pieces(*_STEP))
     with compiling_beside(step):
-        others = load((link, _rounds(False), *kernel_pieces(*_OTHERS)))
-    both = load(step)
-    namespace = SimpleNamespace(**{**vars(others.namespace), **vars(both.namespace)})
-    return Passes(namespace, clock.perf_counter() - began)
+        others = [load(pieces) for pieces in ((link, *kernel_pieces(*_WHOLE)), kernel_pieces(*_PLAIN))]
+    passes: dict[str, Any] = {}
+    for module in (*others, load(step)):
+        passes |= vars(module.namespace)
+    return Passes(SimpleNamespace(**passes), clock.perf_counter() - began)
 
 
-def _rounds(rounds: bool) -> Piece:
-    return Piece("rounds", f"ROUNDS = {rounds}")
+def compile_moved(problem: Problem) -> CompiledModule:
+    """Compile the change of the field when a few neurons have moved, for flows of many."""
+    return load((render(problem.activation.coefficients), *kernel_pieces(f"{_HERE}.moved_kernels")))
 
 
 def compile_single(problem: Problem) -> CompiledModule:

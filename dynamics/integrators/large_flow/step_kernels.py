@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
-    from dynamics.integrators.large_flow.partial_kernels import Plan, add_rest, partial_field, rest_number
+    from dynamics.integrators.large_flow.partial_kernels import partial_field
+    from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
     from dynamics.integrators.large_flow.row_kernels import END, combine, combine_number, end_sums, row_error
 
 

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import check_drawable, finish_panel, shades
+from dynamics.report.figures.bands import log_band
+from dynamics.report.figures.panels import MOST_NAMED, check_drawable, colour_bar, finish_panel, new_panels
+from dynamics.report.figures.style import (
+    IDEAL,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    formula,
+    power,
+    shades,
+)
 from dynamics.report.figures.transfer import draw_transfer
 from hermite.text.messages import shown
 
@@ -20,8 +29,6 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-IDEAL = "#1e8449"
-MANY_DECADES = 1e5
 #: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
 SLOPES = (
     ("fit", 1.0, "--", "k"),
@@ -29,16 +36,24 @@ SLOPES = (
     ("ideal sum", 0.55, "-.", IDEAL),
     ("asymptotic", 0.4, ":", REFERENCE),
 )
-#: What each law says, x and y, for people.
+#: Points that are drawn one by one; more are a curve.
+MOST_POINTS = 40
+COMPUTE = r"compute, $m\times$ steps"
+#: What each law says, in words and typeset, x and y.
 LAWS = {
-    "loss-time": ("L ~ t^x", "flow time t", "loss"),
-    "loss-samples": ("L ~ n^x, fixed step", "samples n, fixed step", "loss"),
-    "loss-samples-tuned": ("L ~ n^x, tuned step", "samples n, step tuned to the last direction", "loss"),
-    "loss-width": ("L ~ m^x", "width m", "loss at the end"),
-    "loss-compute": ("L ~ compute^x", "compute, m · steps", "least loss over widths"),
-    "width-compute": ("best m ~ compute^x", "compute, m · steps", "best width"),
-    "time-direction": ("T_p ~ p^x", "direction p", "emergence time"),
-    "time-dimension": ("T ~ d^x", "dimension d", "mean emergence time"),
+    "loss-time": ("L ~ t^x", r"$L \propto t^x$", "flow time $t$", "loss"),
+    "loss-samples": ("L ~ n^x, fixed step", r"$L \propto n^x$, fixed step", "samples $n$, fixed step", "loss"),
+    "loss-samples-tuned": (
+        "L ~ n^x, tuned step",
+        r"$L \propto n^x$, tuned step",
+        "samples $n$, step tuned to the last direction",
+        "loss",
+    ),
+    "loss-width": ("L ~ m^x", r"$L \propto m^x$", "width $m$", "loss at the end"),
+    "loss-compute": ("L ~ compute^x", r"$L \propto$ compute$^x$", COMPUTE, "least loss over widths"),
+    "width-compute": ("best m ~ compute^x", r"best $m \propto$ compute$^x$", COMPUTE, "best width $m$"),
+    "time-direction": ("T_p ~ p^x", r"$T_p \propto p^x$", "direction $p$", "emergence time $T_p$"),
+    "time-dimension": ("T ~ d^x", r"$T \propto d^x$", "dimension $d$", "mean emergence time"),
 }
 
 
@@ -49,11 +64,7 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    _DRAWN[answer](dataset, figure)
-    return figure
+    return _DRAWN[answer](dataset)
 
 
 def law_title(name: str) -> str:
@@ -68,29 +79,32 @@ def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array]:
     return law["exponent"].values, law["exponent_error"].values, window
 
 
-def _number(value: float, error: float = np.nan) -> str:
-    return f"{value:.3f}" + (f" ± {error:.3f}" if np.isfinite(error) else "")
+def typeset_law(name: str) -> str:
+    """Return a law as its typeset formula."""
+    base, comma, how = name.partition(",")
+    return LAWS[base][1] + comma + how
 
 
-def _draw_laws(dataset: xr.Dataset, figure: Any) -> None:
+def _draw_laws(dataset: xr.Dataset) -> Figure:
     """One panel per law: points of all starts, the sum formula, the fit, and the asymptotic slope beside it."""
     names = dataset["law"].values.tolist()
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
-    figure.set_size_inches(4.2 * columns, 3.9 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, grid = new_panels((4.2 * columns, 3.9 * rows), rows, columns, squeeze=False)
+    panels = grid.ravel()
     for name, ax in zip(names, panels, strict=False):
         _draw_law(dataset.sel(law=name), name, ax)
     for ax in panels[len(names) :]:
-        ax.set_axis_off()
+        ax.remove()
+    return figure
 
 
 def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     x = law["abscissa"].values
-    measured, sums = (_mean(law["ordinate"].sel(curve=curve).values) for curve in law["curve"].values)
-    few = np.isfinite(x).sum() <= 40
+    runs = law["ordinate"].sel(curve="measured").values
+    measured, sums = (log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
     ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
-    ax.loglog(x, measured, "o" if few else "-", color=MEASURED, ms=3.5, lw=1.6, zorder=2)
+    _draw_mean(ax, x, runs, MEASURED)
     exponent, error, span = _fitted(law)
     known = x[np.isfinite(measured)]
     span = np.clip(span, known.min(), known.max()) if known.size else span
@@ -98,7 +112,7 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     height = float(law["prefactor"].values[0]) * middle ** exponent[0]
     # Slopes are drawn apart from each other, so that each can be seen.
     for at, (source, shift, style, colour) in enumerate(SLOPES):
-        label = f"{source}: {_number(exponent[at], error[at])}"
+        label = f"{source}: {formula(exponent[at], error[at])}"
         if not np.isfinite(exponent[at]):
             continue
         if shift is None:
@@ -106,39 +120,30 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
         else:
             slope = shift * height * (span / middle) ** exponent[at]
             ax.loglog(span, slope, style, color=colour, lw=1.3, label=label)
-    _, abscissa, ordinate = LAWS[name.partition(",")[0]]
+    *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
     shown = measured[np.isfinite(measured) & (measured > 0.0)]
     if shown.size and ordinate.startswith(("loss", "least")):
         # What comes long after the window would hide the law.
-        floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else shown.min()
+        floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
         ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
-    _finish_sparse(ax, abscissa, ordinate, law_title(name))
+    finish_panel(ax, abscissa, ordinate, typeset_law(name))
 
 
-def _finish_sparse(ax: Axes, x: str, y: str, title: str) -> None:
-    """Name the axes and label them in plain numbers, at most five along x: large ones are wide."""
-    from matplotlib.ticker import LogLocator
-
-    finish_panel(ax, x, y, title)
-    low, high = ax.get_xlim()
-    if high > MANY_DECADES * low:
-        ax.xaxis.set_major_locator(LogLocator(numticks=5))
-
-
-def _mean(runs: Array) -> Array:
-    """Return the geometric mean over the runs that are known; NaN where none is."""
-    known = np.isfinite(runs) & (runs > 0.0)
-    count = known.sum(axis=0)
-    total = np.log(np.where(known, runs, 1.0)).sum(axis=0)
-    mean: Array = np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.nan)
-    return mean
+def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> None:
+    """Draw the geometric mean over runs (run, x) with two standard errors: as points with bars if few, else a band."""
+    mean, low, high = log_band(runs)
+    if np.isfinite(x).sum() <= MOST_POINTS:
+        ax.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="o", color=colour, ms=3.5, capsize=2, **style)
+        return
+    ax.plot(x, mean, "-", color=colour, lw=1.6, zorder=2, **style)
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
 
 
-def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
+def _draw_finite_size(dataset: xr.Dataset) -> Figure:
     """One panel per β: the fitted exponent against P, by pairs from random starts and by the idealised sum."""
     betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
-    figure.set_size_inches(4.2 * len(betas), 3.9)
-    for beta, ax in zip(betas, figure.subplots(1, len(betas), squeeze=False)[0], strict=True):
+    figure, panels = new_panels((4.2 * len(betas), 3.9), 1, len(betas), squeeze=False)
+    for beta, ax in zip(betas, panels[0], strict=True):
         one = dataset.sel(beta=beta)
         exponent, error = one["exponent"].values, one["exponent_error"].values
         law = exponent[np.isfinite(exponent[:, 3]), 3]
@@ -150,85 +155,102 @@ def _draw_finite_size(dataset: xr.Dataset, figure: Any) -> None:
                 count, exponent[:, at], yerr=error[:, at], fmt=style, color=colour, ms=4, capsize=2, label=label
             )
         if law.size:
-            ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {law[0]:.3f}")
+            ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
-        _finish_sparse(ax, "number of directions P", "exponent of L ∝ t^x", f"β = {beta:g}")
+        finish_panel(ax, "number of directions $P$", r"exponent $x$ of $L \propto t^x$", rf"$\beta = {beta:g}$")
+    return figure
 
 
-def _draw_frontier(dataset: xr.Dataset, figure: Any) -> None:
+def _draw_frontier(dataset: xr.Dataset) -> Figure:
     """Loss of every width against compute with the frontier, for each route that was taken, and the best width."""
     names = dataset["law"].values.tolist()
     routes = [("matched pairs", "loss-compute")]
     if "loss-compute, coupled" in names:
         routes.append(("coupled flow", "loss-compute, coupled"))
-    figure.set_size_inches(5.2 * (len(routes) + 1), 4.6)
-    *panels, last = figure.subplots(1, len(routes) + 1)
+    figure, (*panels, last) = new_panels((5.2 * (len(routes) + 1), 4.6), 1, len(routes) + 1)
     for (route, law), ax in zip(routes, panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
-        _finish_sparse(ax, "compute, m · steps", "loss", f"{route}, η = {dataset.attrs['learning_rate']:g}")
+        finish_panel(ax, COMPUTE, "loss", rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
             x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
-            last.loglog(x, _mean(best), color=colour, lw=1.5, label="coupled flow" if "coupled" in law else "pairs")
+            last.set(xscale="log", yscale="log")
+            _draw_mean(last, x, best, colour, label="coupled flow" if "coupled" in law else "pairs")
             exponent, error, span = _fitted(one)
             if np.isfinite(exponent[0]):
                 fitted = one["prefactor"].values[0] * span ** exponent[0]
-                label = f"fit: {_number(exponent[0], error[0])}; asymptotic {exponent[3]:.3f}"
+                label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
-    _finish_sparse(last, "compute, m · steps", "best width m", "best width: steps from one width to the next")
+    finish_panel(last, COMPUTE, "best width $m$", "best width: steps from one width to the next")
+    return figure
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
     rate, time = dataset.attrs["learning_rate"], dataset["time"].values
     losses = dataset["loss"].sel(curve_of=route)
     widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
-    for m, colour in zip(widths, shades(len(widths)), strict=True):
+    colours = shades(len(widths))
+    for m, colour in zip(widths, colours, strict=True):
         loss = losses.sel(width=m).values
-        label = f"m = {m}" if m in (widths[0], widths[-1]) else None
+        label = f"$m = {m}$" if len(widths) <= MOST_NAMED else None
         ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1, label=label)
+    if len(widths) > MOST_NAMED:
+        colour_bar(ax, "$m$", widths, colours, (0.86, 0.56))
     ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
 
 
 def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
-    """Draw fit and asymptotic slope of the frontier, the latter above it."""
+    """Draw the frontier with its error, its fit, and the asymptotic slope below it."""
     exponent, error, span = _fitted(law)
     if not np.isfinite(exponent[0]):
         return
     fitted = law["prefactor"].values[0] * span ** exponent[0]
-    ax.loglog(span, fitted, "k--", lw=1.6, label=f"frontier: {_number(exponent[0], error[0])}")
-    ax.plot([], [], " ", label=f"sum formula {exponent[1]:.3f}, ideal sum {exponent[2]:.3f}")
+    x, (mean, low, high) = law["abscissa"].values, log_band(law["ordinate"].sel(curve="measured").values)
+    several = bool((high > low).any())
+    ax.loglog(x, mean, color="k", lw=3.0, alpha=0.3, label="frontier, two s.e." if several else "frontier")
+    ax.fill_between(x, low, high, color=REFERENCE, alpha=0.3, lw=0)
+    ax.loglog(span, fitted, "k--", lw=1.6, label=f"its fit: {formula(exponent[0], error[0])}")
+    for at, name in ((1, "sum formula"), (2, "ideal sum")):
+        if np.isfinite(exponent[at]):
+            ax.plot([], [], " ", label=f"{name}: {formula(exponent[at], error[at])}")
     reference = 0.6 * fitted[0] * (span / span[0]) ** exponent[3]
-    ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {exponent[3]:.3f}")
+    ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {formula(exponent[3])}")
 
 
-def _draw_transfer(dataset: xr.Dataset, figure: Any) -> None:
-    figure.set_size_inches(14.5, 4.4)
-    draw_transfer(dataset, figure.subplots(1, 3), float(dataset.attrs["edge"]), "stability edge")
+def _draw_transfer(dataset: xr.Dataset) -> Figure:
+    figure, panels = new_panels((14.5, 4.4), 1, 3)
+    draw_transfer(dataset, panels, float(dataset.attrs["edge"]), "stability edge")
+    return figure
 
 
-def _draw_quadratic(dataset: xr.Dataset, figure: Any) -> None:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the law in the width."""
-    figure.set_size_inches(10.5, 4.3)
-    left, right = figure.subplots(1, 2)
-    *dimensions, width = dataset["law"].values.tolist()
+def _draw_quadratic(dataset: xr.Dataset) -> Figure:
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    names = dataset["law"].values.tolist()
+    dimensions = [name for name in names if name.startswith("loss-time")]
+    others = names[len(dimensions) :]
+    figure, (left, *panels) = new_panels((5.25 * (1 + len(others)), 4.3), 1, 1 + len(others))
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span = _fitted(law)
-        label = f"{name.partition(', ')[2]}: t^({_number(exponent[0], error[0])})"
-        left.loglog(law["abscissa"], _mean(law["ordinate"].sel(curve="measured").values), color=colour, label=label)
+        label = f"{name.partition(', ')[2]}: {power('t', exponent[0], error[0])}"
+        left.loglog(
+            law["abscissa"], log_band(law["ordinate"].sel(curve="measured").values)[0], color=colour, label=label
+        )
         if np.isfinite(exponent[0]):
             left.loglog(span, law["prefactor"].values[0] * span ** exponent[0], "--", color="k", lw=1.0)
     if np.isfinite(exponent[3]):
         slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
-        left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: t^({exponent[3]:.2f})")
-    _finish_sparse(left, "scaled time 4 a_1 t / ln(d/m)", "loss |Q − A|²", "dashed: fits")
-    _draw_law(dataset.sel(law=width), width, right)
+        left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
+    finish_panel(left, r"scaled time $4 a_1 t / \ln(d/m)$", "loss $|Q - A|^2$", "dashed: fits")
+    for name, ax in zip(others, panels, strict=True):
+        _draw_law(dataset.sel(law=name), name, ax)
+    return figure
 
 
-_DRAWN: dict[str, Callable[[xr.Dataset, Any], None]] = {
+_DRAWN: dict[str, Callable[[xr.Dataset], Figure]] = {
     "scaling": _draw_laws,
     "quadratic-scaling": _draw_quadratic,
     "finite-size": _draw_finite_size,

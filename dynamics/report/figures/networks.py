@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.flows import MOST_CURVES, REFERENCE, headline, make_axes, plot_loss
-from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, shades
+from dynamics.report.figures.flows import MOST_CURVES, first_passage, headline, plot_loss
+from dynamics.report.figures.panels import NAMED_AT, axes_or_new, check_drawable, finish_panel, name_curves, new_panels
+from dynamics.report.figures.style import REFERENCE, component_formula, shades
 from dynamics.report.findings import spread_rows
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
+COMPONENT = r"component over the teacher's, $f_\alpha/f^*_\alpha$"
 #: Level of f_α/f*_α at which a component counts as learned.
 LEARNED = 0.5
 
 
-def plot_components(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
+def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw each component f_α of a network over that of its teacher, f*_α, against time.
 
     Ticks below mark the predicted times where there are such.
@@ -31,6 +33,8 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     dataset : Dataset
         Answer of `solve_network` about a polynomial teacher.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
@@ -42,19 +46,19 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
         If the dataset has no components.
     """
     check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
-    ax = make_axes(ax)
+    ax = axes_or_new(ax, style)
     ratio = dataset["component"].values / dataset["teacher_component"].values
     predicted = dataset["predicted_component_time"].values
-    names = dataset["component_name"].values.tolist()
+    names = [component_formula(name) for name in dataset["component_name"].values.tolist()]
     _draw_curves(ax, dataset["time"].values, ratio, names, predicted)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(LEARNED, color=REFERENCE, lw=0.8, ls=":")
-    ticks = "   (ticks: predicted)" if np.isfinite(predicted).any() else ""
-    finish_panel(ax, f"flow time t{ticks}", "component over the teacher's, f_α/f*_α", loc="center left")
+    ticks = " (ticks: predicted)" if np.isfinite(predicted).any() else ""
+    finish_panel(ax, f"flow time $t${ticks}", COMPONENT, loc="center left")
     return ax
 
 
-def plot_axes(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
+def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the largest squared overlap of a neuron with each axis of the teacher against time.
 
     Parameters
@@ -62,21 +66,23 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None) -> Axes:
     dataset : Dataset
         Answer of `solve_network`.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
     Axes
     """
     check_drawable(dataset, emergence_time=("direction",))
-    ax = make_axes(ax)
+    ax = axes_or_new(ax, style)
     if "teacher_overlap" in dataset:
         squared = (dataset["teacher_overlap"].values ** 2).max(axis=1)
     else:
         squared = dataset["max_overlap"].values ** 2
-    names = [f"x{a}" for a in dataset["direction"].values.tolist()]
+    names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     _draw_curves(ax, dataset["time"].values, squared, names)
     ax.set_ylim(-0.05, 1.05)
-    finish_panel(ax, "flow time t", "largest squared overlap with an axis", loc="center left")
+    finish_panel(ax, "flow time $t$", "largest squared overlap with an axis", loc="center left")
     return ax
 
 
@@ -85,7 +91,7 @@ def network_figure(dataset: xr.Dataset) -> Figure:
     drawn = [plot_components, plot_axes] if "component" in dataset else [plot_axes]
     margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
     size = (4.4 * (len(drawn) + 1), 4.2)
-    figure, panels = new_panels(size, 1, len(drawn) + 1, layout=None, gridspec_kw=margins)
+    figure, panels = new_panels(size, 1, len(drawn) + 1, margins=margins)
     for plot, panel in zip(drawn, panels, strict=False):
         plot(dataset, panel)
     plot_loss(dataset, panels[-1], fit=False)
@@ -96,9 +102,13 @@ def network_figure(dataset: xr.Dataset) -> Figure:
 def _draw_curves(ax: Axes, time: Array, curves: Array, names: list[str], predicted: Array | None = None) -> None:
     """Draw curves (time, curve) on a log axis of time, with a tick below at each predicted time."""
     chosen, shown = spread_rows(curves.shape[1], MOST_CURVES), time > 0
-    for at, colour in zip(chosen, shades(len(chosen), 0.9), strict=True):
-        ax.semilogx(time[shown], curves[shown, at], color=colour, lw=1.5, label=names[at])
-        if predicted is not None and np.isfinite(predicted[at]):
-            ax.axvline(predicted[at], ymax=0.04, color=colour, lw=2.0)
+    ax.set_xscale("log")
     if shown.any():
         ax.set_xlim(time[shown][0], time[-1])
+    lines, ends = [], []
+    for at, colour in zip(chosen, shades(len(chosen), 0.8), strict=True):
+        lines += ax.plot(time[shown], curves[shown, at], color=colour, lw=1.5)
+        ends.append(first_passage(time[shown], curves[shown, at], NAMED_AT))
+        if predicted is not None and np.isfinite(predicted[at]):
+            ax.axvline(predicted[at], ymax=0.04, color=colour, lw=2.0)
+    name_curves(ax, "", lines, [names[at] for at in chosen], ends)

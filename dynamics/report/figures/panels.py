@@ -1,4 +1,4 @@
-"""Panels that figures draw on, and checks of what a figure is given: an answer with its variables, and axes."""
+"""Panels that figures draw on, their ticks and names, and checks of what a figure is given: an answer, and axes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,46 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.report.figures.style import current_style, figure_style, new_figure
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import Formatter
 
-    from hermite.arrays import Array
-
-#: Log axes that span less than the first factor have labels within decades, beyond the second no minor ticks.
-SHORT_AXIS, LONG_AXIS = 1e2, 1e4
+#: Log axes that span less than the first factor are labelled as linear ones, less than the second within decades;
+#: beyond the third they have no minor ticks, and beyond the fourth fewer labels than decades.
+NARROW_AXIS, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 1e2, 1e4, 1e5
+#: Numbers on log axes without powers of ten.
+PLAIN_NUMBERS = (1e-3, 1e4)
+#: Letters of titles, legends and notes, as parts of those of the axes' names.
+SMALL = 0.85
+#: Height at which a curve that rises from 0 to 1 is named.
+NAMED_AT = 0.62
+#: Curves that are named one by one; more have a colour bar.
+MOST_NAMED = 8
+#: Parts of an axis that a name beside its curve needs.
+ROOM_FOR_NAME = 0.13
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def new_panels(
-    size: tuple[float, float], *shape: int, layout: Any = "constrained", **options: Any
+    size: tuple[float, float], *shape: int, margins: dict[str, float] | None = None, shown: bool = False, **options: Any
 ) -> tuple[Figure, Any]:
-    """Return a new figure of some inches that no window shows, and its panels, as `Figure.subplots` gives them."""
-    from matplotlib.figure import Figure
+    """Return a new figure of some inches on a screen, and its panels, as `Figure.subplots` gives them.
 
-    figure = Figure(figsize=size, layout=layout)
-    return figure, figure.subplots(*shape, **options)
+    On a screen fixed margins, parts of the figure, stand in place of a layout engine. A window may show the figure if
+    it is to be `shown`.
+    """
+    fixed: dict[str, Any] = {} if margins is None or current_style() != "screen" else {"gridspec_kw": margins}
+    figure = new_figure(size, None if fixed else "constrained", shown=shown)
+    with figure_style(None):
+        panels: Any = figure.subplots(*shape, **(fixed | options))
+        return figure, panels
 
 
 def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
@@ -37,40 +55,116 @@ def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
     return figure
 
 
+def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
+    """Return the given axes, or new ones of pyplot in a style."""
+    check_panels("ax", ax, 1)
+    with figure_style(style):
+        if ax is not None:
+            return ax
+        new: Axes = new_panels((6.8, 4.4), shown=True)[1]
+        return new
+
+
+def panels_or_new(
+    panels: Any, count: int, size: tuple[float, float], *shape: int, style: str | None = None, **options: Any
+) -> Any:
+    """Return the given axes, which must be so many, or new ones of pyplot in a style."""
+    check_panels("axes", panels, count)
+    with figure_style(style):
+        return new_panels(size, *shape, shown=True, **options)[1] if panels is None else panels
+
+
+def small(ax: Axes, part: float = SMALL) -> float:
+    """Return the size of small letters in a panel, in points, whose style may have ended since it was made."""
+    return part * float(ax.xaxis.label.get_fontsize())
+
+
 def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
-    """Name the axes of a panel, label log axes in plain numbers, and show a legend if there is something to name."""
+    """Name the axes of a panel, label log axes, and show a legend if there is something to name."""
     ax.set(xlabel=x, ylabel=y)
     if title:
-        ax.set_title(title, fontsize="medium")
-    plain_log_ticks(ax)
+        ax.set_title(title, fontsize=small(ax, 1.0))
+    log_ticks(ax)
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(**{"frameon": False, "fontsize": "small"} | legend)
+        ax.legend(**{"frameon": False, "fontsize": small(ax), "title_fontsize": small(ax)} | legend)
 
 
-def plain_log_ticks(ax: Axes) -> None:
-    """Label log axes in plain numbers: every decade, or 1, 2 and 5 times each where the axis is short.
-
-    Typeset powers of ten cost half of the drawing time.
-    """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+def log_ticks(ax: Axes) -> None:
+    """Label log axes at decades, or at 1, 2 and 5 times each where the axis is short; at most five where it is long."""
+    from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
 
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() != "log":
             continue
         low, high = axis.get_view_interval()
-        short = high < SHORT_AXIS * low
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
+        short, many = high < SHORT_AXIS * low, high > MANY_DECADES * low
+        places = (1.0, 2.0, 5.0) if short else (1.0,)
+        narrow = high < NARROW_AXIS * low
+        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=5 if many else None))
+        axis.set_major_formatter(_log_formatter())
         axis.set_minor_formatter(NullFormatter())
-        if high > LONG_AXIS * low:
+        if narrow or high > LONG_AXIS * low:
             axis.set_minor_locator(NullLocator())
 
 
-def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
-    """Return so many colours, from dark to bright, for curves that have an order; the ends are places in the map."""
-    from matplotlib import colormaps
+def _log_formatter() -> Formatter:
+    from matplotlib.ticker import FuncFormatter
 
-    return colormaps["viridis"](np.linspace(first, last, count))
+    class LogFormatter(FuncFormatter):
+        """Plain numbers where all of an axis are short, else powers of ten."""
+
+        def format_ticks(self, values: Any) -> list[str]:
+            """Return one text per tick, all of one kind."""
+            low, high = PLAIN_NUMBERS
+            axis: Any = self.axis
+            ends = axis.get_view_interval()
+            seen = [value for value in values if ends[0] <= value <= ends[1]]
+            if not all(low <= value < high for value in seen):
+                return [_power_of_ten(value) if value > 0.0 else "" for value in values]
+            digits = next(n for n in range(1, 18) if len({f"{value:.{n}g}" for value in seen}) == len(seen))
+            return [f"{value:.{max(digits, 4)}g}" for value in values]
+
+    return LogFormatter(lambda value, _position: f"{value:g}")
+
+
+def _power_of_ten(value: float) -> str:
+    """Return a positive number as 10ⁿ or a multiple of it, in letters, which are drawn faster than formulas."""
+    mantissa, _, exponent = f"{value:.0e}".partition("e")
+    typeset = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return typeset if mantissa == "1" else f"{mantissa}·{typeset}"
+
+
+def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[Any], ends: Sequence[float]) -> None:
+    """Name curves that rise one after the other: each beside itself where there is room, else in the legend.
+
+    Many are named by a colour bar. `what` is the typeset symbol of what they differ in, `names` are its values, and
+    `ends` where along x each curve has risen, NaN where that is not seen; scale and limits of the panel must be set.
+    """
+    texts = [f"{what} = {name}" if what else str(name) for name in names]
+    along = ax.transAxes.inverted().transform(ax.transData.transform([(x, 0.5) for x in ends]))[:, 0]
+    room = np.diff(np.sort(along), prepend=0.0).min() > ROOM_FOR_NAME * max(map(len, texts)) / 5.0
+    if len(lines) > MOST_NAMED:
+        colour_bar(ax, what, names, [line.get_color() for line in lines], (0.05, 0.56))
+        return
+    for line, text, x in zip(lines, texts, ends, strict=True):
+        if room:
+            style: dict[str, Any] = {"ha": "right", "fontsize": small(ax), "color": line.get_color()}
+            ax.annotate(text, (x, NAMED_AT), (-4, 0), textcoords="offset points", **style)
+        else:
+            line.set_label(text)
+
+
+def colour_bar(ax: Axes, what: str, values: Sequence[Any], colours: Any, place: tuple[float, float]) -> None:
+    """Draw the colours of curves as a bar within a panel, with the first, a middle and the last value beside it."""
+    bar = ax.inset_axes((*place, 0.035, 0.34))
+    bar.imshow(np.asarray(colours)[:, None], aspect="auto", origin="lower", interpolation="nearest")
+    shown = sorted({0, (len(values) - 1) // 2, len(values) - 1}) if len(values) > MOST_NAMED else range(len(values))
+    bar.set_yticks(list(shown), [str(values[at]) for at in shown], fontsize=small(ax))
+    bar.yaxis.tick_right()
+    bar.tick_params(length=2, pad=2)
+    bar.set_xticks([])
+    bar.set_frame_on(False)
+    bar.set_title(what, fontsize=small(ax), pad=3)
 
 
 def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:

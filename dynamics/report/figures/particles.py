@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE, headline
-from dynamics.report.figures.panels import check_drawable, check_panels, new_panels, plain_log_ticks
+from dynamics.report.figures.flows import LOSS, headline
+from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, panels_or_new, small
+from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE
 from hermite.text.messages import shown as as_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ LOSS_DECADES = 1e-8
 HEIGHTS = (2.2, 1.0)
 
 
-def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1) -> Sequence[Axes]:
+def plot_particles(
+    dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1, style: str | None = None
+) -> Sequence[Axes]:
     """Draw the density of the overlaps w·θ_p over log time, with its median and quartiles, and the loss below.
 
     Parameters
@@ -39,6 +42,8 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
         For the density and for the loss; they should share their time.
     direction : int, default 1
         Number p of the direction.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
@@ -50,15 +55,11 @@ def plot_particles(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, d
         If the dataset is of another answer, or has no such direction.
     """
     check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
-    check_panels("axes", axes, 2)
     numbers = dataset["direction"].values.tolist()
     if not (np.isscalar(direction) and direction in numbers):
         msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
         raise ValueError(msg)
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.subplots(2, sharex=True, layout="constrained", height_ratios=HEIGHTS, figsize=(7.0, 6.0))[1]
+    axes = panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
     draw_loss(axes[1], dataset.isel(time=shown))
@@ -76,7 +77,7 @@ def particles_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure, one column per direction, at most four."""
     directions = dataset["direction"].values[:4].tolist()
     columns = len(directions)
-    sharing = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
+    sharing: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
     figure, panels = new_panels((3.0 + 4.2 * columns, 6.0), 2, columns, **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
@@ -101,20 +102,21 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
         rasterized=True,
     )
     quantile = dataset["overlap_quantile"]
-    for share, style, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
-        ax.plot(time, quantile.sel(share=share).values, style, color=MEASURED, lw=1.4, label=label)
+    for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
+        curve = quantile.sel(share=share).values
+        ax.plot(time, curve, line, color="white", lw=2.6)
+        ax.plot(time, curve, line, color=MEASURED, lw=1.4, label=label)
     overlap = f"overlap with direction {int(dataset['direction'])}"
     ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
     ax.figure.colorbar(mesh, ax=ax, label="density", pad=0.01)
-    ax.legend(framealpha=0.85, fontsize="small", loc="lower left")
+    ax.legend(framealpha=0.85, fontsize=small(ax), loc="lower left")
 
 
 def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
     """Draw the loss of a mean field, the times of its levels, and what the student's link cannot express."""
     time, loss = dataset["time"].values, dataset["loss"].values
-    lowest = LOSS_DECADES * float(loss[0])
-    ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss")
-    floor = float(dataset.attrs["loss_floor"])
+    lowest, floor = LOSS_DECADES * float(loss[0]), float(dataset.attrs["loss_floor"])
+    ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss" if floor > lowest else None)
     if floor > lowest:
         ax.axhline(floor, color=REFERENCE, lw=0.9, ls=":", label="beyond the student's link")
     scale = float(dataset.attrs["teacher_loss"])
@@ -124,18 +126,15 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
             # To the left near the end of the axis, where it would be cut off.
             late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
             ax.annotate(
-                f"t = {reached:.4g}",
+                f"$t = {reached:.4g}$",
                 (reached, level * scale),
                 xytext=(-6, -3) if late else (6, 3),
                 textcoords="offset points",
-                fontsize="small",
+                fontsize=small(ax),
                 ha="right" if late else "left",
                 va="top" if late else "bottom",
             )
-    ax.set(xlabel="flow time t", ylabel="loss E(f − f*)²")
-    plain_log_ticks(ax)
-    if floor > lowest:
-        ax.legend(frameon=False, fontsize="small", loc="lower left")
+    finish_panel(ax, "flow time $t$", LOSS, loc="lower left")
 
 
 def _edges(middle: Array) -> Array:

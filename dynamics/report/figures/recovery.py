@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.flows import PREDICTED, REFERENCE
 from dynamics.report.figures.panels import finish_panel
+from dynamics.report.figures.style import PREDICTED, REFERENCE, plain_text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,8 +25,8 @@ def plot_recovery(dataset: xr.Dataset, ax: Axes) -> Axes:
         ax.plot(samples[order], rows.T, ".", color=PREDICTED, ms=4, alpha=0.4)
     threshold = dataset.attrs.get("threshold_samples")
     if threshold is not None and np.isfinite(threshold):
-        ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, n = {threshold:.4g}")
+        ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, $n = {threshold:.4g}$")
     ax.set(xscale="log", ylim=(-0.03, 1.03))
     degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]
-    finish_panel(ax, "samples n", "squared overlap", f"estimator of degree {degree}, T = {transform}")
+    finish_panel(ax, "samples $n$", "squared overlap", f"estimator of degree {degree}, $T$ = {plain_text(transform)}")
     return ax

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.report.figures.flows import MEASURED, PREDICTED, REFERENCE
-from dynamics.report.figures.panels import new_panels, shades
+from dynamics.report.figures.panels import finish_panel, log_ticks, new_panels, small
 from dynamics.report.figures.particles import draw_loss, plot_particles
+from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, plain_text, shades
 
 if TYPE_CHECKING:
     import os
@@ -38,14 +38,14 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     figure, panels = new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
     for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
         _draw(ax, law, network)
-        ax.set_title(title, fontsize="medium")
+        ax.set_title(title, fontsize=small(ax, 1.0))
     handles, labels = panels[0, 0].get_legend_handles_labels()
     spare = list(panels.flat[len(answers) :])
     for ax in spare:
         ax.set_axis_off()
     (spare[0] if spare else panels[0, 0]).legend(handles, labels, frameon=False, loc="center left", fontsize="medium")
     for ax in panels[:, 0]:
-        ax.set_ylabel("share of E f*², of the end")
+        ax.set_ylabel(r"share of $\mathrm{E}f^{*2}$, of the end")
     figure.savefig(path, dpi=130)
 
 
@@ -66,10 +66,10 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     width = Problem.from_dataset(network).width
     time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
     loss = np.maximum(network["loss"].values, lowest)
-    panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, m = {width}")
+    panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, $m = {width}$")
     panels[1].set(xlim=(time[0], time[-1]), ylim=(lowest, None))
-    panels[1].legend(frameon=False, fontsize="small", loc="lower left")
-    figure.suptitle(f"{title}, d = {problem.dimension}", fontsize="medium")
+    panels[1].legend(frameon=False, fontsize=small(panels[1]), loc="lower left")
+    figure.suptitle(f"{plain_text(title)}, $d = {problem.dimension}$", fontsize="medium")
     figure.savefig(path, dpi=110)
 
 
@@ -77,10 +77,10 @@ def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     shares = _shares(law), _shares(network)
     coefficients = Problem.from_dataset(law).teacher.coefficients
     for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True)):
-        ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"a = {weight:g}")
+        ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"$a = {weight:g}$")
         ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
-    ax.set(ylabel="learned mass, share of its end", ylim=(0.0, None))
-    ax.legend(frameon=False, fontsize="small", loc="upper left", title="dashed: finite width", title_fontsize="small")
+    ax.set_ylim(0.0, None)
+    finish_panel(ax, "", "learned mass, share of its end", loc="upper left", title="dashed: finite width")
 
 
 def _shares(flow: xr.Dataset) -> Array:
@@ -107,6 +107,7 @@ def _draw(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
         color=PREDICTED,
         lw=1.2,
         ls="--",
-        label=f"loss, m = {Problem.from_dataset(network).width}",
+        label=f"loss, $m = {Problem.from_dataset(network).width}$",
     )
-    ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel="flow time t")
+    ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel="flow time $t$")
+    log_ticks(ax)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, shades
+from dynamics.report.figures.panels import axes_or_new, check_drawable, finish_panel, new_panels
+from dynamics.report.figures.style import BAND, MEASURED, PREDICTED, shades
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 MOST_NAMES = 12
 #: Width of a predicted curve, on which runs are drawn as thin black lines.
 WIDE = 3.0
-#: Factor between the ends of an axis from which its labels are fewer than its decades.
-MANY_DECADES = 1e5
-TIME = "time, learning rate · steps"
+TIME = r"time, $\eta\times$ steps"
 
 
-def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, ax: Axes | None = None) -> Axes:
+def plot_progress(
+    prediction: xr.Dataset, simulation: xr.Dataset | None = None, ax: Axes | None = None, *, style: str | None = None
+) -> Axes:
     """Draw the progress of every component over time.
 
     Lines are the prediction, thin black ones runs, red ticks at ½ the times in closed form, where there are any.
@@ -34,6 +35,8 @@ def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, 
     simulation : Dataset, optional
         Of `sgd_check.tokens.simulate`.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
@@ -45,10 +48,7 @@ def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, 
         If the dataset is of another answer.
     """
     check_drawable(prediction, progress=("time", "component"))
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots(layout="constrained", figsize=(6.8, 4.4))[1]
+    ax = axes_or_new(ax, style)
     names = prediction["component"].values.tolist()
     for at, colour in enumerate(shades(len(names), 0.85)):
         label = str(names[at]) if len(names) <= MOST_NAMES or at in (0, len(names) - 1) else None
@@ -58,11 +58,10 @@ def plot_progress(prediction: xr.Dataset, simulation: xr.Dataset | None = None, 
                 ax.plot(simulation["time"].values, run, color="k", lw=0.6, alpha=0.7)
         closed = prediction["predicted_learned_time"].values[at]
         if np.isfinite(closed):
-            ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color="#c0392b", zorder=5)
+            ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color=PREDICTED, zorder=5)
     ax.set_ylim(-0.03, 1.03)
     _use_log_axis(prediction, ax)
     finish_panel(ax, TIME, "progress")
-    _space_decades(ax)
     return ax
 
 
@@ -77,7 +76,6 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
         right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
     _use_log_axis(prediction, right)
     finish_panel(right, TIME, "loss (dotted: plateaus)")
-    _space_decades(right)
     return figure
 
 
@@ -85,8 +83,11 @@ def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     """Return the share of items that are recovered after one step against their rank, which no window shows."""
     figure, ax = new_panels((6.8, 4.4))
     if simulation is not None:
-        ax.semilogx(simulation["rank"], simulation["recovery"].mean("seed"), "k.", ms=5, label="mean over draws")
-    ax.semilogx(prediction["rank"], prediction["recovery"], color="#c0392b", lw=WIDE / 2, label="closed form")
+        draws = simulation["recovery"]
+        error = BAND * draws.std("seed", ddof=1) / np.sqrt(draws.sizes["seed"]) if draws.sizes["seed"] > 1 else None
+        bars = {"fmt": "o", "color": MEASURED, "ms": 3, "capsize": 2}
+        ax.errorbar(simulation["rank"], draws.mean("seed"), yerr=error, **bars, label="mean over draws, two s.e.")
+    ax.semilogx(prediction["rank"], prediction["recovery"], color=PREDICTED, lw=WIDE / 2, label="closed form")
     finish_panel(ax, "rank of the item", "share recovered")
     return figure
 
@@ -100,12 +101,3 @@ def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
         # Before the first component is learned there is room for the legend, a third of the axis.
         first, last = float(known.min()), float(time[-1])
         ax.set_xlim(min(0.02 * first, first * (first / last) ** 0.5), last)
-
-
-def _space_decades(ax: Axes) -> None:
-    """Label at most five decades, since numbers of many digits are wide."""
-    from matplotlib.ticker import LogLocator
-
-    low, high = ax.get_xlim()
-    if ax.get_xscale() == "log" and high > MANY_DECADES * low:
-        ax.xaxis.set_major_locator(LogLocator(numticks=5))

@@ -21,6 +21,7 @@ import numpy as np
 from dynamics.theory.recovery.labels import DEGREES, OPTIMAL, LabelLaw, label_function, label_law
 from dynamics.theory.recovery.sample import first_coordinates
 from dynamics.theory.recovery.spectral_law import Outlier, outlier, threshold_ratio
+from hermite.integers import as_integer
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -120,8 +121,9 @@ def _degrees(degree: object) -> tuple[int, ...]:
     """Return the degrees that are tried in turn."""
     if isinstance(degree, str) and degree == AUTO:
         return DEGREES
-    if isinstance(degree, (int, np.integer)) and not isinstance(degree, bool) and degree in DEGREES:
-        return (int(degree),)
+    number = as_integer(degree)
+    if number in DEGREES:
+        return (number,)
     msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
     raise ValueError(msg)
 

@@ -3,7 +3,7 @@ r"""Online SGD on inputs of covariance Σ at a cost that does not depend on d: e
 With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. In a class, the d_c axes of one eigenvalue, a
 step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at most, and of the rest its
 length alone: one triangular factor and one χ of d_c − r_c − m axes for every class with more than m axes beside the
-teacher's, the coordinates themselves for any other.
+teacher's, the coordinates themselves for any other. A batch has a Bartlett factor in place of each χ.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class ClassDraws(NamedTuple):
     samples: Array
     gammas: Array
     noise: Array
-    work: Array
-    own: Array
+    buffers: tuple[Array, ...]
 
 
 class ClassEngine(SeededRuns[ClassDraws]):
@@ -44,35 +43,43 @@ class ClassEngine(SeededRuns[ClassDraws]):
         if axes is None:
             msg = "Argument `problem` must have `inputs`, but has none."
             raise ValueError(msg)
-        if options.batch_size != 1:
-            msg = (
-                "Argument `batch_size` must be 1 for engine 'projected' and a problem with `inputs`, "
-                f"but is {options.batch_size}; engine 'torch' takes batches."
-            )
-            raise ValueError(msg)
+        batch = options.batch_size
         beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
         large = np.flatnonzero(beyond > m)
         of_factor = np.isin(axes.kind, large)
         of_factor[:r] = False
         rows = np.concatenate([np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)])
-        self._span, self._noise, self._rows = r, problem.label_noise, problem.teacher.directions
-        self._shapes = 0.5 * (beyond[large] - m)
+        self._span, self._noise, self._rows, self._batch = r, problem.label_noise, problem.teacher.directions, batch
+        new_axes = np.minimum(min(batch, m), beyond[large] - m)
+        chi = [0.5 * (left - np.arange(new)) for left, new in zip(beyond[large] - m, new_axes, strict=True)]
+        self._shapes = np.concatenate([np.empty(0), *chi])
+        below = sum(min(b, int(new)) for new in new_axes for b in range(min(batch, m)))
         piece, link_name = render(problem.activation)
-        kernels = ("projected_kernels", "turning_kernels", "class_kernels")
-        self._steps = load([piece, *(read_piece(HERE / f"{name}.py") for name in kernels)]).namespace.take_class_steps
+        kernels = ("projected_kernels", "turning_kernels", "class_kernels" if batch == 1 else "class_batch_kernels")
+        namespace = load([piece, *(read_piece(HERE / f"{name}.py") for name in kernels)]).namespace
+        self._steps = namespace.take_class_steps if batch == 1 else namespace.take_class_batches
         self._constants = (
             np.array(problem.teacher.coefficients),
             np.empty((0, r)) if self._rows is None else np.array(self._rows),
             axes.eigenvalues[rows],
             int((~of_factor).sum()) + m * np.arange(large.size, dtype=np.int64),
+            *(() if batch == 1 else (new_axes,)),
         )
-        block = max(BLOCK_NUMBERS // rows.size, 16)
-        shapes = (block, rows.size), (block, large.size), (block, 1), (7, m), (1, m)
+        drawn = batch * rows.size + (below if batch > 1 else 0)
+        block = max(BLOCK_NUMBERS // drawn, 16)
+        shapes = (block, drawn), (block, self._shapes.size), (block, batch)
+        buffers: tuple[tuple[int, int], ...] = (7, m), (batch, m)
+        if batch > 1:
+            buffers = (*buffers, (batch, m), (m + int(new_axes.max(initial=0)), m))
+
+        def bench() -> ClassDraws:
+            samples, gammas, noise = (np.zeros(shape) for shape in shapes)
+            return ClassDraws(samples, gammas, noise, tuple(np.zeros(shape) for shape in buffers))
+
         start = {"weights": np.ascontiguousarray(problem.reduced_weights().T[rows])}
-        operations = 8 * m * rows.size + 6 * m * m * large.size
-        super().__init__(
-            options.seeds, start, block, operations, lambda: ClassDraws(*(np.zeros(shape) for shape in shapes))
-        )
+        turning = 6 * m * m if batch == 1 else 2 * m * m * (m + min(batch, m))
+        operations = 8 * batch * m * rows.size + turning * large.size
+        super().__init__(options.seeds, start, block, operations, bench)
         self.attributes = self._attributes(link_name)
 
     def measure(self, *, student: bool) -> Measurement:
@@ -88,12 +95,12 @@ class ClassEngine(SeededRuns[ClassDraws]):
         return Measurement(overlap, gram, squared_norm)
 
     def _take(self, seed: int, rates: Array, bench: ClassDraws) -> int:
-        samples, gammas, noise = (array[: rates.size] for array in bench[:3])
+        samples, gammas, noise = (array[: rates.size] for array in (bench.samples, bench.gammas, bench.noise))
         coordinates, lengths, labels = self._generators[seed]
         coordinates.standard_normal(out=samples)
         lengths.standard_gamma(self._shapes, out=gammas)
         if self._noise > 0:
             labels.standard_normal(out=noise)
             noise *= self._noise
-        steps = self._steps(*self._moved(seed), rates, *self._constants, samples, gammas, noise, bench.work, bench.own)
-        return int(steps)
+        draws = (samples, gammas, noise, *bench.buffers)
+        return int(self._steps(*self._moved(seed), rates / self._batch, *self._constants, *draws))

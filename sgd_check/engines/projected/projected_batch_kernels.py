@@ -5,34 +5,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
-    from sgd_check.engines.projected.projected_kernels import give_up, lengths, residual
+    from sgd_check.engines.projected.projected_kernels import give_up, weigh_batch
     from sgd_check.engines.projected.turning_kernels import turn_batch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-
-@kernel
-def weigh_batch(
-    W: Matrix, rate: float, a: Vector, directions: Matrix, sample: Vector, noise: Vector, H: Matrix, work: Matrix
-) -> bool:
-    """Write H and g for one batch; return whether every error is finite."""
-    axes, m = W.shape
-    z, rho, value, slope, g = work[0], work[1], work[2], work[3], work[4]
-    lengths(W, work)
-    for i in range(m):
-        g[i] = 1.0
-    for b in range(noise.size):
-        step = rate * (residual(W, sample[b * axes : (b + 1) * axes], a, directions, work) - noise[b])
-        if not abs(step) < np.inf:
-            return False
-        for i in range(m):
-            g[i] -= step * (2.0 * value[i] - z[i] * slope[i])
-            H[b, i] = step * rho[i] * slope[i]
-    return True
 
 
 @entry("i8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")

@@ -65,6 +65,26 @@ def residual(W: Matrix, x: Vector, a: Vector, directions: Matrix, work: Matrix) 
 
 
 @kernel
+def weigh_batch(
+    W: Matrix, rate: float, a: Vector, directions: Matrix, sample: Vector, noise: Vector, H: Matrix, work: Matrix
+) -> bool:
+    """Write H and g for one batch; return whether every error is finite."""
+    axes, m = W.shape
+    z, rho, value, slope, g = work[0], work[1], work[2], work[3], work[4]
+    lengths(W, work)
+    for i in range(m):
+        g[i] = 1.0
+    for b in range(noise.size):
+        step = rate * (residual(W, sample[b * axes : (b + 1) * axes], a, directions, work) - noise[b])
+        if not abs(step) < np.inf:
+            return False
+        for i in range(m):
+            g[i] -= step * (2.0 * value[i] - z[i] * slope[i])
+            H[b, i] = step * rho[i] * slope[i]
+    return True
+
+
+@kernel
 def give_up(W: Matrix) -> None:
     """Turn the weights to NaN."""
     for c in range(W.shape[0]):

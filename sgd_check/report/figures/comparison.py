@@ -6,15 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels, finish_panel
+from dynamics.report import (
+    PREDICTED,
+    REFERENCE,
+    axes_or_new,
+    check_panels,
+    figure_style,
+    finish_panel,
+    new_figure,
+    small,
+)
 from sgd_check.report.curves import by_curves
 from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.recovery import plot_law_test
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
-from sgd_check.report.figures.style import PREDICTED, REFERENCE, SIMULATED, axes_or_new, compared_parts
+from sgd_check.report.figures.style import SIMULATED, compared_parts
 from sgd_check.report.figures.widths import plot_widths
 from sgd_check.verdicts.alignment import of_sound_runs
+from sgd_check.verdicts.events import ALIGNMENT, event_of
 from sgd_check.verdicts.mean_field import THEORY
 from sgd_check.verdicts.recovery import THEORY as LAW
 
@@ -26,11 +36,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hermite.arrays import Array
+    from sgd_check.verdicts.events import Event
 
 PANELS = 5
 
 
-def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
     Where curves decide (information exponents up to 2, networks) what is learned over time stands in place of the
@@ -46,6 +57,8 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     axes : sequence of Axes, optional
         Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), or
         to the law of an estimator (one); by default a new figure.
+    style : {"screen", "paper", "talk"}, optional
+        Of a new figure; see `figure_style`.
 
     Returns
     -------
@@ -56,6 +69,12 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
     ValueError
         If `axes` are not so many.
     """
+    with figure_style(style):
+        return _drawn(tree, axes)
+
+
+def _drawn(tree: xr.DataTree, axes: Sequence[Axes] | None) -> Figure:
+    """Return the figure for what was compared."""
     theory = compared_parts(tree)[0].attrs["theory"]
     if theory == THEORY:
         return plot_widths(tree, axes)
@@ -72,16 +91,14 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Fi
 
 
 def _new_panels() -> list[Axes]:
-    from matplotlib.figure import Figure as NewFigure
-
-    figure: Any = NewFigure(figsize=(11.0, 8.2), layout="constrained")
+    figure: Any = new_figure((11.0, 8.2))
     grid = figure.add_gridspec(2, 2)
     halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
     places = [grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1]]
     return [figure.add_subplot(place) for place in places]
 
 
-def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
+def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw simulated against predicted emergence times, one point with error bar per direction.
 
     Dots are single runs; the error bar is the geometric mean with twice its standard error; the short red line spans
@@ -93,13 +110,15 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     tree : DataTree
         Result of `sgd_check.compare`.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
     Axes
     """
     comparison, simulation, _ = compared_parts(tree)
-    ax = axes_or_new(ax)
+    ax = axes_or_new(ax, style)
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     horizon = float(simulation.attrs["end_time"])
     kept = np.flatnonzero(np.isfinite(predicted))
@@ -116,9 +135,9 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
         if count:
             ax.plot(predicted[p], horizon, "^", color=SIMULATED, mfc="none", ms=7)
             ax.annotate(
-                f"{count}", (predicted[p], horizon), (0, 7), textcoords="offset points", ha="center", fontsize="small"
+                f"{count}", (predicted[p], horizon), (0, 7), textcoords="offset points", ha="center", fontsize=small(ax)
             )
-    _finish_times(ax, comparison, predicted[kept])
+    _finish_times(ax, comparison, predicted[kept], event_of(simulation))
     return ax
 
 
@@ -138,7 +157,7 @@ def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
         )
 
 
-def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
+def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array, event: Event) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -152,7 +171,8 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
         band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
         words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
-        words = "band of the mean" if comparison.attrs.get("decided_by") == "curves" else words
+        is_other = comparison.attrs.get("decided_by") == "curves" or event is ALIGNMENT
+        words = "band of the mean" if is_other else words
         band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
     handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
     if int(comparison["censored_count"].values.sum()):
@@ -162,5 +182,5 @@ def _finish_times(ax: Axes, comparison: xr.Dataset, predicted: Array) -> None:
     blown = int(comparison.attrs["blown_up_count"])
     left_out = f", {blown} blown up" if blown else ""
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{left_out}"
-    finish_panel(ax, "predicted emergence time", "emergence time in SGD", title)
-    ax.legend(handles=handles, frameon=False, fontsize="small")
+    finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
+    ax.legend(handles=handles, frameon=False, fontsize=small(ax))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import PREDICTED, REFERENCE, finish_panel
-from sgd_check.report.figures.style import SIMULATED, spread_colours
+from dynamics.report import BAND, PREDICTED, REFERENCE, finish_panel, formula, shades
+from sgd_check.report.figures.style import SIMULATED, share_bars
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,32 +23,35 @@ def draw_full_batch(dataset: xr.Dataset, axes: Any) -> None:
 def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
     ratio = dataset["ratio"].values
     law = dataset["predicted_overlap_squared"]
-    ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label="law, d → ∞")
+    ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label=r"law, $d\to\infty$")
     ax.axvline(float(dataset.attrs["threshold_ratio"]), color=PREDICTED, ls="--", lw=1.0, label="its threshold")
     sizes = dataset["dimension"].values.tolist()
-    for at, (d, colour) in enumerate(zip(sizes, spread_colours(len(sizes)), strict=True)):
+    for at, (d, colour) in enumerate(zip(sizes, shades(len(sizes), 0.85), strict=True)):
         runs = dataset["overlap_squared"].values[at]
-        error = 2.0 * runs.std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
-        label = f"first eigenvector, d = {d}"
+        error = BAND * runs.std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
+        label = f"first eigenvector, $d = {d}$"
         ax.errorbar(ratio, runs.mean(axis=1), yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
         share = dataset["recovered_share"].values[at]
-        ax.plot(ratio, share, "s--", color=colour, ms=4, lw=0.9, mfc="none", label=f"exact by descent, d = {d}")
+        bars = share_bars(share, runs.shape[1])
+        style = {"fmt": "s--", "color": colour, "ms": 4, "lw": 0.9, "capsize": 2, "mfc": "none"}
+        ax.errorbar(ratio, share, yerr=bars, **style, label=f"exact by descent, $d = {d}$")
     ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
     cut = float(dataset.attrs["cut"])
-    title = f"y = min(z², {cut:g}), n samples reused; bars: twice the standard error"
-    finish_panel(ax, "n/d", "squared overlap, share of the runs", title)
+    title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
+    finish_panel(ax, "$n/d$", "squared overlap, share of the runs", title)
 
 
 def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
     d = dataset["online_dimension"].values.astype(float)
     needed = dataset["online_samples"].values / d[:, None]
-    mean, error = needed.mean(axis=1), 2.0 * needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1])
+    mean, error = needed.mean(axis=1), BAND * needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1])
     ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
     ax.errorbar(d, mean, yerr=error, fmt="o", color=SIMULATED, ms=5, capsize=3, label="mean, twice the s.e.")
     known = np.isfinite(mean)
     if known.any():
         slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
         line = mean[known].mean() + slope * (np.log(d) - middle)
-        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=f"slope {slope:.2f} in ln d, mean step")
+        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {formula(slope)} in $\ln d$, mean step")
     ax.set_xscale("log")
-    finish_panel(ax, "dimension d", "samples over d until C² = ¼", "online SGD from C = 2/√d", loc="upper left")
+    title = r"online SGD from $C = 2/\sqrt{d}$"
+    finish_panel(ax, "dimension $d$", "samples over $d$ until $C^2 = 1/4$", title, loc="upper left")

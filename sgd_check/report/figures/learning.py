@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import check_choice
-from sgd_check.report.figures.style import PREDICTED, axes_or_new, compared_parts, finish_over_time, spread_directions
+from dynamics.report import PREDICTED, axes_or_new, component_formula
+from sgd_check.report.figures.style import compared_parts, finish_over_time, spread_directions
 from sgd_check.verdicts.alignment import sound_runs
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ _LIMITS = (-0.2, 1.4)
 _LEAST_LOSS = 1e-8
 
 
-def plot_learning(tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned") -> Axes:
+def plot_learning(
+    tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned", style: str | None = None
+) -> Axes:
     r"""Draw what is learned over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
 
     What is learned are learned masses by direction :math:`/ a_p`, of a network components
@@ -45,6 +47,8 @@ def plot_learning(tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = 
         By default those of a new figure.
     quantity : {"learned", "loss"}
         What to draw.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def plot_learning(tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = 
     check_choice("quantity", quantity, QUANTITIES)
     if "finer" in tree.children:
         simulation = tree["finer"].to_dataset()
-    ax, problem = axes_or_new(ax), Problem.from_dataset(simulation)
+    ax, problem = axes_or_new(ax, style), Problem.from_dataset(simulation)
     theory = [course for course in courses_of(problem, prediction) if (course.kind == "loss") == (quantity == "loss")]
     runs = {(course.kind, course.label): course.values for course in courses_of(problem, simulation)}
     sound, time = sound_runs(simulation), simulation["time"].values
@@ -106,5 +110,5 @@ def _unit(course: Course, prediction: xr.Dataset, at: int) -> float:
 def _name(course: Course, at: int) -> str:
     """Return what stands in the legend: of a component its typeset formula, of the loss nothing."""
     if course.kind == "component":
-        return "$" + re.sub(r"([a-z])(\d+)", r"\1_{\2}", course.label).replace("*", r"\,") + "$"
+        return component_formula(course.label)
     return "_loss" if course.kind == "loss" else f"{at + 1}"

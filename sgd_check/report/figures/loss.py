@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import check_panels, new_panels
+from dynamics.report import PREDICTED, REFERENCE, panels_or_new
 from sgd_check.report.figures.style import (
-    PREDICTED,
-    REFERENCE,
     SIMULATED,
     THEORY_NAMES,
     compared_parts,
@@ -22,11 +20,13 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-# Residuals beyond so many times the critical score are drawn at the edge.
+# The axis goes to so many times the critical score for residuals, and further for what is allowed alone.
 _FARTHEST = 3.0
 
 
-def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+def plot_loss_band(
+    tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None, *, style: str | None = None
+) -> tuple[Axes, Axes]:
     """Draw the mean loss of the runs with its band and the predicted loss; below, the residual in standard errors.
 
     The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
@@ -38,16 +38,15 @@ def plot_loss_band(tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None) -> 
         Result of `sgd_check.compare`.
     axes : (Axes, Axes), optional
         For the loss and for the residual.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
     (Axes, Axes)
     """
     comparison, simulation, _ = compared_parts(tree)
-    check_panels("axes", axes, 2)
-    if axes is None:
-        axes = tuple(new_panels((5.0, 4.6), 2, sharex=True, height_ratios=[2.4, 1])[1])
-    upper, lower = axes
+    upper, lower = panels_or_new(axes, 2, (6.8, 5.4), 2, style=style, sharex=True, height_ratios=[2.4, 1])
     _draw_loss(upper, tree)
     if "loss_z" in comparison:
         _draw_residual(lower, comparison)
@@ -112,11 +111,21 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
             for name in ("mean_loss", "expected_loss_low", "expected_loss_high")
         )
         low, high = low - critical, high + critical
-    edge = min(1.2 * np.abs([residual, low, high]).max(initial=1.2 * critical), _FARTHEST * critical)
+    # All of the shade is shown; residuals far beyond it are arrows at the edge.
+    allowed = 1.15 * np.abs([low, high]).max(initial=critical)
+    edge = max(allowed, min(1.2 * np.abs(residual).max(initial=0.0), _FARTHEST * critical))
     colours = np.where(np.abs(z) > critical, PREDICTED, SIMULATED)
     # A gap between plateaus is no plateau: the shade is drawn time by time.
-    ax.vlines(time, np.maximum(low, -edge), np.minimum(high, edge), color=SIMULATED, alpha=0.18, lw=4)
-    ax.scatter(time, np.clip(residual, -0.95 * edge, 0.95 * edge), s=9, c=colours, zorder=3)
+    ax.vlines(time, low, high, color=SIMULATED, alpha=0.18, lw=4)
+    for marker, part in (("o", np.abs(residual) <= edge), ("^", residual > edge), ("v", residual < -edge)):
+        ax.scatter(
+            time[part],
+            np.clip(residual[part], -0.95 * edge, 0.95 * edge),
+            s=9,
+            c=colours[part],
+            marker=marker,
+            zorder=3,
+        )
     ax.axhline(0.0, color=REFERENCE, lw=0.8)
     ax.set_ylim(-edge, edge)
 

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import finish_panel
+from dynamics.report import PREDICTED, REFERENCE, axes_or_new, component_formula, finish_panel
 from sgd_check.report.figures.style import (
-    PREDICTED,
-    REFERENCE,
     SIMULATED,
     THEORY_NAMES,
-    axes_or_new,
     compared_parts,
     finish_over_time,
     spread_directions,
 )
 from sgd_check.verdicts.alignment import of_sound_runs
+from sgd_check.verdicts.events import event_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,9 +24,10 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 _CURVE_POINTS = 600
+RUN_TIME = r"flow time $t = \Sigma\,\eta$"
 
 
-def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
+def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the largest squared overlap of each direction over time: thin lines runs, thick lines the prediction.
 
     Of a frame of orthogonal neurons it is the alignment of the direction with their span.
@@ -38,13 +37,15 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     tree : DataTree
         Result of `sgd_check.compare`.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
     Axes
     """
     comparison, simulation, prediction = compared_parts(tree)
-    ax = axes_or_new(ax)
+    ax = axes_or_new(ax, style)
     time, curves = simulation["time"].values, _predicted_square(prediction)
     of_span = "alignment" in simulation
     if of_span:
@@ -65,7 +66,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
+def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the share of runs in which a direction has not emerged, with 95 % intervals, and what theory expects.
 
     Steps are Kaplan–Meier estimates with pointwise intervals; dashed lines are the log-normal law with the predicted
@@ -76,6 +77,8 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     tree : DataTree
         Result of `sgd_check.compare`.
     ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
     from sgd_check.verdicts.survival import kaplan_meier
 
     comparison, simulation, _ = compared_parts(tree)
-    ax = axes_or_new(ax)
+    ax = axes_or_new(ax, style)
     end = float(simulation.attrs["end_time"])
     measured = of_sound_runs(simulation, "emergence_time")
     times = _curve_times(measured, comparison["emergence_time"].values, end)
@@ -102,11 +105,11 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None) -> Axes:
         elif np.isfinite(comparison["emergence_time"].values[p]):
             ax.axvline(float(comparison["emergence_time"].values[p]), color=colour, lw=1.2, ls="--")
     if not ax.lines:
-        ax.plot([], [], " ", label="no direction emerges")
+        ax.plot([], [], " ", label=f"no direction {event_of(simulation).verb}s")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
     title = f"steps: runs with 95 % interval, dashed: {dashed}"
-    finish_panel(ax, "flow time $t$", "share of runs without emergence", title, loc="lower left")
+    finish_panel(ax, "flow time $t$", f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
     return ax
 
 
@@ -172,7 +175,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
     ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
     if time.size:
         ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
-    finish_panel(ax, "flow time t = Σ η", "loss E(f − f*)²")
+    finish_panel(ax, RUN_TIME, r"loss $\mathrm{E}(f-f^*)^2$")
 
 
 def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
@@ -188,9 +191,10 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
     if (times > 0).any() or known.any():
         ax.set_yscale("log")
     else:
-        ax.text(0.5, 0.5, "no direction emerged", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.5, f"no direction {event_of(simulation).past}", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish_panel(ax, "direction p", "emergence time")
+    ax.set_xlim(number[0] - 0.5, number[-1] + 0.5)
+    finish_panel(ax, "direction $p$", f"{event_of(simulation).noun} time")
 
 
 def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
@@ -201,7 +205,7 @@ def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
     for c, colour in zip(*spread_directions(len(names)), strict=True):
         low, middle, high = np.nanquantile(share[:, shown, c], (0.25, 0.5, 0.75), axis=0)
         ax.fill_between(time, low, high, color=colour, alpha=0.2, lw=0)
-        ax.semilogx(time, middle, color=colour, lw=1.6, label=names[c])
+        ax.semilogx(time, middle, color=colour, lw=1.6, label=component_formula(names[c]))
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
-    finish_panel(ax, "flow time t = Σ η", "component over the teacher's, f_α/f*_α")
+    finish_panel(ax, RUN_TIME, r"component over the teacher's, $f_\alpha/f^*_\alpha$")

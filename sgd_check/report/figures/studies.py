@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import MEASURED, PREDICTED, REFERENCE, check_drawable, draw_transfer, finish_panel, new_panels
+from dynamics.report import (
+    BAND,
+    IDEAL,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    check_drawable,
+    draw_transfer,
+    figure_style,
+    finish_panel,
+    new_panels,
+    power,
+    shades,
+)
 from hermite.text.messages import shown
 from sgd_check.report.figures.full_batch import draw_full_batch
-from sgd_check.report.figures.style import spread_colours
+from sgd_check.report.figures.style import share_bars
 from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
 
@@ -19,13 +32,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Of "agree", "disagree" and "undecided".
-VERDICT_COLOURS = ("#1e8449", PREDICTED, REFERENCE)
-COLOURS = (MEASURED, "#b9770e", "#1e8449", "#6c3483", "#922b21", "#117a65")
+VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
+#: Okabe and Ito's, which readers of every colour vision tell apart.
+COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Of information exponents.
 MARKERS = ("o", "s", "^", "D")
 
 
-def plot_study(dataset: xr.Dataset) -> Figure:
+def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
     """Draw the figure of a study.
 
     Parameters
@@ -33,6 +47,8 @@ def plot_study(dataset: xr.Dataset) -> Figure:
     dataset : Dataset
         Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
         `calibration` or `sgd_transfer`.
+    style : {"screen", "paper", "talk"}, optional
+        See `figure_style`.
 
     Returns
     -------
@@ -49,8 +65,9 @@ def plot_study(dataset: xr.Dataset) -> Figure:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
     draw, size, rows, columns, options = _DRAWN[answer]
-    figure, panels = new_panels(size, rows, columns, **options)
-    draw(dataset, panels)
+    with figure_style(style):
+        figure, panels = new_panels(size, rows, columns, **options)
+        draw(dataset, panels)
     return figure
 
 
@@ -68,11 +85,12 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
         mean = np.exp(logs)
         known, slopes = _row_words(name, one)
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
-        steps_ax.loglog(d, mean, marker, color=colour, ms=6, label=f"{known}: {slopes}")
+        bars = mean * np.array([1.0 - np.exp(-BAND * error), np.exp(BAND * error) - 1.0])
+        steps_ax.errorbar(d, mean, yerr=bars, fmt=marker, color=colour, ms=5, capsize=3, label=f"{known}: {slopes}")
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
         ratio = mean * rate / equation
-        spread = np.array([ratio * (1.0 - np.exp(-2.0 * error)), ratio * (np.exp(2.0 * error) - 1.0)])
+        spread = np.array([ratio * (1.0 - np.exp(-BAND * error)), ratio * (np.exp(BAND * error) - 1.0)])
         # The points of different rows side by side.
         shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
         ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
@@ -86,8 +104,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Any) -> None:
     # Room for the legend above the curves.
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
-    finish_panel(steps_ax, "dimension d", "SGD steps until C² = ½", "small dots: runs, large: geometric mean")
-    finish_panel(ratio_ax, "dimension d", over, "error bars: twice the standard error")
+    finish_panel(steps_ax, "dimension $d$", "SGD steps until $C^2 = 1/2$", "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, "dimension $d$", over, "error bars: twice the standard error")
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
@@ -97,9 +115,9 @@ def _row_words(name: dict[str, Any], one: xr.Dataset) -> tuple[str, str]:
     """Return what a row is, and its slopes by SGD and in theory."""
     (x, equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
     if "e" not in name:
-        return f"k = {name['k']}", f"SGD, d^({x:.2f} ± {dx:.2f}); k − 1 = {name['k'] - 1}"
-    smoothing = f"λ = d^{name['e']:g}" if name["e"] else "λ = 0"
-    return f"k = {name['k']}, {smoothing}", f"d^({x:.2f} ± {dx:.2f}), equation {equation:.2f}, limit {law:.2f}"
+        return f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"
+    smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
+    return f"$k = {name['k']}$, {smoothing}", f"{power('d', x, dx)}, equation {equation:.2f}, limit {law:.2f}"
 
 
 def _draw_discretisation(dataset: xr.Dataset, axes: Any) -> None:
@@ -116,12 +134,12 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
     middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
     for slope, style, label, height in (
-        (fitted, "k--", f"fit: n^({fitted:.3f} ± {error:.3f})", 1.0),
-        (law, ":", f"asymptotic: n^({law:.3f})", 1.6),
+        (fitted, "k--", f"fit: {power('n', fitted, error)}", 1.0),
+        (law, ":", f"asymptotic: {power('n', law)}", 1.6),
     ):
         ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
     count = int(dataset["large_target"].values[-1])
-    finish_panel(ax, "samples n", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
+    finish_panel(ax, "samples $n$", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
@@ -136,13 +154,16 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
         ax.loglog(samples[ended], middle, color=colour, lw=1.1, label=f"tuned to {target}{lost}")
         reached = needed[at][np.isfinite(needed[at])]
         if reached.size:
-            ax.loglog(np.exp(np.log(reached).mean()), level[at], "o", color=colour, ms=7)
+            logs = np.log(reached)
+            mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
+            bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
+            ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
     ax.loglog(dataset["predicted_samples_needed"].values, level, "x", color=PREDICTED, ms=8, mew=1.6, label="theory")
     law = float(dataset["exponent"].values[0])
     error = float(dataset["exponent_error"].values[0])
     ax.set_ylim(0.5 * level[-1], 3.0)
-    title = f"SGD, medians; circles: target reached, n^({law:.2f} ± {error:.2f})"
-    finish_panel(ax, "samples n", "loss E(f − f*)²", title)
+    fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
+    finish_panel(ax, "samples $n$", r"loss $\mathrm{E}(f-f^*)^2$", f"SGD, medians; circles: target reached{fitted}")
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
@@ -152,15 +173,16 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     end = dataset["step_size"].values * _last_samples(dataset)
     late = dataset["emergence_time"].values
     ratios = np.median(np.where(np.isnan(late), np.inf, late), axis=1) / flow
-    top = 1.15 * float(np.max(ratios, initial=1.3, where=np.isfinite(ratios)))
+    delays = (dataset["delayed_time"].values - lag) / flow
+    drawn = np.concatenate([ratios, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
+    top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
     for at, target, colour in _coloured_targets(dataset):
         noise = a[target - 1] / a
         # Directions that the flow itself would not have time for say nothing of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
         found = seen & np.isfinite(ratios[at])
         ax.semilogx(noise[found], ratios[at][found], "o", color=colour, ms=4, label=f"tuned to {target}")
-        theory = (dataset["delayed_time"].values[at] - lag) / flow
-        ax.semilogx(noise[seen], theory[seen], "-", color=colour, lw=1.0)
+        ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
         lost = seen & ~found
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
@@ -172,7 +194,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
 def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
     """Return place, number of wanted directions and colour of each target."""
     targets = dataset["target"].values.tolist()
-    return list(zip(range(len(targets)), targets, spread_colours(len(targets)), strict=True))
+    return list(zip(range(len(targets)), targets, shades(len(targets), 0.85), strict=True))
 
 
 def _last_samples(dataset: xr.Dataset) -> Any:
@@ -201,16 +223,15 @@ def _draw_step_size(dataset: xr.Dataset, axes: Any) -> None:
     time_ax.axhline(flow, color="k", lw=1.0, ls="--", label="flow")
     time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
     time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
-    share_ax.semilogx(rate, blown, "o-", color=PREDICTED, ms=4, label="blown up")
-    share_ax.semilogx(rate, lost, "s-", color=REFERENCE, ms=4, label="not emerged")
+    for share, style, colour, label in ((blown, "o-", PREDICTED, "blown up"), (lost, "s-", REFERENCE, "not emerged")):
+        bars = share_bars(share, time.shape[1])
+        share_ax.errorbar(rate, share, yerr=bars, fmt=style, color=colour, ms=4, lw=1.2, capsize=2, label=label)
     share_ax.set_ylim(-0.04, 1.04)
     if "learning_rate_limit" in dataset.attrs:
         for ax in axes:
-            ax.axvline(
-                dataset.attrs["learning_rate_limit"], color="#1e8449", lw=1.4, ls="-.", label="limit of stability"
-            )
-    finish_panel(time_ax, "", "emergence in flow time η·step", loc="upper left")
-    finish_panel(share_ax, "step size η", "share of runs", loc="upper left")
+            ax.axvline(dataset.attrs["learning_rate_limit"], color=IDEAL, lw=1.4, ls="-.", label="limit of stability")
+    finish_panel(time_ax, "", r"emergence in flow time $\eta\times$ step", loc="upper left")
+    finish_panel(share_ax, r"step size $\eta$", "share of runs, 95 %", loc="upper left")
 
 
 def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
@@ -220,14 +241,16 @@ def _draw_calibration(dataset: xr.Dataset, axes: Any) -> None:
         counts = dataset["verdict_count"].sel(learning_rate=rate).values
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
         left = np.zeros(len(cases))
-        for at, (verdict, colour) in enumerate(zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, strict=True)):
-            ax.barh(cases, shares[:, at], left=left, color=colour, label=verdict)
+        looks = zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, VERDICT_HATCHES, strict=True)
+        for at, (verdict, colour, hatch) in enumerate(looks):
+            ax.barh(cases, shares[:, at], left=left, color=colour, hatch=hatch, edgecolor="white", label=verdict)
             left += shares[:, at]
-        title = f"η = {rate / limit:.3g} of the limit of stability"
+        ax.set_xlim(0.0, 1.0)
+        title = rf"$\eta$ = {rate / limit:.3g} of the limit of stability"
         finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     axes[0].invert_yaxis()
     for unused in axes[dataset.sizes["learning_rate"] :]:
-        unused.set_visible(False)
+        unused.remove()
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Any) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import check_panels, finish_panel, new_panels
+from dynamics.report import BAND, MEASURED, finish_panel, shades
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -15,18 +15,9 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-SIMULATED, PREDICTED, REFERENCE = "#1b4f72", "#c0392b", "#7f8c8d"
+SIMULATED = MEASURED
 MOST_DIRECTIONS = 8
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
-
-
-def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes, or those of a new figure that pyplot does not know."""
-    check_panels("ax", ax, 1)
-    if ax is not None:
-        return ax
-    new: Axes = new_panels((5.0, 4.2))[1]
-    return new
 
 
 def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
@@ -49,14 +40,16 @@ def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
 def spread_directions(count: int) -> tuple[NDArray[np.intp], Any]:
     """Return at most eight directions, evenly spread, and a colour for each."""
     chosen = np.unique(np.linspace(0, count - 1, MOST_DIRECTIONS).round().astype(np.intp))
-    return chosen, spread_colours(chosen.size)
+    return chosen, shades(chosen.size, 0.85)
 
 
-def spread_colours(count: int) -> Any:
-    """Return so many colours, from dark to light."""
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.0, 0.85, count))
+def share_bars(share: Array, count: int) -> Array:
+    """Return how far 95 % intervals of shares among so many runs reach down and up (Wilson's score)."""
+    square = BAND**2 / count
+    middle, half = (share + square / 2.0), BAND * np.sqrt(share * (1.0 - share) / count + square / (4.0 * count))
+    ends = np.array([middle - half, middle + half]) / (1.0 + square)
+    bars: Array = np.maximum([share - ends[0], ends[1] - share], 0.0)
+    return bars
 
 
 def finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:

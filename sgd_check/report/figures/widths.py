@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import BAND, new_panels, plot_chaos
-from sgd_check.report.figures.style import REFERENCE, finish_over_time
+from dynamics.report import BAND, REFERENCE, new_panels, plot_chaos, small
+from sgd_check.report.figures.style import finish_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     if np.isnan(shown["coupling_error"].values).all():
         panels[2].get_legend().remove()
         panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
-    panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize="medium")
+    panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize=small(panels[0], 1.0))
     figure: Figure = panels[0].figure
     return figure
 
@@ -49,7 +49,10 @@ def _draw_loss(ax: Axes, shown: xr.Dataset, colours: list[Any]) -> None:
     """Draw the loss of every width in the colour of its distance."""
     time = shown["time"].values
     for width, colour in zip(shown["width"].values, colours, strict=False):
-        ax.plot(time, shown["loss"].sel(width=width).mean("seed").values, color=colour, lw=1.5, label=f"m = {width}")
+        runs = shown["loss"].sel(width=width).transpose("seed", "time").values
+        mean, error = runs.mean(axis=0), BAND * runs.std(axis=0) / np.sqrt(max(len(runs) - 1, 1))
+        ax.plot(time, mean, color=colour, lw=1.5, label=f"$m = {width}$")
+        ax.fill_between(time, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
     ax.plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
     ax.set(yscale="log", ylabel="loss")
 

@@ -1,0 +1,25 @@
+"""Integers as arguments: Python's, numpy's, and floats without a fraction such as 1e6."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer, or a float without a fraction, as an int; None for anything else, True and False included.
+
+    Examples
+    --------
+    >>> as_integer(1e6), as_integer(2.5), as_integer(True)
+    (1000000, None, None)
+    """
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, float | np.floating):
+        return int(value) if float(value).is_integer() else None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
