@@ -337,6 +337,7 @@ def test_faults_of_recall_are_rejected(recall):
     assert problem.relation_first
 
 
+@pytest.mark.long
 def test_batches_delay_recall_as_measured():
     # ln(run/map) in percent, of relation and subject: 0.77, 1.23 on batches of 16 and 0.19, 0.36 on 64. At 4 standard
     # errors of four runs each, of ours and of those: a false alarm in 2000 for all four.
