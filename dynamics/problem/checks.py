@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.activations import suggestion
 from hermite.arrays import Array
 from hermite.integers import as_integer
 from hermite.text.messages import renamed, shown
@@ -155,7 +154,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise one sentence with the menu unless `value` is on it."""
     if not isinstance(value, str) or value not in choices:
         msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {shown(value)}."
-        raise ValueError(msg + suggestion(str(value), choices))
+        raise ValueError(msg)
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:

@@ -81,7 +81,7 @@ def count(rng: np.random.Generator) -> Any:
         NOT_FINITE,
         lambda: -int(rng.integers(0, 10**12)),
         lambda: float(rng.uniform(0.1, 9.9)),
-        lambda: np.float64(3.0),
+        lambda: np.float64(3.25),
     )
 
 
@@ -208,7 +208,7 @@ def link(rng: np.random.Generator) -> Any:
         rng,
         (None, 4, 1.5, [], {}, (), object(), b"he4", {-1: 1.0}, {4: np.nan}, {4: 0.0}, {"4": 1.0}, {4: "x"}, {301: 1.0},
          {10**9: 1.0}, {4.5: 1.0}, {True: 1.0}, lambda z: "x", lambda z: z[:1], lambda z: z * np.nan, lambda z: 1j * z,
-         lambda z: np.ones((2, 2)), lambda: 1, lambda z: np.exp(z**2), np.ones(3), xr.Dataset()),
+         lambda z: np.ones((2, 2)), lambda: 1, lambda z: np.exp(z**2), np.ones((3, 3)), xr.Dataset()),
         (),
         lambda: formula(rng),
         lambda: formula(rng),

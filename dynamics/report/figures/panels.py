@@ -116,7 +116,8 @@ def _log_formatter() -> Formatter:
         def format_ticks(self, values: Any) -> list[str]:
             """Return one text per tick, all of one kind."""
             low, high = PLAIN_NUMBERS
-            ends = self.axis.get_view_interval()
+            axis: Any = self.axis
+            ends = axis.get_view_interval()
             seen = [value for value in values if ends[0] <= value <= ends[1]]
             if not all(low <= value < high for value in seen):
                 return [_power_of_ten(value) if value > 0.0 else "" for value in values]
