@@ -28,6 +28,7 @@ from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError
 from .runs.storage import load as load
 from .runs.storage import save as save
+from .runs.tables import to_table as to_table
 from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker

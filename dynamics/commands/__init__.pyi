@@ -1,7 +1,9 @@
 from .end import Written as Written
 from .end import end_with as end_with
 from .end import store_result as store_result
+from .end import store_table as store_table
 from .options import BETA as BETA
+from .options import CSV as CSV
 from .options import DIMENSION as DIMENSION
 from .options import DIRECTIONS as DIRECTIONS
 from .options import EXPONENT as EXPONENT

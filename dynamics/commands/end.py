@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dynamics.commands.parsing import OutputError, say, tell
@@ -15,7 +16,6 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     import xarray as xr
     from matplotlib.figure import Figure
@@ -63,6 +63,19 @@ def store_result(result: xr.Dataset | xr.DataTree, output: Path, *, overwrite: b
     return write_somewhere(output, netcdf_writer(result), replaces=overwrite)
 
 
+def store_table(
+    result: xr.Dataset | xr.DataTree, csv: str | None, *, overwrite: bool
+) -> tuple[dict[str, str | None], str]:
+    """Write the table of a result to the file that --csv names, if any; return the file by key, and what went wrong."""
+    from dynamics.runs.tables import csv_writer
+    from dynamics.runs.whole_files import write_somewhere
+
+    if csv is None:
+        return {}, ""
+    listed, trouble = _attempt(partial(write_somewhere, Path(csv), csv_writer(result), replaces=overwrite))
+    return {"csv": None if listed is None else str(listed)}, trouble
+
+
 def end_with(
     store: Callable[[], tuple[Path, str]],
     find: Callable[[], Telling | None],
@@ -74,6 +87,7 @@ def end_with(
     dpi: int,
     style: str = "screen",
     figure_key: str = "plot",
+    table: Callable[[], tuple[Mapping[str, str | None], str]] = lambda: ({}, ""),
 ) -> Written:
     """Write result and figure, each wherever that is possible, and print what the result shows.
 
@@ -81,6 +95,7 @@ def end_with(
     returns what the result shows, None if that is not known; it is called only if something is to be drawn or printed.
     No figure is made if `figure`, its file, is None; `overwrite` lets it replace one. `json` prints one JSON object,
     in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing. `style` is the figure's.
+    `table` writes tables, and returns their files by key and what went wrong.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -96,16 +111,17 @@ def end_with(
             save = partial(found.drawn(style).savefig, format=figure.suffix[1:].lower(), dpi=resolution)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
+    tables, unlisted = table()
     unheard = ""
     if output is not None and found is not None and not quiet:
-        files = {"output": str(output), figure_key: None if drawn is None else str(drawn)}
+        files = {"output": str(output), figure_key: None if drawn is None else str(drawn), **tables}
         try:
             tell(found.as_json(files) if json else found.as_text(files))
         except OutputError as error:
             unheard = f"{error}; it is in {shown(str(output))}."
-    for sentence in filter(None, (trouble, refused, unheard)):
+    for sentence in filter(None, (trouble, refused, unlisted, unheard)):
         say(f"error: {sentence}")
-    return Written(output, bool(trouble or refused or unheard))
+    return Written(output, bool(trouble or refused or unlisted or unheard))
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -301,6 +301,7 @@ WORKERS = Option("workers", positive_integer, "processes, each on one thread [on
 PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")
 NO_PLOT = Option("no-plot", switch, "write no figure")
 STYLE = Option("style", plain, "look of the figure", "NAME", "screen", choices=("screen", "paper", "talk"))
+CSV = Option("csv", plain, "also write a table of the result: a row per direction, or whatever it is about", "FILE")
 OVERWRITE = Option("overwrite", switch, "replace existing files")
 JSON = Option("json", switch, "print the result as one JSON object")
 QUIET = Option("quiet", switch, "print nothing but errors")

@@ -44,6 +44,7 @@ __all__ = [
     "Parser",
     "UsageError",
     "as_typed",
+    "check_csv",
     "check_names_a_file",
     "check_targets",
     "chosen_figure",
@@ -115,10 +116,11 @@ def as_typed(error: BaseException, options: Iterable[Option], **names: str) -> s
 
 
 def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path | None) -> None:
-    """Raise UsageError where the dataset, or the figure, may not be written."""
+    """Raise UsageError where the dataset, the figure or the table may not be written."""
     from dynamics.runs.storage import StorageError, check_target
 
-    for flag, path in (("--output", output), ("--plot", figure)):
+    csv = Path(values["csv"]) if values.get("csv") is not None else None
+    for flag, path in (("--output", output), ("--plot", figure), ("--csv", csv)):
         try:
             if path is not None:
                 check_target(path, overwrite=values["overwrite"])
@@ -165,6 +167,16 @@ def check_names_a_file(what: str, path: Path) -> None:
         raise UsageError(msg)
 
 
+def check_csv(values: Mapping[str, Any], *others: Path | None) -> None:
+    """Refuse a table without a name, or under the name of another file that is written."""
+    if values["csv"] is None:
+        return
+    check_names_a_file("Option --csv", Path(values["csv"]))
+    if Path(values["csv"]) in others:
+        msg = f"Option --csv must name a file of its own, but {shown(values['csv'])} is that of another result."
+        raise UsageError(msg)
+
+
 def chosen_style(values: Mapping[str, Any]) -> str:
     """Return the look of the figure; refuse one that does not exist."""
     from dynamics.commands.options import STYLE
@@ -174,6 +186,12 @@ def chosen_style(values: Mapping[str, Any]) -> str:
 
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
+    figure = _named_figure(values, output)
+    check_csv(values, output, figure)
+    return figure
+
+
+def _named_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)

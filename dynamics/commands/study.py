@@ -11,8 +11,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.commands.end import end_with, store_result
-from dynamics.commands.options import JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
+from dynamics.commands.end import end_with, store_result, store_table
+from dynamics.commands.options import CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -75,7 +75,7 @@ def build_parser(catalogue: Catalogue) -> Parser:
     for name, study in catalogue.studies.items():
         output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
         one = names.add_parser(name, help=study.help, description=study.help, allow_abbrev=False)
-        one.add_options((*study.options, output, PLOT, NO_PLOT, STYLE, OVERWRITE, DRY_RUN, JSON, QUIET))
+        one.add_options((*study.options, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET))
     return parser
 
 
@@ -124,6 +124,7 @@ def _finish(
         overwrite=values["overwrite"],
         dpi=FIGURE_DPI,
         style=chosen_style(values),
+        table=partial(store_table, dataset, values["csv"], overwrite=values["overwrite"]),
     )
     if written.output is None:
         return EXIT_FAILED

@@ -55,8 +55,8 @@ def build_parser() -> argparse.ArgumentParser:
 def _report(parsed: argparse.Namespace) -> int:
     from dynamics.report.document import check_page, read_subject, write_page
     from dynamics.report.figures.animation import animate
-    from dynamics.report.findings import main_part
     from dynamics.runs.storage import StorageError
+    from dynamics.runs.tables import main_part
 
     source = Path(parsed.result)
     check_names_a_file("Argument FILE", source)

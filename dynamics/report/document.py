@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dynamics.report.chart import chart_element, chart_script
-from dynamics.report.findings import Findings, Tone, end_of_run, find_findings, main_part, parts_of
+from dynamics.report.findings import Findings, Tone, end_of_run, find_findings
 from dynamics.report.page import cell_text, element, figure, page, section, table
 from dynamics.report.sections import (
     notes_section,
@@ -20,6 +20,7 @@ from dynamics.report.sections import (
 )
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree
+from dynamics.runs.tables import main_part, parts_of
 from dynamics.runs.whole_files import write_file
 from hermite.version import PROGRAM
 

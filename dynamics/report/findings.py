@@ -20,6 +20,7 @@ import numpy as np
 from dynamics.report.as_json import jsonable
 from dynamics.report.as_text import Rounded, table_lines
 from dynamics.runs.result import StopReason
+from dynamics.runs.tables import main_part
 from dynamics.solve.registry import ANSWERS
 from hermite.text.rounding import rounded
 
@@ -40,8 +41,6 @@ FINDINGS = {
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"
-#: Group of a tree that judges the others.
-JUDGE = "comparison"
 #: Rows of a table that a terminal shows, where fewer than all tell enough.
 MOST_LINES = 20
 
@@ -169,24 +168,6 @@ def _paths(answer: str) -> Iterator[str]:
     if answer in FINDINGS:
         yield FINDINGS[answer]
     yield from (entry.value for entry in metadata.entry_points(group=ENTRY_POINTS, name=answer))
-
-
-def parts_of(result: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
-    """Return the datasets of a result by the path of their group, "/" for one that is all."""
-    import xarray as xr
-
-    if isinstance(result, xr.Dataset):
-        return {"/": result}
-    datasets = {node.path: node.to_dataset(inherit=False) for node in result.subtree}
-    return {path: one for path, one in datasets.items() if one.variables or one.attrs}
-
-
-def main_part(result: xr.Dataset | xr.DataTree) -> xr.Dataset:
-    """Return the dataset that speaks for a result: the comparison of a tree, else its first."""
-    import xarray as xr
-
-    parts = parts_of(result)
-    return parts.get(f"/{JUDGE}", next(iter(parts.values()), xr.Dataset()))
 
 
 def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:

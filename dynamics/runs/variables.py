@@ -16,7 +16,12 @@ class Variable(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """What a dataset says of the variable."""
-        return {"long_name": self.long_name, "units": "1", "symbol": self.symbol}
+        return {"long_name": self.long_name, "units": self.units, "symbol": self.symbol}
+
+    @property
+    def units(self) -> str:
+        """Its unit: all is dimensionless but the seconds of a clock."""
+        return "s" if "wall-clock seconds" in self.long_name else "1"
 
 
 #: Name | dims | what it is | its symbol in LaTeX; an indented line belongs to the one above. A simulation puts `seed`

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import (
     CORRELATION,
+    CSV,
     JSON,
     NETWORK,
     NO_PLOT,
@@ -86,6 +87,7 @@ COMMAND_OPTIONS = (
     PLOT,
     NO_PLOT,
     STYLE,
+    CSV,
     OVERWRITE,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     JSON,

@@ -9,7 +9,7 @@ import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import caught_warnings, end_with
+from dynamics.commands.end import caught_warnings, end_with, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 
 if TYPE_CHECKING:
@@ -37,16 +37,18 @@ def solve_and_report(
     # While compiled steps run, the interpreter is free to load what is needed at the end, which may come early.
     threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
     dataset, code = _compute(solve, file, given)
+    overwrite = bool(given["overwrite"] or given["resume"])
     written = end_with(
         lambda: _store(dataset, file),
         lambda: find(dataset),
         figure,
         json=given["json"],
         quiet=given["quiet"],
-        overwrite=bool(given["overwrite"] or given["resume"]),
+        overwrite=overwrite,
         dpi=FIGURE_DPI,
         style=chosen_style(given),
         figure_key="figure",
+        table=lambda: store_table(dataset, given["csv"], overwrite=overwrite),
     )
     return (code or EXIT_FAILED) if written.trouble else code
 
@@ -78,6 +80,7 @@ def _command(file: RunFile, given: Mapping[str, Any]) -> str:
     words = ["python", "-m", "dynamics.solve", "--resume", str(file.target)]
     words += ["--plot", given["plot"]] if given["plot"] else []
     words += ["--style", given["style"]] if given["style"] else []
+    words += ["--csv", given["csv"]] if given["csv"] else []
     words += [f"--{flag.replace('_', '-')}" for flag in KEPT_FLAGS if given[flag]]
     return shlex.join(words)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: What may stand beside --resume; the rest is in the file.
 BESIDE_RESUME = (
     *("resume", "max_runtime", "checkpoint_every"),
-    *("plot", "no_plot", "style", "json", "quiet", "no_progress"),
+    *("plot", "no_plot", "style", "csv", "json", "quiet", "no_progress"),
 )
 
 
@@ -37,7 +37,7 @@ def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Tell
     try:
         file = reopened(given["resume"], every=every, keeps_result=False)
         figure = chosen_figure(given, file.target)
-        check_targets({"overwrite": True}, None, figure)
+        check_targets({"overwrite": True, "csv": given["csv"]}, None, figure)
         return solve_and_report(
             lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, find
         )

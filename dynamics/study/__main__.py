@@ -10,14 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import caught_warnings
-from dynamics.commands.options import JSON, NO_PROGRESS, OVERWRITE, QUIET, Option
+from dynamics.commands.end import caught_warnings, store_table
+from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     Parser,
     UsageError,
+    check_csv,
     check_targets,
     command_parser,
     exit_code_of,
@@ -87,6 +88,7 @@ OPTIONS = (
     ),
     WORKERS,
     Option("scheduler", plain, "run on the dask cluster whose scheduler listens there", "ADDRESS"),
+    CSV,
     OVERWRITE._replace(help="replace an existing dataset, and drop points of another sweep"),
     Option("dry-run", switch, "print the number of points and the estimated memory, run nothing"),
     JSON,
@@ -133,6 +135,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         if given["dry_run"]:
             begin_points(grid)
         else:
+            check_csv(given, output)
             check_targets(given, output, None)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
@@ -164,12 +167,15 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
             return EXIT_FAILED
     with result:
         found = _found(result, clock.perf_counter() - began)
+        listed, trouble = store_table(result, settings["csv"], overwrite=settings["overwrite"])
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             say(f"warning: {text}")
-        files = {"output": str(output)}
+        files = {"output": str(output)} | listed
         tell(found.as_json(files) if settings["json"] else found.as_text(files))
-    return EXIT_FAILED if found.values["failures"] else EXIT_DONE
+    if trouble:
+        say(f"error: {trouble}")
+    return EXIT_FAILED if found.values["failures"] or trouble else EXIT_DONE
 
 
 def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Dataset:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, as_typed, end_with, say, store_result
+from dynamics.commands import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    as_typed,
+    end_with,
+    say,
+    store_result,
+    store_table,
+)
 from sgd_check.run.options import OPTIONS
 from sgd_check.run.resume import end_of_runs
 
@@ -36,7 +45,8 @@ def end(
 
     told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=settings["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"])
+    table = partial(store_table, tree, settings["csv"], overwrite=settings["overwrite"])
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"], table=table)
     if written.output is None:
         return EXIT_FAILED
     code = _exit_code(stop_reason, written.output)

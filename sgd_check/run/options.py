@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dynamics.commands import (
+    CSV,
     JSON,
     NO_PLOT,
     OVERWRITE,
@@ -133,6 +134,7 @@ OPTIONS = (
     PLOT._replace(help="figure to write [beside the output, ending in .png]"),
     NO_PLOT,
     STYLE,
+    CSV,
     OVERWRITE,
     JSON,
     QUIET,

@@ -26,6 +26,7 @@ REPEATED = (
     ("output", None),
     ("plot", None),
     ("style", "screen"),
+    ("csv", None),
     ("theory", "auto"),
     ("directions", None),
     ("false_alarm_rate", 0.01),

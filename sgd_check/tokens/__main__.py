@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import (
+    CSV,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -35,6 +36,7 @@ from dynamics.commands import (
     read_option,
     say,
     store_result,
+    store_table,
 )
 from hermite.text.command_line import leave_out_unused
 
@@ -80,7 +82,7 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
     parser.add_argument("prediction", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, OVERWRITE, JSON, QUIET))
+    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET))
     return parser
 
 
@@ -168,7 +170,8 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
     told = {name: values[name] for name in ("json", "quiet", "overwrite")}
     store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values))
+    table = partial(store_table, tree, values["csv"], overwrite=values["overwrite"])
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values), table=table)
     if written.output is None:
         return EXIT_FAILED
     if tree["simulation"].attrs["stop_reason"] == "interrupted":
