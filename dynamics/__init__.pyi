@@ -10,6 +10,7 @@ from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
 from .report.document import write_report as write_report
+from .report.figures.animation import animate as animate
 from .report.figures.chaos import plot_chaos as plot_chaos
 from .report.figures.flows import plot_emergence as plot_emergence
 from .report.figures.flows import plot_emergence_times as plot_emergence_times

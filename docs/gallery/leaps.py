@@ -48,7 +48,7 @@ for (upper, lower), (problem, rate, end, law) in zip(axes.T, cases, strict=True)
     last = [float(flow.component_learned_time.max()) for flow in flows]
     inset = upper.inset_axes((0.14, 0.12, 0.34, 0.34))
     inset.loglog(dimensions, last, "o-", ms=3)
-    inset.set_title("last time against d", fontsize="small")
+    inset.set_title("last time against $d$", fontsize="small")
     inset.set_ylim(1, 1000)
     inset.tick_params(labelsize="small")
     print(

@@ -46,19 +46,23 @@ def by_estimator(dimension: int, degree: int, transform: object) -> tuple[float,
 
 algorithms = {
     "online SGD": lambda d: by_descent(d, 0.0),
-    "SGD on the smoothed landscape, λ = d$^{1/4}$": lambda d: by_descent(d, d**0.25),
-    "spectral, degree 3, T = sign y": lambda d: by_estimator(d, 3, np.sign),
-    "transformed labels, degree 1, T = ζ$_1$(y)": lambda d: by_estimator(d, 1, "optimal"),
+    "SGD on the smoothed landscape, $\\lambda = d^{1/4}$": lambda d: by_descent(d, d**0.25),
+    "spectral, degree 3, $T$ = sign $y$": lambda d: by_estimator(d, 3, np.sign),
+    "transformed labels, degree 1, $T = \\zeta_1(y)$": lambda d: by_estimator(d, 1, "optimal"),
 }
 figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
-for (name, algorithm), colour in zip(algorithms.items(), ("#1b4f72", "#b9770e", "#1e8449", "#6c3483"), strict=True):
+styles = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
+for (name, algorithm), (colour, marker) in zip(algorithms.items(), styles, strict=True):
     theory, measured, error = np.array([algorithm(int(d)) for d in dimensions]).T
     slope = np.polyfit(np.log(dimensions), np.log(measured), 1)[0]
     axes.loglog(dimensions, theory, "-", color=colour)
-    axes.errorbar(dimensions, measured, yerr=error, fmt="o", color=colour, capsize=3, label=f"{name}: d^{slope:.1f}")
+    label = f"{name}: $d^{{{slope:.1f}}}$"
+    axes.errorbar(dimensions, measured, yerr=error, fmt=marker, color=colour, capsize=3, label=label)
     print(f"{name.split(',')[0]}: measured over theory {(measured / theory).round(1).tolist()}")
 axes.set(
-    xlabel="dimension d", ylabel="samples until a squared overlap of ½", title="One direction of h$_3$ (lines: theory)"
+    xlabel="dimension $d$",
+    ylabel="samples until a squared overlap of ½",
+    title="One direction of $h_3$ (lines: theory)",
 )
 axes.set_xticks(dimensions, [str(d) for d in dimensions])
 axes.minorticks_off()

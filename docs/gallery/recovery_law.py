@@ -18,15 +18,18 @@ for dimension, marker in ((50, "v"), (150, "s"), (450, "o")):
     ]
     mean = [float(each.overlap_squared.mean()) for each in runs]
     error = [2 * float(each.overlap_squared.std(ddof=1)) / 12**0.5 for each in runs]
-    axes.errorbar(multiples, mean, yerr=error, fmt=marker, ms=5, capsize=3, label=f"d = {dimension}")
+    axes.errorbar(multiples, mean, yerr=error, fmt=marker, ms=5, capsize=3, label=f"$d = {dimension}$")
 
 fine = np.geomspace(0.5, 8.0, 100)
 law = dynamics.predict_recovery(link, dimension=10**6, samples=np.rint(fine * threshold / 450 * 1e6).tolist(), degree=2)
-axes.plot(fine, law.predicted_overlap_squared, "k", label="law, d → ∞")
+axes.plot(fine, law.predicted_overlap_squared, "k", label=r"law, $d \to \infty$")
 print(f"threshold at n/d = {law.attrs['threshold_ratio']:.4f}")
 
 axes.set(
-    xscale="log", xlabel="n over the threshold", ylabel="squared overlap", title=f"y = {link}, bars: twice the s.e."
+    xscale="log",
+    xlabel="$n$ over the threshold",
+    ylabel="squared overlap",
+    title=r"$y = \min(z^2, 3)$, bars: twice the s.e.",
 )
 axes.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
 axes.minorticks_off()

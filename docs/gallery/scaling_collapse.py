@@ -18,17 +18,17 @@ dimensions = [2**10, 2**13, 2**16, 2**19]
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
 mean_times = []
-for dimension in dimensions:
+for dimension, colour in zip(dimensions, plt.get_cmap("viridis")(np.linspace(0, 0.85, 4)), strict=True):
     # Matched pairs of neuron and direction, each alone: exact, and without time stepping.
     answer = dynamics.solve_decoupled(replace(problem, dimension=dimension))
     mean_times.append(float(answer.emergence_time.mean()))
-    left.loglog(answer.time, answer.loss, label=f"d = {dimension}")
-    right.loglog(answer.time / dimension**exponent, answer.loss)
+    left.loglog(answer.time, answer.loss, color=colour, label=f"$d = {dimension}$")
+    right.loglog(answer.time / dimension**exponent, answer.loss, color=colour)
 
 slope = np.polyfit(np.log(dimensions), np.log(mean_times), 1)[0]
 print(f"mean emergence time ~ d^{slope:.2f}; theory: d^{exponent:.2f}")
 
-left.set(xlabel="flow time t", ylabel="loss", ylim=(1e-3, 2))
+left.set(xlabel="flow time $t$", ylabel="loss", ylim=(1e-3, 2))
 left.legend()
-right.set(xlabel="rescaled time t / d^(k/2 - 1)", xlim=(1e-3, 3))
+right.set(xlabel=r"rescaled time $t\,/\,d^{k/2 - 1}$", xlim=(1e-3, 3))
 figure.savefig("scaling_collapse.png")

@@ -1,6 +1,6 @@
 """Draw every teacher of `dynamics.problem.named_teachers.SPHERICAL_TEACHERS` as the mean field learns it, one PNG each.
 
-Run from the root of the repository: python docs/gallery/spherical_teachers.py
+The pictures are written to the current directory.
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ def draw(name: str, folder: Path, *, dimension: int = 16, width: int = 256, part
 
 if __name__ == "__main__":
     for teacher in SPHERICAL_TEACHERS:
-        draw(teacher, Path(__file__).parent)
+        draw(teacher, Path())

@@ -65,6 +65,17 @@ class Workers:
         rows = np.linspace(cuts[first], cuts[last], self.count + 1)
         self._share(np.maximum(np.searchsorted(cuts, rows), first).tolist(), work)
 
+    def over_some(self, blocks: Integers, work: Callable[[int, int, int], None]) -> None:
+        """Call work(block, block + 1, thread) on some blocks, of which each thread takes about as many."""
+        chosen = blocks.tolist()
+
+        def each(begin: int, end: int, thread: int) -> None:
+            for block in chosen[begin:end]:
+                work(block, block + 1, thread)
+
+        count = self.count if len(chosen) >= self.count else 1
+        self._share(np.linspace(0, len(chosen), count + 1).round().astype(int).tolist(), each)
+
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in a thread of its own."""
         given_up = whether_given_up()

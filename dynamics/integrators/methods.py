@@ -55,6 +55,7 @@ _KERNELS = {
         "explicit.dop853_tableau",
         "explicit.stage_sum_kernels",
         "small_flow.cluster_kernels",
+        "small_flow.small_landing_kernels",
         "small_flow.small_flow_kernels",
         "saving_kernels",
     ),

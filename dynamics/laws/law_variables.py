@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.theory.asymptotics import spectral_decay
 from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent
 
 if TYPE_CHECKING:
@@ -66,7 +67,11 @@ def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
     What follows a comma in the name says how the law was measured.
     """
     beta, count, name = problem.teacher.beta, problem.num_directions, law.name.partition(",")[0]
-    if name not in IDEAL_LAWS or not beta or count < FEWEST_DIRECTIONS or not law.ranks[0] < law.ranks[1]:
+    alpha = spectral_decay(problem)
+    if name not in IDEAL_LAWS or not beta or alpha is None or count < FEWEST_DIRECTIONS:
         return float("nan"), float("nan")
-    fit = ideal_exponent(count, beta, name, ranks=law.ranks)
+    if not law.ranks[0] < law.ranks[1]:
+        return float("nan"), float("nan")
+    time_power = beta + 0.5 * alpha * problem.information_exponent
+    fit = ideal_exponent(count, beta, name, ranks=law.ranks, time_power=time_power)
     return fit.exponent, fit.standard_error

@@ -24,12 +24,14 @@ EXAMPLES = """\
 examples:
   python -m dynamics.report run.nc                 writes run.html
   python -m dynamics.report check.nc --open        writes check.html and shows it in the browser
+  python -m dynamics.report run.nc --animate run.gif
+      also shows how neurons move onto the directions
   python -m dynamics.report run.nc --output today.html --overwrite
 
 Any result file will do: a solve, a comparison with SGD, a simulation, a study, a sweep, a run that has not ended. The
 page needs nothing beside it: figures are inside, and nothing is loaded from anywhere.
 
-stdout holds the name of the page, stderr everything else. exit codes: 0 done, 1 the page could not be written, 2 usage
+stdout holds the names of the files, stderr everything else. exit codes: 0 done, 1 no page could be written, 2 usage
 """
 
 
@@ -44,13 +46,16 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("result", metavar="FILE", help="netCDF file that this program has written")
     add("--output", metavar="FILE", help="page to write [beside the result, ending in .html]")
-    add("--overwrite", action="store_true", help="replace an existing page")
+    add("--animate", metavar="FILE", help="also write neurons moving onto directions, .gif, or .mp4 if ffmpeg is there")
+    add("--overwrite", action="store_true", help="replace existing files")
     add("--open", action="store_true", help="show the page in the browser")
     return parser
 
 
 def _report(parsed: argparse.Namespace) -> int:
     from dynamics.report.document import check_page, read_subject, write_page
+    from dynamics.report.figures.animation import animate
+    from dynamics.report.findings import main_part
     from dynamics.runs.storage import StorageError
 
     source = Path(parsed.result)
@@ -65,11 +70,18 @@ def _report(parsed: argparse.Namespace) -> int:
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="FILE")) from None
     try:
+        if parsed.animate:
+            animate(main_part(subject.result), parsed.animate, overwrite=parsed.overwrite)
+    except (StorageError, ValueError) as error:
+        raise UsageError(as_typed(error, (), path="--animate", dataset="FILE")) from None
+    try:
         write_page(subject, target, overwrite=parsed.overwrite)
     except StorageError as error:
         say(f"error: {error}")
         return EXIT_FAILED
     tell(str(target))
+    if parsed.animate:
+        tell(parsed.animate)
     if parsed.open:
         import webbrowser
 

@@ -13,7 +13,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
-from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.asymptotics import asymptotic_exponents, spectral_decay
 from dynamics.theory.prediction import PAIRS
 from hermite.version import PROGRAM
 
@@ -163,7 +163,9 @@ def _of_the_link(problem: Problem) -> dict[str, Any]:
     }
     if problem.kind == "homogeneous":
         teacher = problem.teacher
-        laws = asymptotic_exponents(problem.information_exponent, teacher.beta, ratio=teacher.ratio)
+        laws = asymptotic_exponents(
+            problem.information_exponent, teacher.beta, ratio=teacher.ratio, alpha=spectral_decay(problem)
+        )
         if laws.notes:
             found["scaling_notes"] = "; ".join(laws.notes)
     return found

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
     """Return the asymptotic exponents of the problem that a dataset answers."""
+    problem = json.loads(dataset.attrs["parameters"])["problem"]
+    inputs = problem.get("inputs")
     return asymptotic_exponents(
         dataset.attrs["information_exponent"],
-        json.loads(dataset.attrs["parameters"])["problem"]["beta"],
+        problem["beta"],
         ratio=geometric_ratio(dataset["teacher_coefficient"].values),
+        alpha=0.0 if inputs is None else None if "teacher_direction" in dataset else inputs["alpha"],
     )

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+
+
+NOTE_DECAY = (
+    "eigenvalues l^-alpha of the inputs: exponents hold for s_1/tr Sigma of at most about 0.01 and many more neurons "
+    "than directions; beyond, those of the sums do"
+)
+NOTE_NO_DECAY = "no exponents: eigenvalues of the inputs along the directions follow no declared power law"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds."""
+    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
 
-    #: L ∝ t^((1−2β)/β).
+    τ = β + αk/2 for inputs with eigenvalues l^(−α), β for isotropic ones.
+    """
+
+    #: L ∝ t^((1−2β)/τ).
     loss_time: float
     #: L ∝ m^(1−2β).
     loss_width: float
-    #: L ∝ n^((1−2β)/(2β)) with a step size tuned to the last wanted direction.
+    #: L ∝ n^((1−2β)/(2τ)) with a step size tuned to the last wanted direction.
     loss_samples: float
-    #: L ∝ (m t)^((1−2β)/(1+β)).
+    #: L ∝ (m t)^((1−2β)/(1+τ)).
     loss_compute: float
-    #: Best width m ∝ (m t)^(1/(1+β)).
+    #: Best width m ∝ (m t)^(1/(1+τ)).
     width_compute: float
-    #: T_p ∝ p^β d^(k/2−1).
+    #: T_p ∝ p^τ (tr Σ)^(k/2−1), tr Σ ∝ d^(1−α) for α < 1.
     emergence_time_direction: float
     emergence_time_dimension: float
-    #: Samples ∝ d^(k−1) at η ∝ d^(−k/2).
+    #: Samples ∝ d^(k−1) at η ∝ d^(−k/2), for isotropic inputs.
     emergence_samples_dimension: float
     #: Why an exponent is NaN.
     notes: tuple[str, ...] = ()
 
 
 def asymptotic_exponents(
-    information_exponent: int, beta: float | None, *, ratio: float | None = None
+    information_exponent: int, beta: float | None, *, ratio: float | None = None, alpha: float | None = 0.0
 ) -> AsymptoticExponents:
     r"""Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
+
+    Of inputs with eigenvalues l^(−α) the times grow as p^τ, τ = β + αk/2 in place of β; None are others, without laws.
 
     .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
        (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
@@ -59,20 +75,31 @@ def asymptotic_exponents(
     spectrum = _note_on_spectrum(beta, ratio)
     if spectrum is not None:
         notes.append(spectrum)
+    if alpha != 0.0:
+        notes.append(NOTE_NO_DECAY if alpha is None else NOTE_DECAY)
+    decay = np.nan if alpha is None else alpha
     power = beta if beta is not None and information_exponent >= 3 else np.nan
     b = power if power > 0.5 else np.nan
-    is_geometric = beta is None and ratio is not None and information_exponent >= 3
+    later = 0.5 * decay * k
+    is_geometric = beta is None and ratio is not None and information_exponent >= 3 and alpha is not None
     return AsymptoticExponents(
-        loss_time=-2.0 if is_geometric else (1 - 2 * b) / b,
+        loss_time=-2.0 if is_geometric else (1 - 2 * b) / (b + later),
         loss_width=1 - 2 * b,
-        loss_samples=-1.0 if is_geometric else (1 - 2 * b) / (2 * b),
-        loss_compute=(1 - 2 * b) / (1 + b),
-        width_compute=1 / (1 + b),
-        emergence_time_direction=power,
-        emergence_time_dimension=k / 2 - 1,
-        emergence_samples_dimension=k - 1,
+        loss_samples=-1.0 if is_geometric else (1 - 2 * b) / (2 * (b + later)),
+        loss_compute=(1 - 2 * b) / (1 + b + later),
+        width_compute=1 / (1 + b + later),
+        emergence_time_direction=power + later,
+        emergence_time_dimension=max(1.0 - decay, 0.0) * (k / 2 - 1),
+        emergence_samples_dimension=k - 1 if alpha == 0.0 else np.nan,
         notes=tuple(notes),
     )
+
+
+def spectral_decay(problem: Problem) -> float | None:
+    """Return the decay α of the eigenvalues of the inputs along the directions; None where they have no power law."""
+    if problem.inputs is None:
+        return 0.0
+    return problem.inputs.alpha if problem.teacher.directions is None else None
 
 
 def _note_on_spectrum(beta: float | None, ratio: float | None) -> str | None:

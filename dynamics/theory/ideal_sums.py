@@ -17,7 +17,7 @@ from dynamics.problem.checks import checked_integer, checked_number
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
 from hermite.arrays import Array
 
-#: What each law takes for x: the power of the number r of learned directions, from β.
+#: What each law takes for x: the power of the number r of learned directions, from that of the times, β.
 IDEAL_LAWS: dict[str, Callable[[float], float]] = {
     "loss-time": lambda beta: beta,
     "loss-samples": lambda beta: beta,
@@ -52,10 +52,16 @@ def ideal_curve(
 
 
 def ideal_exponent(
-    num_directions: int, beta: float, law: str, *, ranks: tuple[float, float] | None = None
+    num_directions: int,
+    beta: float,
+    law: str,
+    *,
+    ranks: tuple[float, float] | None = None,
+    time_power: float | None = None,
 ) -> PowerLawFit:
     """Fit the law of a name in `IDEAL_LAWS` at a finite number of directions, with arguments as of `ideal_curve`.
 
+    Times grow as p to the power `time_power`, by default β; β + αk/2 for inputs with eigenvalues l^(−α).
     The window of the fit is that of x. Over one window of ranks the relative error against the asymptotic exponent is
     the same for all laws, because they are one curve L(r) against powers of r.
 
@@ -65,4 +71,4 @@ def ideal_exponent(
     -1.01
     """
     learned, loss = ideal_curve(num_directions, beta, ranks=ranks)
-    return fit_power_law(learned ** IDEAL_LAWS[law](beta), loss)
+    return fit_power_law(learned ** IDEAL_LAWS[law](beta if time_power is None else time_power), loss)

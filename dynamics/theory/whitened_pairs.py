@@ -101,7 +101,9 @@ class WhitenedPair:
         stops: Any = passed
         stops.terminal = True
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
-        found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
+        # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
         return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
 
 

@@ -11,13 +11,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from PIL import Image
 
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS
+from dynamics.report.figures import animation
 
 DOCS = Path(__file__).parents[2] / "docs"
 GALLERY = DOCS / "gallery"
-TEACHERS = "spherical_teachers"
-SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem != TEACHERS)
+TEACHERS, ANIMATION = "spherical_teachers", "neurons_moving"
+SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in (TEACHERS, ANIMATION))
 #: Scripts of five seconds and more, which most of the time run what other tests test.
 LONG = {
     "both_layers", "composition", "covariant_inputs", "induction_head", "leap_three", "leaps", "one_direction",
@@ -29,7 +31,10 @@ BLOCK, LIKENESS = 8, 0.9
 
 def grey(path: Path) -> np.ndarray:
     """A picture in shades of grey from 0 to 1, averaged over blocks, in which the drawing of letters is lost."""
-    shades = imread(path)[:, :, :3].mean(axis=2)
+    return averaged(imread(path)[:, :, :3].mean(axis=2))
+
+
+def averaged(shades: np.ndarray) -> np.ndarray:
     rows, columns = (size // BLOCK for size in shades.shape)
     return shades[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK).mean(axis=(1, 3))
 
@@ -52,6 +57,27 @@ def test_script_prints_and_draws_what_the_page_shows(name, tmp_path, monkeypatch
     assert drawn.std() > 0.03, "the picture is blank"
     assert drawn.shape == shown.shape
     assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS, "the committed picture is another one"
+
+
+def first_and_last(folder: Path) -> list[np.ndarray]:
+    """The first and the last frame of the animation in a folder, in shades of grey."""
+    frames = []
+    with Image.open(folder / f"{ANIMATION}.gif") as film:
+        for at in (0, film.n_frames - 1):
+            film.seek(at)
+            frames.append(averaged(np.asarray(film.convert("RGB")).mean(axis=2) / 255.0))
+    return frames
+
+
+def test_the_animation_begins_and_ends_as_the_committed_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(animation, "FRAMES", 4)
+    runpy.run_path(str(GALLERY / f"{ANIMATION}.py"), run_name="__main__")
+    assert capsys.readouterr().out == printed_on_page(ANIMATION)
+    for drawn, shown in zip(first_and_last(tmp_path), first_and_last(GALLERY), strict=True):
+        assert drawn.shape == shown.shape
+        assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS
+    assert (GALLERY / f"{ANIMATION}.gif").stat().st_size <= 300_000
 
 
 @pytest.mark.parametrize("name", ["he3", "misspecified", "skew"])

@@ -167,6 +167,21 @@ def test_log_axes_have_one_kind_of_labels(limits, labels):
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.parametrize("finished", [(0.9, 250.0), (3.0, 60.0), (1e-6, 1.0)])
+def test_limits_that_change_later_have_one_kind_of_labels_too(finished):
+    figure, ax = new_panels((6.8, 4.4))
+    ax.set(xscale="log", xlim=finished)
+    finish_panel(ax, "x", "y")
+    # Less than a decade: matplotlib's ticks are then those of a linear axis, some of them outside, at 0 too.
+    ax.set_xlim(0.5, 4.5)
+    figure.draw_without_rendering()
+    seen = {
+        tick.get_text(): at for tick, at in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True) if 0.5 <= at <= 4.5
+    }
+    assert seen
+    assert all(text == f"{at:g}" for text, at in seen.items())
+
+
 @pytest.mark.parametrize(
     ("ends", "beside", "legend", "bars"),
     [

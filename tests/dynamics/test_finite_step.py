@@ -384,7 +384,7 @@ def test_command_line_stores_the_settings(tmp_path, capsys):
     result = dynamics.load(output)
     assert (result.attrs["step_theory"], result.attrs["batch_size"]) == ("infinite-d", 4)
     assert main([*words.split(), "--batch-size", "4"]) == 2
-    assert "Argument `batch_size` must be 1 unless `learning_rate` is given" in capsys.readouterr().err
+    assert "Option --batch-size must be 1 unless --learning-rate is given" in capsys.readouterr().err
     assert main(["--activation", "relu", "--learning-rate", "1e-4"]) == 2
     assert "polynomial link" in capsys.readouterr().err
 

@@ -14,11 +14,16 @@ import dynamics
 import hermite
 from benchmarks.random_inputs import ALLOWED, Referee, measure
 from dynamics.integrators import stepper_of
+from dynamics.laws.law_variables import law_values
+from dynamics.laws.laws_of_a_problem import loss_against_time, loss_against_tuned_samples, times_against_direction
 from dynamics.solve.__main__ import main
 from dynamics.solve.registry import ANSWERS
 from dynamics.solve.step_settings import StepSettings, make_system
+from dynamics.theory.asymptotics import asymptotic_exponents, spectral_decay
+from dynamics.theory.ideal_sums import ideal_exponent
 from dynamics.theory.prediction import predict
 from dynamics.theory.step_size import escape_bias
+from dynamics.theory.tuned_steps import tuned_rates
 from dynamics.theory.whitened_pairs import WhitenedPair
 
 MIXED = {3: 0.8, 4: 0.6}
@@ -318,7 +323,7 @@ def test_small_exponents_have_a_flow_but_no_times():
 
 
 def test_what_is_not_derived_for_inputs_refuses_them():
-    asked, times = problem(initial_weights=given_weights()), dynamics.SaveAt.at([0.0, 1.0])
+    asked = problem(initial_weights=given_weights())
     where = f"Argument `problem` must have `inputs` None here, but has {CLASSES!r}, which is not known there."
     for answer in ANSWERS:
         if "homogeneous" in answer.students and "inputs" not in answer.fields:
@@ -326,13 +331,6 @@ def test_what_is_not_derived_for_inputs_refuses_them():
                 answer.solve()(asked)
     with pytest.raises(ValueError, match=f"^{re.escape(where)}$"):
         dynamics.one_step_moments(asked)
-    rate = (
-        "Argument `learning_rate` must be None for a problem with `inputs`, of which the flow alone is known, "
-        "but is 0.001."
-    )
-    for method in ("auto", "gradient-descent"):
-        with pytest.raises(ValueError, match=f"^{re.escape(rate)}$"):
-            dynamics.solve_overlaps(asked, save_at=times, learning_rate=1e-3, method=method)
     assert np.isnan(escape_bias(asked, 1e-3, predict(asked)).bias).all()
 
 
@@ -358,3 +356,29 @@ def test_random_problems_agree_by_classes_and_in_all_coordinates(index):
     found = measure(index)
     assert found.pop("condition") < 1e3
     assert max(found.values()) <= ALLOWED
+
+
+def test_laws_know_both_decays():
+    """Pairs of 32 directions: T_p ∝ p^(β + αk/2) within two errors, L(t) and L(n) about those of the ideal sums."""
+    asked = problem(
+        activation="he4", teacher=dynamics.Teacher.power_law(32, 1.0), width=256, dimension=2048,
+        inputs=dynamics.Inputs.power_law(0.25),
+    )  # fmt: skip
+    assert 1.0 / asked.input_axes().trace < 0.003
+    pairs = dynamics.predict_emergence(asked)
+    assert "s_1/tr Sigma of at most about 0.01" in pairs.attrs["scaling_notes"]
+    times, loss = times_against_direction([pairs]), loss_against_time([pairs])
+    tuned = loss_against_tuned_samples([pairs], 1.0)
+    assert [each.asymptotic for each in (times, loss, tuned)] == pytest.approx([1.5, -1.0 / 1.5, -1.0 / 3.0])
+    assert abs(times.fit.exponent - 1.5) < 2.0 * times.fit.standard_error < 0.3
+    for law in (loss, tuned):
+        ideal = ideal_exponent(32, 1.0, law.name, ranks=law.ranks, time_power=1.5)
+        assert law.fit.exponent == pytest.approx(ideal.exponent, rel=0.2)
+        assert law_values([law], asked)["exponent"][1][0, 2] == ideal.exponent
+    # η tr Σ² / (a s (s/tr Σ)^(k/2−1)) is the same for all targets; and a teacher that is spread has no law.
+    assert tuned_rates(asked, np.array([4]), 1.0) / tuned_rates(asked, np.array([1]), 1.0) == pytest.approx(4.0**-1.5)
+    spread = problem(teacher=dynamics.Teacher([0.8, 0.6], directions=np.eye(2)))
+    assert spectral_decay(spread) is None
+    assert np.isnan(asymptotic_exponents(4, 1.0, alpha=None).loss_time)
+    isotropic = asymptotic_exponents(4, 1.0)
+    assert isotropic == asymptotic_exponents(4, 1.0, alpha=0.0)

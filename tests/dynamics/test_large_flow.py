@@ -17,7 +17,7 @@ from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.integrators import Status, flow_methods, make_stepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
-from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, step_control, stepper
+from dynamics.integrators.large_flow import LargeFlowStepper, division, landing, reason_against, step_control, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.large_flow.passes import compile_passes, compile_single
@@ -133,6 +133,62 @@ def test_field_in_single_precision(rng, m, threads, activation):
         expected = field(asked.activation, a, np.eye(3, D), state.U, np.log(n))
         np.testing.assert_allclose(F[seen], expected[0][seen], rtol=0, atol=atol)
         np.testing.assert_allclose(growth[seen], expected[1][seen], rtol=0, atol=atol)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("few", [True, False])
+def test_the_field_follows_neurons_that_moved(rng, few):
+    """A ninth of them alone, or too many: then the whole field is computed; the same bits with one thread and two."""
+    asked, found = problem(OF_ANOTHER_NORM, m=150, P=3), []
+    moved = rng.permutation(150)[: 17 if few else 40]
+    start, turned = random_state(rng, 150, 16), random_state(rng, 40, 16)
+    for threads in (1, 2):
+        large = new_stepper(asked, threads=threads)
+        state = State(start.U.copy(), start.log_norm.copy(), np.empty((150, 16)), np.empty(150))
+        large.rows.field(state.U, state.log_norm, state.F, state.growth)
+        before = state.U[moved], np.exp(state.log_norm[moved])
+        state.U[moved], state.log_norm[moved] = turned.U[: moved.size], turned.log_norm[: moved.size]
+        evaluations = large.rows.counts["rhs_evaluations"]
+        large.rows.follow(state, moved, before)
+        assert large.rows.counts["rhs_evaluations"] == evaluations + (not few)
+        found.append((state.F, state.growth))
+    expected = field(asked.activation, asked.teacher.coefficients, np.eye(3, 16), state.U, state.log_norm)
+    for one, two, exact in zip(*found, expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+        # Measured 1e-14.
+        np.testing.assert_allclose(one, exact, rtol=0, atol=1e-13)
+
+
+@pytest.mark.kernels
+def test_the_partial_field_of_some_blocks_is_that_of_all(rng):
+    large = new_stepper(problem(m=40, P=3))
+    plan = large._divider.assemble(np.arange(40) < 2, np.where(np.arange(40) > 37, 1, -1), np.ones(40))
+    large.rows.fit(plan)
+    state = random_state(rng, 40, 16)
+    whole, some = ((np.full((40, 16), np.nan), np.full(40, np.nan)) for _ in range(2))
+    large.rows.partial(state, *whole)
+    chosen = np.array([1, 3])
+    large.rows.partial(state, *some, chosen)
+    inside = np.concatenate([plan.plan[0][plan.cuts[b] : plan.cuts[b + 1]] for b in chosen])
+    assert {38, 39} <= set(inside) < set(range(2, 40))
+    for all_rows, some_rows in zip(whole, some, strict=True):
+        np.testing.assert_array_equal(some_rows[inside], all_rows[inside])
+        assert np.isfinite(some_rows).reshape(40, -1).all(axis=1).sum() == inside.size
+
+
+def test_clusters_that_nobody_notices_stay_where_they_are(monkeypatch):
+    """Whole runs: against all clusters moved and the whole field computed anew whenever one of them is noticed."""
+    asked = problem(P=12, m=12, d=64, initial_norm=0.1)
+    monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 12)
+    options = {"save_at": SaveAt.geometric(1.0, 2e4, 30), "method": "stiff", "rtol": 1e-5, "progress": False}
+    flow = dynamics.solve_overlaps(asked, error_estimate=False, **options)
+    monkeypatch.setattr(landing, "MOVED", 0.0)
+    monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 13)
+    whole = dynamics.solve_overlaps(asked, error_estimate=False, **options)
+    assert "fallback" not in flow.attrs
+    assert flow.attrs["rhs_evaluations"] < 0.9 * whole.attrs["rhs_evaluations"]
+    np.testing.assert_allclose(flow.loss, whole.loss, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(flow.emergence_time, whole.emergence_time, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rtol", [1e-5, 1e-6])

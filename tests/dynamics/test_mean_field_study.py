@@ -63,8 +63,8 @@ def test_a_time_that_is_reached_is_said():
     ("changes", "words"),
     [
         (["--teacher", "he5"], "`name` must be one of"),
-        (["--widths", "8"], "`widths` must hold at least 2 increasing integers"),
-        (["--seeds", "1"], "`seeds` must be at least 2"),
+        (["--widths", "8"], "--widths must hold at least 2 increasing integers"),
+        (["--seeds", "1"], "--seeds must be at least 2"),
         (["--t-max", "0"], "--t-max must be positive"),
     ],
 )

@@ -146,6 +146,13 @@ SYSTEMS = (
         tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
     ),
     Fault(
+        "dynamics/equations/classes/class_step_kernels.py",
+        "J[a, a] += 2.0 * ends[2, a]",
+        "J[a, a] += ends[2, a]",
+        "factor 2 of the second derivative of a vector's own function",
+        tests_of("dynamics/test_inputs_steps", "test_the_mean_step_is_that_of_a_gauss_rule"),
+    ),
+    Fault(
         "dynamics/integrators/descent/descent_kernels.py",
         "share = n[i] / g0(1.0)",
         "share = n[i]",

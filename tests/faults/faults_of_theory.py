@@ -95,9 +95,16 @@ PREDICTION = (
         tests_of("dynamics/test_prediction", "test_search_noise_equals_tensor_quadrature"),
     ),
     Fault(
+        "dynamics/theory/whitened_limit.py",
+        "+ (oo - o * o) * own",
+        "+ (oo - o * o) * own.sum()",
+        "own squares of other neurons",
+        tests_of("dynamics/test_inputs_steps", "test_the_limit_is_that_of_the_mean_square"),
+    ),
+    Fault(
         "dynamics/theory/asymptotics.py",
-        "loss_compute=(1 - 2 * b) / (1 + b)",
-        "loss_compute=(1 - 2 * b) / (2 + b)",
+        "loss_compute=(1 - 2 * b) / (1 + b + later)",
+        "loss_compute=(1 - 2 * b) / (2 + b + later)",
         "exponent of the compute frontier",
         tests_of("dynamics/test_prediction", "test_exponents_of_the_power_law_with_beta_one"),
     ),

@@ -159,8 +159,40 @@ def _problems() -> Iterator[Call]:
             "order": ORDERS,
             "objective": either(bad.choice, one_of("correlation")),
             "smoothing": either(bad.non_negative, one_of(1.0)),
+            "inputs": one_of(
+                1.0,
+                [1.0] * 16,
+                "power-law",
+                np.ones(16),
+                {},
+                object(),
+                dynamics.Inputs([1.0], [15]),
+                dynamics.Inputs([2.0, 1.0], [10**12, 4]),
+                dynamics.Inputs(np.arange(1.0, 18.0)),
+            ),
         },
         frozenset({"order", "teacher_activation", "initial_norm"}),
+    )
+    yield Call(
+        "Inputs",
+        dynamics.Inputs,
+        {"eigenvalues": [2.0, 0.5], "multiplicities": [3, 5]},
+        {
+            "eigenvalues": either(
+                bad.array,
+                one_of(
+                    [], 1.0, [0.0, 1.0], [-1.0, 2.0], [np.nan, 1.0], [np.inf, 1.0], [1e-101, 1.0], [1e31, 1.0], [1.0]
+                ),
+            ),
+            "multiplicities": one_of([], [0, 1], [1], [1.5, 2], [-1, 3], 3, "ab", [2**63, 1], [1, 2, 3], [None, 1], {}),
+        },
+        frozenset({"multiplicities"}),
+    )
+    yield Call(
+        "Inputs.power_law",
+        dynamics.Inputs.power_law,
+        {"alpha": 0.5},
+        {"alpha": either(bad.non_negative, one_of(21.0, 1e300))},
     )
     yield Call(
         "Problem of a network",

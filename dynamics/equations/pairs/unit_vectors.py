@@ -11,6 +11,8 @@ import numpy as np
 import scipy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -40,13 +42,20 @@ def teacher_rows(problem: Problem, columns: int) -> Array:
     return rows
 
 
-def overlap_state(U: Array, log_norm: Array, teacher: Array, num_directions: int, out: Array | None = None) -> Array:
-    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack of such states."""
+def overlap_state(
+    U: Array,
+    log_norm: Array,
+    teacher: Array,
+    num_directions: int,
+    out: Array | None = None,
+    products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
+) -> Array:
+    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
     (*stack, m, _), P = U.shape, num_directions
     state = np.empty((*stack, m * P + m * m + m)) if out is None else out
     C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : m * P + m * m].reshape(*stack, m, m)
     C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[..., :P]
-    np.matmul(U, np.swapaxes(U, -1, -2), out=G)
+    products(U, G)
     np.einsum("...ii->...i", G)[...] = 1.0
     state[..., m * P + m * m :] = log_norm
     return state

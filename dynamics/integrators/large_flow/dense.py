@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.workers import GRAIN
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -99,13 +101,19 @@ class DenseOutput:
 
     def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
         """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
-        step = self._step
-        ends = []
-        for state in (step.begin, step.end):
-            out = np.empty(2)
-            self._rows.kernels.mass_of_rest(rows, p, state.U, state.log_norm, state.F, state.growth, out)
-            ends.append(out)
-        (first, rate_0), (last, rate_1) = ends
+        step, parts = self._step, range(0, rows.size, GRAIN)
+        sums = np.zeros((2, len(parts), 2))
+
+        def share(begin: int, end: int) -> None:
+            for part, chosen in enumerate(parts[begin:end], begin):
+                for side, state in enumerate((step.begin, step.end)):
+                    self._rows.kernels.mass_of_rest(
+                        rows[chosen : chosen + GRAIN], p, state.U, state.log_norm, state.F, state.growth,
+                        sums[side, part],
+                    )  # fmt: skip
+
+        self._rows.workers.over_parts(len(parts), share)
+        (first, rate_0), (last, rate_1) = sums.sum(axis=1).tolist()
         rise = last - first
         left, right = step.h * rate_0 - rise, rise - step.h * rate_1
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))

@@ -175,9 +175,12 @@ class Divider:
         """Return the nearest direction of each neuron with the overlap, and the same among the active directions."""
         m = state.U.shape[0]
         nearest, overlap = [np.empty(m, dtype=np.int64) for _ in range(2)], [np.empty(m) for _ in range(2)]
-        self._kernels.nearest_directions(
-            state.U, self._both_poles, active, nearest[0], overlap[0], nearest[1], overlap[1]
-        )
+
+        def part(begin: int, end: int) -> None:
+            found = (each[begin:end] for pair in zip(nearest, overlap, strict=True) for each in pair)
+            self._kernels.nearest_directions(state.U[begin:end], self._both_poles, active, *found)
+
+        self._workers.over_rows(part)
         return nearest, overlap
 
     def _groups(self, nearest: Integers, overlap: Array) -> tuple[Integers, Integers, Integers]:

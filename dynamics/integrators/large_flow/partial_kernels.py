@@ -88,32 +88,33 @@ def add_rounded_sources(
     """
     (R, D), S = u.shape, mass.size
     vectors, force = np.empty((R, D), dtype=np.float32), np.empty((R, D), dtype=np.float32)
-    overlap = np.empty((R, S), dtype=np.float32)
+    overlap, near = np.empty((R, S), dtype=np.float32), np.empty((R, S))
     for x in range(R):
         for k in range(D):
             vectors[x, k] = rounded_coordinate(u[x, k])
-            F[x, k] = 0.0
     np.dot(vectors, rounded.T, overlap)
     for x in range(R):
         total = 0.0
         for j in range(S):
             s = float(overlap[x, j])
-            near = abs(s) > NEAR
-            if near:
+            is_near = abs(s) > NEAR
+            if is_near:
                 s = 0.0
                 for k in range(D):
                     s += u[x, k] * sources[j, k]
             total += mass[j] * g0(s)
             w = mass[j] * g1(s)
-            if near:
-                for k in range(D):
-                    F[x, k] -= w * sources[j, k]
-            overlap[x, j] = 0.0 if near or abs(w) < SMALLEST_WEIGHT else -w
+            near[x, j] = w if is_near else 0.0
+            overlap[x, j] = 0.0 if is_near or abs(w) < SMALLEST_WEIGHT else -w
         growth[x] -= total
     np.dot(overlap, rounded, force)
     for x in range(R):
         for k in range(D):
-            F[x, k] += force[x, k]
+            F[x, k] = force[x, k]
+        for j in range(S):
+            if near[x, j] != 0.0:
+                for k in range(D):
+                    F[x, k] -= near[x, j] * sources[j, k]
 
 
 @kernel

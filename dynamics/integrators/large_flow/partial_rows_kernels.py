@@ -1,10 +1,10 @@
-"""Compiled pass of the large-flow solver that writes the partial field of a state; executed after `partial_kernels`."""
+"""Compiled pass of the large flow that writes the partial field, or the rest; executed after `partial_kernels`."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
+from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
 from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 @entry(
-    "void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1],"
+    "void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f4[:,::1], f8[::1], f8[:,::1], f8[::1], b1,"
+    " f8[:,::1], f8[::1], f8[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def partial_rows(
@@ -24,13 +25,20 @@ def partial_rows(
     U: Matrix,
     log_n: Vector,
     sources: Matrix,
+    rounded: SingleMatrix,
     mass: Vector,
-    F: Matrix,
-    growth: Vector,
+    field: Matrix,
+    field_growth: Vector,
+    is_rest: bool,
+    out: Matrix,
+    out_growth: Vector,
     work: Vector,
     plan: Plan,
 ) -> None:
-    """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]]."""
+    """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]], or what it leaves of the field.
+
+    All blocks but the first, that of the sources, read these from `rounded`, if it has rows.
+    """
     D, S = U.shape[1], mass.size
     none = np.empty((0, D), dtype=np.float32)
     for b in range(first_block, last_block):
@@ -43,8 +51,14 @@ def partial_rows(
             logs[x] = log_n[rows[x]]
             for k in range(D):
                 u[x, k] = U[rows[x], k]
-        partial_field(rows, u, logs, sources, none, mass, overlap, force, total, plan)
+        partial_field(rows, u, logs, sources, none if b == 0 else rounded, mass, overlap, force, total, plan)
         for x in range(R):
-            growth[rows[x]] = total[x]
-            for k in range(D):
-                F[rows[x], k] = force[x, k]
+            i = rows[x]
+            if is_rest:
+                out_growth[i] = field_growth[i] - total[x]
+                for k in range(D):
+                    out[i, k] = field[i, k] - force[x, k]
+            else:
+                out_growth[i] = total[x]
+                for k in range(D):
+                    out[i, k] = force[x, k]

@@ -49,6 +49,11 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     return Passes(SimpleNamespace(**passes), clock.perf_counter() - began)
 
 
+def compile_moved(problem: Problem) -> CompiledModule:
+    """Compile the change of the field when a few neurons have moved, for flows of many."""
+    return load((render(problem.activation.coefficients), *kernel_pieces(f"{_HERE}.moved_kernels")))
+
+
 def compile_single(problem: Problem) -> CompiledModule:
     """Compile the full field in single precision: apart, since only flows that take a minute need it."""
     return load((render(problem.activation.coefficients), *kernel_pieces(*_SINGLE)))

@@ -63,11 +63,9 @@ class Rests:
         """Return the state of a slot with its field: views."""
         return State(self.U[slot], self.log_norm[slot], self.F[slot], self.growth[slot])
 
-    def subtract(self, slot: int, partial: Callable[[State, Array, Array], None]) -> None:
-        """Set the rest of a slot to its field minus what `partial` writes."""
-        partial(self.state(slot), self.rest[slot], self.rest_growth[slot])
-        np.subtract(self.F[slot], self.rest[slot], out=self.rest[slot])
-        np.subtract(self.growth[slot], self.rest_growth[slot], out=self.rest_growth[slot])
+    def subtract(self, slot: int, partial: Callable[..., None]) -> None:
+        """Set the rest of a slot to its field minus what `partial` computes."""
+        partial(self.state(slot), self.rest[slot], self.rest_growth[slot], is_rest=True)
 
     def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
         """Return the polynomial through the newest rests, or those in `slots`, at the stages of a step of length h."""

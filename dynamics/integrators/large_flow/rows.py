@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.workers import Workers
+from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
-from dynamics.integrators.large_flow.passes import compile_passes, compile_single
+from dynamics.integrators.large_flow.passes import compile_moved, compile_passes, compile_single
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,9 @@ SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 LARGEST_CROWD = 8
 #: Fast sources from which on other rows read them in single precision too, if the field is computed in it.
 FEWEST_ROUNDED = 12
+#: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
+#: neurons below which it always is.
+LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
 _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 
@@ -79,7 +82,7 @@ class Rows:
         self.tolerance, self.lag_tolerance = tolerance, lag_tolerance
         #: Whether products of neurons that are not near each other are rounded to single precision.
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
-        self.single = large and loose and m <= LARGEST_CROWD * self.a.size
+        self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
         passes = compile_passes(problem, rounds=self.single)
         self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
         self.workers = Workers(m, columns, threads)
@@ -89,6 +92,11 @@ class Rows:
             self.compile_seconds += single.compile_seconds
             self._round_rows = single.namespace.round_rows
             self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
+        self._moved: Any = None
+        if m >= FEWEST_FOLLOWED:
+            moved = compile_moved(problem)
+            self.compile_seconds += moved.compile_seconds
+            self._moved = moved.namespace
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
@@ -103,6 +111,8 @@ class Rows:
         """Allocate what depends on the division: stages of the sources, work space of each thread."""
         D, sources = self.dense[0].shape[2], division.sources.size
         self._division = division
+        #: Step of which the stages of the sources are held.
+        self._staged: Step | None = None
         self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
         rounds = self.single and sources >= FEWEST_ROUNDED
         self._rounded = np.empty((16, sources if rounds else 0, D), dtype=np.float32)
@@ -117,31 +127,30 @@ class Rows:
         blocks = 1 if step.division.sources.size > 0 else 0
 
         def part(first: int, last: int, thread: int) -> None:
-            self._run(step, first, last, thread, sources_only=sources_only, dense=dense, again=False)
+            self._run(step, first, last, thread, sources_only=False, dense=dense, again=False)
 
         if sources_only:
-            part(0, blocks, 0)
+            # With their dense output, without which no other row has one: two thirds of large steps have an event.
+            self._staged = None
+            self._run(step, 0, blocks, 0, sources_only=True, dense=True, again=False)
             self._round_sources()
+            self._staged = step
         else:
             self.workers.over_blocks(step.division.cuts, blocks, part)
             self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
-        """Write the dense output of an accepted step for some blocks, ascending: the sources must come first."""
-        sources = 1 if step.division.sources.size > 0 else 0
-        for b in blocks[blocks < sources].tolist():
-            self._run(step, b, b + 1, 0, sources_only=True, dense=True, again=True)
-            self._round_sources()
-        others = blocks[blocks >= sources]
-        if others.size == step.division.cuts.size - 1 - sources:
+        """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
 
-            def part(first: int, last: int, thread: int) -> None:
-                self._run(step, first, last, thread, sources_only=False, dense=True, again=True)
+        def part(first: int, last: int, thread: int) -> None:
+            self._run(step, first, last, thread, sources_only=False, dense=True, again=True)
 
-            self.workers.over_blocks(step.division.cuts, sources, part)
-        else:
-            for b in others.tolist():
-                self._run(step, b, b + 1, 0, sources_only=False, dense=True, again=True)
+        if step.division.sources.size > 0:
+            if self._staged is not step:
+                self._run(step, 0, 1, 0, sources_only=True, dense=True, again=True)
+                self._round_sources()
+            blocks = blocks[blocks > 0]
+        self.workers.over_some(blocks, part)
 
     def _round_sources(self) -> None:
         """Round the stages of the sources to single precision, in which all other rows read them."""
@@ -166,20 +175,63 @@ class Rows:
         self.counts["rhs_evaluations"] += 1
         self._field.write(U, np.exp(log_norm), F, growth)
 
-    def partial(self, state: State, F: Array, growth: Array) -> None:
-        """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last."""
+    def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
+        """Bring the field of a state up to date after some rows, of vectors and masses `before`, have moved."""
+        m = self.error.size
+        if self._moved is None or moved.size > LARGEST_MOVE[self.single] * m:
+            self.field(state.U, state.log_norm, state.F, state.growth)
+            return
+        n, has_moved = np.exp(state.log_norm), np.zeros(m, dtype=bool)
+        has_moved[moved] = True
+        vectors, mass = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
+
+        def pull(begin: int, end: int) -> None:
+            self._moved.pull_rows(begin, end, state.U, has_moved, vectors, mass, state.F, state.growth)
+
+        def renew(begin: int, end: int) -> None:
+            self._moved.moved_field(begin, end, moved, state.U, n, self.a, state.F, state.growth)
+
+        self.workers.over_rows(pull)
+        self.workers.over_parts(-(-moved.size // self._moved.MOVED_BLOCK), renew)
+
+    def partial(
+        self, state: State, F: Array, growth: Array, blocks: Integers | None = None, *, is_rest: bool = False
+    ) -> None:
+        """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last.
+
+        All rows are written, or those of some blocks alone; with `is_rest` what is left of the state's field.
+        """
         division = self._division
         sources = np.ascontiguousarray(state.U[division.sources])
+        rounded = np.empty((self._rounded.shape[1], sources.shape[1]), dtype=np.float32)
+        if rounded.size > 0:
+            self._round_rows(0, rounded.shape[0], sources, rounded)
         mass = np.exp(state.log_norm[division.sources])
         self.counts["partial_evaluations"] += 1
 
         def part(first: int, last: int, thread: int) -> None:
             self.kernels.partial_rows(
-                first, last, division.cuts, state.U, state.log_norm, sources, mass, F, growth,
-                self._work[thread], division.plan,
+                first, last, division.cuts, state.U, state.log_norm, sources, rounded, mass,
+                state.F, state.growth, is_rest, F, growth, self._work[thread], division.plan,
             )  # fmt: skip
 
-        self.workers.over_blocks(division.cuts, 0, part)
+        if blocks is None:
+            self.workers.over_blocks(division.cuts, 0, part)
+        else:
+            self.workers.over_some(blocks, part)
+
+    def products(self, U: Array, G: Array) -> None:
+        """Write G = U Uᵀ: the blocks of rows b and B − 1 − b, of B, from the diagonal on, and their transpose."""
+        count = -(-U.shape[0] // GRAIN)
+
+        def part(begin: int, end: int) -> None:
+            for b in {block for low in range(begin, end) for block in (low, count - 1 - low)}:
+                own, later = slice(GRAIN * b, GRAIN * (b + 1)), slice(GRAIN * (b + 1), None)
+                np.matmul(U[own], U[own].T, out=G[own, own])
+                np.matmul(U[own], U[later].T, out=G[own, later])
+                G[later, own] = G[own, later].T
+
+        self.workers.over_parts((count + 1) // 2, part)
 
     def event_values(self, U: Array, log_norm: Array) -> Array:
         """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""

@@ -100,7 +100,7 @@ class LargeFlowStepper(ClusterStepper):
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the overlaps [C | G | ln n] at a time within the last step."""
-        return overlap_state(*self.vectors(t), self.rows.teacher, self.rows.a.size, out)
+        return overlap_state(*self.vectors(t), self.rows.teacher, self.rows.a.size, out, self.rows.products)
 
     def vectors(self, t: float) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at a time within the last step, both ends included."""

@@ -1,6 +1,6 @@
 """Steps of a small flow: DOP853 on unit vectors with slowed clusters, from save time to save time without Python.
 
-Executed after `cluster_kernels` and the tableau; it is compiled once for all links.
+Executed after `cluster_kernels`, `small_landing_kernels` and the tableau; it is compiled once for all links.
 
 References
 ----------
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.shared_kernels import *
     from dynamics.integrators.slots import *
     from dynamics.integrators.small_flow.cluster_kernels import *
+    from dynamics.integrators.small_flow.small_landing_kernels import *
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import *
 
@@ -234,7 +235,7 @@ def take_step(
             counters[EVALUATIONS] += 1
             scalars[LAST_STEP] = h
             counters[DENSE_READY] = 0
-            land(h, vectors, scalars, counters, atol, system)
+            land(h, vectors, scalars, counters, system)
             inside = t < target < t + h and h != target - t
             if not inside or prepare_dense(vectors, scalars, counters, system) <= 1.0:
                 break

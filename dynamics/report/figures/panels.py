@@ -116,9 +116,12 @@ def _log_formatter() -> Formatter:
         def format_ticks(self, values: Any) -> list[str]:
             """Return one text per tick, all of one kind."""
             low, high = PLAIN_NUMBERS
-            if not all(low <= value < high for value in values):
-                return [_power_of_ten(value) for value in values]
-            digits = next(n for n in range(1, 17) if len({f"{value:.{n}g}" for value in values}) == len(values))
+            axis: Any = self.axis
+            ends = axis.get_view_interval()
+            seen = [value for value in values if ends[0] <= value <= ends[1]]
+            if not all(low <= value < high for value in seen):
+                return [_power_of_ten(value) if value > 0.0 else "" for value in values]
+            digits = next(n for n in range(1, 18) if len({f"{value:.{n}g}" for value in seen}) == len(seen))
             return [f"{value:.{max(digits, 4)}g}" for value in values]
 
     return LogFormatter(lambda value, _position: f"{value:g}")

@@ -1,0 +1,99 @@
+"""Compiled end of a step of a small flow: where the stiff means of clusters belong once the field there is known.
+
+Executed after `cluster_kernels`; `large_flow.landing_kernels` and `large_flow.device` explain what is done.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.compiler.arrays import Integers, Matrix, Vector
+from dynamics.compiler.compilation import kernel
+
+if TYPE_CHECKING:
+    from dynamics.integrators.shared_kernels import copy_row
+    from dynamics.integrators.slots import *
+    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_value, part
+    from dynamics.integrators.small_flow.small_slots import *
+    from dynamics.integrators.system_calls import System, normalise, rhs
+
+# As in `large_flow.device.step`.
+DISPLACED_SHARE = 0.553
+
+
+@kernel
+def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> float:
+    """Write how far cluster c sits from where it belongs at the end of a step of length h (see `weigh_shifts`).
+
+    Returned is the largest change of another neuron's velocity by it.
+    """
+    m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
+    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
+    y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
+    p = cluster[order[first[c]]]
+    a, shift = system[1][p], vectors[ROW_SHIFT, c * (D + 1) : (c + 1) * (D + 1)]
+    drift, velocity = vectors[ROW_DRIFT, c * (D + 1) : (c + 1) * (D + 1)], vectors[ROW_MEAN]
+    rho = total = overlap = square = 0.0
+    for k in range(D + 1):
+        # The drift of a cluster whose members have just changed is unknown, and 0.
+        if drift[k] != 0.0 and scalars[STEP_BEFORE] > 0.0:
+            rho = h / (h + scalars[STEP_BEFORE])
+        shift[k] = velocity[k] = 0.0
+    for x in range(first[c], first[c + 1]):
+        i = order[x]
+        n = np.exp(y[m * D + i])
+        total += n
+        velocity[D] += n * rates[m * D + i]
+        shift[D] += n * (y[m * D + i] - start[m * D + i])
+        w = n * pole[i]
+        for k in range(i * D, (i + 1) * D):
+            velocity[k - i * D] += w * rates[k]
+            shift[k - i * D] += w * (y[k] - start[k])
+    forward = (1.0 + rho) / h
+    for k in range(D + 1):
+        rate = a * link_value(squares, 1.0, 1) if k < D else 4.0 * a * link_value(squares, 1.0, 0)
+        # Modes that relax less than κ within a step are not slowed.
+        follows = -np.expm1(-max(h * rate - KAPPA, 0.0))
+        shift[k] = follows * (velocity[k] / total - forward * shift[k] / total + rho * drift[k]) / (rate + forward)
+        square += shift[k] * shift[k] if k < D else 0.0
+    for i in range(m):
+        if cluster[i] != p:
+            overlap = max(overlap, abs(y[i * D + p]))
+    return float(a * abs(link_value(squares, overlap, 2)) * max(np.sqrt(square), abs(shift[D])))
+
+
+@kernel
+def land(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Move clusters at the end of a step to where their stiff means belong, if others notice it.
+
+    Other neurons are moved back by what they felt of clusters that sat elsewhere: the change of their rates at the end,
+    for `DISPLACED_SHARE` of the step.
+    """
+    m, D = system[2][0], system[2][2]
+    y, rates, felt = vectors[ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
+    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
+    noticed = 0.0
+    for c in range(counters[CLUSTERS]):
+        noticed = max(noticed, weigh_shift(c, h, vectors, scalars, counters, system))
+    if h * noticed <= scalars[NOTICED]:
+        return
+    for c in range(counters[CLUSTERS]):
+        b = vectors[ROW_SHIFT, c * (D + 1) : (c + 1) * (D + 1)]
+        for x in range(first[c], first[c + 1]):
+            i = order[x]
+            u = y[i * D : (i + 1) * D]
+            w = along(u, b)
+            for k in range(D):
+                u[k] += pole[i] * (b[k] - w * u[k])
+            y[m * D + i] += b[D]
+    normalise(y, system)
+    copy_row(felt, rates)
+    rhs(0.0, y, rates, system)
+    for i in range(m):
+        if cluster[i] < 0:
+            for k in range(D):
+                y[i * D + k] -= DISPLACED_SHARE * h * (felt[i * D + k] - rates[i * D + k])
+            y[m * D + i] -= DISPLACED_SHARE * h * (felt[m * D + i] - rates[m * D + i])
+    normalise(y, system)
+    rhs(0.0, y, rates, system)
+    counters[EVALUATIONS] += 2

@@ -1,0 +1,178 @@
+"""Animations: neurons that move onto the directions of the teacher, with the loss beside them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem.checks import check_switch
+from dynamics.report.figures.flows import LOSS
+from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, small
+from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, figure_style, shades
+from dynamics.runs.whole_files import check_target, write_file
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+
+    import xarray as xr
+    from matplotlib.animation import AbstractMovieWriter
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
+
+FRAMES, FRAMES_PER_SECOND, DPI = 72, 12, 64
+SUFFIXES = (".gif", ".mp4")
+#: Share of the frames that stand still at the end.
+REST = 0.15
+#: Directions that the circle has room for; the later ones are left out, with what neurons have of them.
+MOST_DIRECTIONS = 24
+#: Losses below this part of the first are not shown.
+LOWEST = 1e-5
+#: Part of the largest change of a squared overlap below which neurons count as still, before and after.
+STILL = 0.01
+
+
+def animate(
+    dataset: xr.Dataset, path: str | os.PathLike[str], *, style: str | None = None, overwrite: bool = False
+) -> Path:
+    r"""Write an animation of neurons moving onto the teacher's directions, with the loss beside them.
+
+    The directions are points :math:`u_p` on a circle, and neuron i is at :math:`\sum_p C_{ip}^2 u_p`: in the middle
+    while it has no overlap with any of them, on the circle when it is one of them. For odd information exponents
+    negative overlaps count as none. Frames are evenly spaced in the logarithm of time.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with `teacher_overlap(time, neuron, direction)`, or with `overlap(time, direction)` of matched pairs.
+    path : path
+        File to write: .gif, or .mp4 where ffmpeg is installed.
+    style : {"screen", "paper", "talk"}, optional
+        See `figure_style`.
+    overwrite : bool, default False
+        Replace an existing file.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the answer has no such overlaps at two positive times, or the name has another ending.
+    StorageError
+        If the file cannot be written.
+    """
+    check_switch("overwrite", overwrite)
+    target = check_animation(path, overwrite=overwrite)
+    time, squares = _course(dataset)
+    with figure_style(style):
+        figure, draw = _stage(dataset, time, squares)
+        write_file(target, partial(_write, figure, draw, squares.shape[0], target.suffix.lower()), replaces=overwrite)
+    return target
+
+
+def check_animation(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Return the path; raise one sentence unless an animation may be written there, and can be."""
+    from matplotlib.animation import FFMpegWriter
+
+    target = check_target(path, overwrite=overwrite)
+    if target.suffix.lower() not in SUFFIXES:
+        msg = f"Argument `path` must end in {' or '.join(SUFFIXES)}, but is {shown(str(target))}."
+        raise ValueError(msg)
+    if target.suffix.lower() == ".mp4" and not FFMpegWriter.isAvailable():
+        msg = f"Argument `path` must end in .gif where ffmpeg is not installed, but is {shown(str(target))}."
+        raise ValueError(msg)
+    return target
+
+
+def _course(dataset: xr.Dataset) -> tuple[Array, Array]:
+    """Return times of the frames, and squared overlaps at these (frame, neuron, direction)."""
+    squares = _squares(dataset)
+    later = (dataset["time"].values > 0) & np.isfinite(squares).all(axis=(1, 2))
+    if later.sum() < 2:
+        msg = f"Argument `dataset` must have overlaps at two positive times at least, but has {int(later.sum())}."
+        raise ValueError(msg)
+    logs, squares = np.log(dataset["time"].values[later]), squares[later]
+    begun, left = (np.abs(squares - squares[end]).max(axis=(1, 2)) for end in (0, -1))
+    begin = max(int(np.argmax(begun > STILL * begun.max())) - 1, 0)
+    end = min(int(np.flatnonzero(left >= STILL * left.max())[-1]) + 1, logs.size - 1)
+    moving = np.linspace(logs[begin], logs[end], round(FRAMES * (1.0 - REST)))
+    places = np.append(moving, np.full(FRAMES - moving.size, logs[end]))
+    flat = squares.reshape(logs.size, -1)
+    frames = np.stack([np.interp(places, logs, column) for column in flat.T], axis=1)
+    return np.exp(places), frames.reshape(FRAMES, *squares.shape[1:])
+
+
+def _squares(dataset: xr.Dataset) -> Array:
+    """Return squared overlaps (time, neuron, direction); those of matched pairs have a neuron for each direction."""
+    if "teacher_overlap" in dataset:
+        check_drawable(dataset, teacher_overlap=("time", "neuron", "direction"), loss=("time",))
+        overlap = np.asarray(dataset["teacher_overlap"].values[..., :MOST_DIRECTIONS], dtype=np.float64)
+    else:
+        check_drawable(dataset, overlap=("time", "direction"), loss=("time",))
+        pairs = np.asarray(dataset["overlap"].values[:, :MOST_DIRECTIONS], dtype=np.float64)
+        overlap = pairs[:, :, None] * np.eye(pairs.shape[1])
+    squares: Array = np.maximum(overlap, 0.0) ** 2 if dataset.attrs.get("information_exponent", 2) % 2 else overlap**2
+    return squares
+
+
+def _stage(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:
+    """Return the figure, and the function that draws frame number n."""
+    figure, (left, right) = new_panels((7.5, 3.75), 1, 2, width_ratios=[1.0, 1.05])
+    count = squares.shape[2]
+    angle = 0.5 * np.pi - 2.0 * np.pi * np.arange(count) / max(count, 3)
+    corners, colours = np.stack([np.cos(angle), np.sin(angle)], axis=1), shades(count, 0.85)
+    _draw_circle(left, corners, colours)
+    nearest = squares[-1].argmax(axis=1)
+    neurons = left.scatter(*(squares[0] @ corners).T, s=26, c=colours[nearest], alpha=0.85, lw=0, zorder=3)
+    trails = [left.plot([], [], color=colours[p], lw=0.8, alpha=0.5, zorder=2)[0] for p in nearest]
+    shown = dataset["time"].values > 0
+    all_times, loss = dataset["time"].values[shown], np.maximum(dataset["loss"].values[shown], 1e-300)
+    right.loglog(all_times, loss, color=MEASURED, lw=1.6)
+    (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
+    right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))
+    finish_panel(right, "flow time $t$", LOSS)
+    title = left.set_title(" ", fontsize=small(left, 1.0))
+    paths, losses = squares @ corners, np.interp(np.log(time), np.log(all_times), loss)
+
+    def draw(frame: int) -> None:
+        neurons.set_offsets(paths[frame])
+        for i, trail in enumerate(trails):
+            trail.set_data(*paths[: frame + 1, i].T)
+        now.set_data([time[frame]], [max(losses[frame], right.get_ylim()[0])])
+        title.set_text(f"$t$ = {time[frame]:.3g}")
+
+    return figure, draw
+
+
+def _draw_circle(ax: Axes, corners: Array, colours: Array) -> None:
+    """Draw the directions as rings on a circle, each with its number."""
+    turn = np.linspace(0.0, 2.0 * np.pi, 200)
+    ax.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
+    for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
+        ax.plot(*corner, "o", mfc="none", color=colour, ms=11, mew=1.4)
+        ax.text(1.19 * corner[0], 1.19 * corner[1], f"{p}", ha="center", va="center", fontsize=small(ax))
+    ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    ax.set_axis_off()
+
+
+def _write(figure: Figure, draw: Any, frames: int, suffix: str, path: Path) -> None:
+    """Write all frames to a file, whose name may end otherwise: writers go by the ending of theirs."""
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    writer: AbstractMovieWriter = (PillowWriter if suffix == ".gif" else FFMpegWriter)(fps=FRAMES_PER_SECOND)
+    with tempfile.TemporaryDirectory() as folder:
+        movie = Path(folder) / f"movie{suffix}"
+        with writer.saving(figure, str(movie), dpi=DPI):
+            for frame in range(frames):
+                draw(frame)
+                writer.grab_frame()
+        shutil.copyfile(movie, path)

@@ -1,0 +1,86 @@
+"""Animations: where neurons stand in each frame, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from PIL import Image
+
+import dynamics
+from dynamics.report.__main__ import main
+from dynamics.report.figures import animation
+
+
+@pytest.fixture(autouse=True)
+def few_frames(monkeypatch):
+    monkeypatch.setattr(animation, "FRAMES", 5)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=32)
+    return dynamics.solve_decoupled(problem)
+
+
+def histories(overlap, k=4):
+    """An answer with the overlaps (time, neuron, direction) of neurons, at times 0, 1, 10, 100, ..."""
+    time = np.concatenate([[0.0], 10.0 ** np.arange(len(overlap) - 1)])
+    variables = {"teacher_overlap": (("time", "neuron", "direction"), overlap), "loss": ("time", np.exp(-time))}
+    return xr.Dataset(variables, {"time": time}, {"answer": "overlaps", "information_exponent": k})
+
+
+def test_frames_are_even_in_log_time_between_first_and_last_motion():
+    # Nothing moves before t = 1 and after t = 1000; in between C² goes from 0 to 1 in one decade.
+    overlap = np.zeros((6, 2, 2))
+    overlap[3:, 0, 0] = overlap[3:, 1, 1] = 1.0
+    time, squares = animation._course(histories(overlap))
+    np.testing.assert_allclose(time, [10.0, 10.0 ** (4 / 3), 10.0 ** (5 / 3), 100.0, 100.0])
+    np.testing.assert_allclose(squares[:, 0, 0], [0.0, 1 / 3, 2 / 3, 1.0, 1.0])
+    np.testing.assert_allclose(squares[:, 0, 1], 0.0)
+
+
+@pytest.mark.parametrize(("k", "seen"), [(3, 0.0), (4, 0.81)])
+def test_negative_overlaps_count_for_even_links_alone(k, seen):
+    overlap = np.zeros((4, 1, 1))
+    overlap[2:] = -0.9
+    assert animation._squares(histories(overlap, k))[-1, 0, 0] == pytest.approx(seen)
+
+
+def test_a_film_of_matched_pairs_is_written_and_not_replaced(pairs, tmp_path):
+    path = dynamics.animate(pairs, tmp_path / "film.gif")
+    with Image.open(path) as film:
+        assert (film.format, film.size, film.info["loop"]) == ("GIF", (480, 240), 0)
+        first = np.asarray(film.convert("L"), dtype=float)
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("L"), dtype=float)
+    assert np.abs(first - last).max() > 100.0
+    with pytest.raises(dynamics.StorageError, match="must not name an existing file"):
+        dynamics.animate(pairs, path)
+
+
+def test_the_command_writes_page_and_film(pairs, tmp_path, capsys):
+    file, film = str(dynamics.save(pairs, tmp_path / "run.nc")), str(tmp_path / "run.gif")
+    assert main([file, "--animate", film]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "run.html"), film]
+    assert main([file, "--overwrite", "--animate", str(tmp_path / "run.png")]) == 2
+    assert "Option --animate must end in .gif or .mp4, but is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda flow: flow.drop_vars("overlap"), "must have the variable `overlap` for this figure, but has not"),
+        (lambda flow: flow.isel(time=[-1]), "must have overlaps at two positive times at least, but has 1"),
+    ],
+)
+def test_answers_without_a_course_are_refused(pairs, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        dynamics.animate(change(pairs), tmp_path / "film.gif")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_films_need_ffmpeg(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("matplotlib.animation.FFMpegWriter.isAvailable", lambda: False)
+    with pytest.raises(ValueError, match=r"must end in \.gif where ffmpeg is not installed"):
+        dynamics.animate(pairs, tmp_path / "film.mp4")
