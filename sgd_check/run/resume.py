@@ -85,6 +85,6 @@ def end_of_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_
     words = ["python", "-m", command, settings["prediction"], "--resume", str(file.target)]
     for name, default in REPEATED:
         value = settings.get(name, default)
-        words += [] if value == default else [f"--{name.replace('_', '-')}", str(value)]
+        words += [] if value in (None, default) else [f"--{name.replace('_', '-')}", str(value)]
     words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if settings[name]]
     say(f"Go on with: {shlex.join(words)}")
