@@ -111,8 +111,7 @@ def read_option(option: Option, text: Any) -> Any:
 
 def as_typed(error: BaseException, options: Iterable[Option], **names: str) -> str:
     """Return the sentence of an error about arguments of functions as one about what was typed: flags, and `names`."""
-    found = renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
-    return found.replace("allow it with overwrite", "allow it with --overwrite")
+    return renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
 
 
 def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path | None) -> None:

@@ -49,10 +49,9 @@ class RunView(Protocol):
 class Tracker(Protocol):
     """What watches a run: anything with these three methods. A subclass needs the second alone.
 
-    One that is `patient` need not see every saved time: many of a small flow may lie within one chunk of steps.
+    One with an attribute `patient` that is true need not see every saved time: many of a small flow may lie within one
+    chunk of steps.
     """
-
-    patient: bool = False
 
     def start(self, view: RunView) -> None:
         """Prepare; called once, at the start of the run."""

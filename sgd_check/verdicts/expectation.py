@@ -59,8 +59,8 @@ NOISE_DECIDES = 1.0
 TOLERANCE, NEXT_ORDER = 0.02, 0.5
 
 
-#: A direction of a frame whose time is longer than alone by this factor waits for others (measured over 8 starts of
-#: three directions and two neurons: the scatter then is 0.5 to 1.2 times what `frame_rivals` says).
+#: A direction of a frame whose time is longer than alone by this factor waits for others (measured over six starts
+#: of three directions and two neurons: the scatter then is 0.3 to 1.2 times what `frame_rivals` says).
 CROWDED = 1.05
 #: What the leading order of a frame's first direction may be off, relative to it: it grows as 1/ln(d/m).
 FRAME_SHARE = 1.0 / 3.0

@@ -268,7 +268,7 @@ def test_a_name_that_netcdf_cannot_have_is_refused_before_the_run(here, monkeypa
     name = "bad\udcff.nc" if option == "--output" else "bad\udcff.png"
     assert solve.main([*SMALL, option, name]) == 2
     assert (
-        capsys.readouterr().err == f"error: Argument `path` must be a name in UTF-8, as netCDF asks, but is {name!r}.\n"
+        capsys.readouterr().err == f"error: Option {option} must be a name in UTF-8, as netCDF asks, but is {name!r}.\n"
     )
 
 

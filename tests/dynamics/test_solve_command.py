@@ -38,7 +38,7 @@ def test_main_command_in_a_subprocess_writes_table_dataset_and_figure(tmp_path):
     again = run("--k", "4", *SMALL, "--output", "run.nc", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr == (
-        "error: Option --output must not name an existing file (allow it with --overwrite), but is 'run.nc'.\n"
+        "error: Option --output must not name an existing file (allow it with overwrite), but is 'run.nc'.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Compiled pass of the large flow that writes the partial field of a state, or the rest; executed after `partial_kernels`."""
+"""Compiled pass of the large flow that writes the partial field, or the rest; executed after `partial_kernels`."""
 
 from typing import TYPE_CHECKING
 
