@@ -97,7 +97,7 @@ def test_velocity_is_the_mean_step_in_the_coordinates_of_the_flow(theory, teache
         second = problem.dimension * moments.student_second_per_dimension
     velocity = (moments.teacher_first, moments.student_first + eta * second)
     _, expected = jvp(coordinates, *(tuple(map(torch.tensor, pair)) for pair in ((R, S), velocity)))
-    np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(Kernels(system, "bdf").rhs(), expected, rtol=0, atol=1e-12)
 
 
 @kernels
@@ -125,10 +125,10 @@ def test_norms_below_the_range_of_float64_move_by_their_limit():
     system = FiniteStepSystem(problem_of(), 0.05, "finite-d")
     y = system.initial_state.copy()
     y[-2:] = -450.0
-    expected = Kernels(system).rhs(y)
+    expected = Kernels(system, "bdf").rhs(y)
     y[-2:] = -1000.0
     assert np.isfinite(expected).all()
-    np.testing.assert_allclose(Kernels(system).rhs(y), expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(Kernels(system, "bdf").rhs(y), expected, rtol=0, atol=1e-14)
 
 
 @kernels
@@ -137,9 +137,9 @@ def test_norms_that_blew_up_have_no_velocity():
     system = FiniteStepSystem(problem_of(), 1e-9, "finite-d")
     y = system.initial_state.copy()
     y[-1] = np.log(1.59e4)
-    assert np.isfinite(Kernels(system).rhs(y)).all()
+    assert np.isfinite(Kernels(system, "bdf").rhs(y)).all()
     y[-1] = np.log(1.61e4)
-    assert np.isnan(Kernels(system).rhs(y)).all()
+    assert np.isnan(Kernels(system, "bdf").rhs(y)).all()
 
 
 def test_minibatches_divide_the_noise_of_infinite_dimension():
@@ -162,7 +162,7 @@ def test_large_batches_leave_the_product_of_mean_gradients():
     velocity = (-gradient @ theta.T, -cross - cross.T + eta * gradient @ gradient.T)
     _, expected = jvp(coordinates, (w @ theta.T, w @ w.T), velocity)
     system = FiniteStepSystem(problem, eta, "finite-d", 10**15)
-    np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(Kernels(system, "bdf").rhs(), expected, rtol=0, atol=1e-12)
 
 
 # --- against averaged SGD -----------------------------------------------------------------------------------------

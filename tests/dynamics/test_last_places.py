@@ -248,7 +248,7 @@ def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, mon
     assert Path("asked.nc").read_bytes() == FOREIGN
     Path("asked.nc").unlink()
     monkeypatch.setattr(
-        "dynamics.study.sweeps.run_points", lambda missing, *_: pytest.fail("asked again") if missing else 0
+        "dynamics.study.sweeps.run_points", lambda missing, *_, **_options: pytest.fail("asked again") if missing else 0
     )
     assert study.main(["asked.toml", "--quiet"]) == 0
     assert dict(dynamics.load("asked.nc").sizes)["width"] == 2

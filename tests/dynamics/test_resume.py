@@ -306,7 +306,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
     assert (
-        "must hold a run of overlaps or committee or spherical or correlation or network or mean-field or tokens, but "
+        "must hold a run of overlaps or quadratic or committee or spherical or correlation or network or mean-field or tokens, but "
         "its answer is 'weather'" in refusal(changed("other", renamed))
     )
 

@@ -377,12 +377,12 @@ def test_points_on_tokens_wait_for_the_same_command(here, monkeypatch, capsys):
 
     asked, whole = [], sweeps.run_points
 
-    def interrupted(missing, point, study, pool, keep):
+    def interrupted(missing, *rest, **options):
         asked.append(list(missing))
         if len(asked) == 1:
-            whole(missing[:1], point, study, pool, keep)
+            whole(missing[:1], *rest, **options)
             raise KeyboardInterrupt
-        whole(missing, point, study, pool, keep)
+        whole(missing, *rest, **options)
 
     monkeypatch.setattr(sweeps, "run_points", interrupted)
     assert study.main(["memory.toml"]) == 130

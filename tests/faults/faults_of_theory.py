@@ -134,8 +134,8 @@ ANALYSIS = (
     ),
     Fault(
         "dynamics/runs/soundness.py",
-        'record["loss"] - records[-2]["loss"] >',
-        'records[-2]["loss"] - record["loss"] >',
+        "rise = np.diff(loss) if",
+        "rise = -np.diff(loss) if",
         "swapped losses",
         tests_of("dynamics/test_schedule_and_trackers", "test_a_state_that_cannot_be_stops_the_run_and_says_why"),
     ),

@@ -359,7 +359,7 @@ def test_a_file_with_another_mean_field_is_tested_itself(file, tmp_path, capsys)
         (["--seeds", "9"], "Option --seeds must be an even number of at least 4 for a mean field, but is 9."),
         (["--widths", "8,4"], "argument --widths: must be two or more increasing integers, but is '8,4'"),
         (["--steps", "1"], "Option --steps must reach a saved time of the file, 8 at the latest, but ends at 0.02."),
-        (["--dtype", "half"], "Argument `dtype` must be one of 'float32', 'float64', but is 'half'."),
+        (["--dtype", "half"], "Option --dtype must be one of 'float32', 'float64', but is 'half'."),
     ],
 )
 def test_bad_options_are_one_sentence_and_exit_code_2(file, capsys, options, sentence):

@@ -127,6 +127,15 @@ def test_runs_agree_with_the_prediction(composition):
     np.testing.assert_allclose(tree["comparison"].expected_time, stepped.learned_time, rtol=1e-9)
 
 
+@pytest.mark.long
+def test_a_staircase_of_three_hops_is_that_of_the_map():
+    problem = tokens.Composition(vocabulary=6, hops=4)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.25, steps=1500, batch_size=4, seeds=8, progress=False)
+    assert float(abs(runs.learned_time - [98.215, 223.721, 352.790]).max()) < 0.03
+    found = sgd_check.tokens.compare(tokens.solve(problem, progress=False), runs)["comparison"].attrs
+    assert found["verdict"] == "agree", found["reasons"]
+
+
 @pytest.mark.parametrize("fault", [1.1, 1 / 1.1, 1.05], ids=["clock 10 % late", "clock 10 % early", "rate off by 5 %"])
 def test_wrong_predictions_are_rejected(composition, fault):
     prediction, runs = composition
