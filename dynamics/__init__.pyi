@@ -38,6 +38,8 @@ from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.front_door import solve_problem as solve_problem
+from .solve.learning_steps import LearningSteps as LearningSteps
+from .solve.learning_steps import learning_steps as learning_steps
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps

@@ -1,0 +1,225 @@
+"""When a direction emerges or is learned, in steps and samples of SGD, with what the size of a step does to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dynamics.problem import Problem, check_choice, checked_integer, checked_number, is_correlation
+from dynamics.theory import escape_bias, learning_rate_limit, predict
+from hermite.text.rounding import rounded, with_error
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["LearningSteps", "learning_steps"]
+
+#: Relative scatter beyond which its leading order in the learning rate means nothing.
+_LARGEST_SCATTER = 0.6
+#: Event -> variable that has its time.
+_EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
+#: Standard deviations of a normal law on either side that hold 95 % of it.
+_WIDTH_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSteps:
+    """Steps and samples until one direction emerges or is learned; NaN: unknown, inf: never.
+
+    `str` says it in a line, rounded by the scatter.
+    """
+
+    #: Number p of the direction, from 1.
+    direction: int
+    #: "emergence" or "learned".
+    event: str
+    #: η and B.
+    learning_rate: float
+    batch_size: int
+    #: Flow time of the event in the answer, and its estimated numerical error.
+    time: float
+    time_error: float
+    #: Flow time that steps of finite size add on the mean, as far as the answer does not have it; NaN if unknown.
+    delay: float
+    #: Mean number of steps over runs; without the delay where that is unknown.
+    steps: float
+    #: Standard deviation of the number of steps over runs of other samples from the same start.
+    steps_deviation: float
+    #: Steps between which the event is in 95 % of the runs, with the numerical error on both sides.
+    steps_low: float
+    steps_high: float
+    #: What the numbers do not model.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def samples(self) -> float:
+        """Mean number of samples, B per step."""
+        return self.batch_size * self.steps
+
+    @property
+    def samples_low(self) -> float:
+        """Lower end of the interval, in samples."""
+        return self.batch_size * self.steps_low
+
+    @property
+    def samples_high(self) -> float:
+        """Upper end of the interval, in samples."""
+        return self.batch_size * self.steps_high
+
+    def __str__(self) -> str:
+        """Return steps, interval and samples in a line, then the notes."""
+        name = f"direction {self.direction}"
+        if not math.isfinite(self.steps):
+            line = f"{name}, {self.event}: {'never' if math.isinf(self.steps) else 'unknown'}"
+        else:
+            line = f"{name}, {self.event}: {with_error(self.steps, self.steps_deviation)} steps"
+            if math.isfinite(self.steps_deviation):
+                ends = [rounded(end, self.steps_deviation)[0] for end in (self.steps_low, self.steps_high)]
+                line += f" (95 % of runs: {ends[0]} to {ends[1]})"
+            line += f", {with_error(self.samples, self.batch_size * self.steps_deviation)} samples"
+        return "; ".join([line, *self.notes])
+
+
+def learning_steps(
+    answer: xr.Dataset,
+    *,
+    direction: int,
+    event: str = "emergence",
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+) -> LearningSteps:
+    r"""Return after how many steps and samples of SGD a direction emerges, with an interval, or is learned.
+
+    The time T of emergence in the answer has the delay added that a step of finite size causes, at leading order in the
+    learning rate, and the scatter over runs around it:
+
+    .. math:: n = \frac{T}{\eta} (1 + \varphi)\, e^{s x - s^2/2}, \qquad x \sim N(0, 1),
+
+    φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B. The time at which
+    the direction is learned has the same delay added.
+
+    Parameters
+    ----------
+    answer : Dataset
+        A flow or prediction: whatever has `emergence_time` per direction. One of finite steps has a part of the delay
+        in its times; only the rest is added.
+    direction : int
+        p, from 1.
+    event : str, default "emergence"
+        "emergence", a neuron has squared overlap 1/2 with the direction, or "learned", the neurons carry half of its
+        weight; of the latter the mean is known, but not the interval.
+    learning_rate : float, optional
+        η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)². May be left out only where the answer has it.
+    batch_size : int, optional
+        B ≥ 1, samples per step. By default that of the answer, or else 1.
+
+    Returns
+    -------
+    LearningSteps
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the answer has no such times, or the direction, rate or batch size is not one of it.
+
+    Notes
+    -----
+    The interval is over samples, at the start of the answer; another start (`seed` of the problem) has another
+    matched overlap and so another time. Not modelled are other neurons that are nearly as close to the direction;
+    `sgd_check.check` takes account of them. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3,
+    c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under the objective "correlation". Elsewhere, and
+    where the scatter exceeds 0.6, there is no interval, and `notes` says why.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=4, dimension=64)
+    >>> answer = dynamics.predict_emergence(problem)
+    >>> found = dynamics.learning_steps(answer, direction=2, learning_rate=1e-4, batch_size=32)
+    >>> bool(found.steps_low < found.steps < found.steps_high), found.samples == 32 * found.steps
+    (True, True)
+    """
+    check_choice("event", event, tuple(_EVENTS))
+    place = _place(answer, direction, event)
+    rate, size, stepped = _step(answer, learning_rate, batch_size)
+    name = _EVENTS[event]
+    time, error, emergence = (_at(answer, key, place) for key in (name, f"{name}_error", _EVENTS["emergence"]))
+    lateness, scatter, notes = _effect_of_steps(Problem.from_dataset(answer), place, rate, size, stepped=stepped)
+    if math.isnan(time):
+        notes = ("the answer has no time for it: it ends before, no neuron is matched, or no formula holds",)
+    elif event == "learned":
+        scatter, notes = math.nan, (*notes, "the noise of the steps after emergence is not known: no interval")
+    delay = emergence * lateness
+    mean = time + (0.0 if math.isnan(delay) else delay)
+    ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
+    margin = 0.0 if math.isnan(error) else error
+    return LearningSteps(
+        direction=place + 1,
+        event=event,
+        learning_rate=rate,
+        batch_size=size,
+        time=time,
+        time_error=error,
+        delay=delay,
+        steps=mean / rate,
+        steps_deviation=mean * scatter / rate,
+        steps_low=(ends[0] - margin) / rate,
+        steps_high=(ends[1] + margin) / rate,
+        notes=notes,
+    )
+
+
+def _place(answer: object, direction: int, event: str) -> int:
+    """Return the index of a direction; refuse what has no time of the event for it."""
+    import xarray as xr
+
+    if not isinstance(answer, xr.Dataset):
+        msg = f"Argument `answer` must be a Dataset, but is {type(answer).__name__}."
+        raise TypeError(msg)
+    for name in {_EVENTS["emergence"], _EVENTS[event]}:
+        if name not in answer or answer[name].dims != ("direction",):
+            msg = f"Argument `answer` must have the variable {name!r} per direction, but has not."
+            raise ValueError(msg)
+    return checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
+
+
+def _at(answer: xr.Dataset, name: str, place: int) -> float:
+    return float(answer[name].values[place]) if name in answer else math.nan
+
+
+def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tuple[float, int, bool]:
+    """Return learning rate and batch size, and whether the answer is one of finite steps, which then has them."""
+    stepped = "step_theory" in answer.attrs
+    given = {"learning_rate": learning_rate, "batch_size": batch_size}
+    for name, value in given.items() if stepped else ():
+        if value not in (None, answer.attrs[name]):
+            msg = f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}."
+            raise ValueError(msg)
+        given[name] = answer.attrs[name]
+    if given["learning_rate"] is None:
+        msg = "Argument `learning_rate` must be given for an answer that has none, but is absent."
+        raise TypeError(msg)
+    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
+    return checked_number(given["learning_rate"], "learning_rate", positive=True), size, stepped
+
+
+def _effect_of_steps(
+    problem: Problem, place: int, rate: float, size: int, *, stepped: bool
+) -> tuple[float, float, tuple[str, ...]]:
+    """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, and notes."""
+    unknown, alone = (math.nan, math.nan), "the steps are those of the answer's time alone"
+    if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
+        return *unknown, (f"what the size of a step adds is known for matched pairs at k >= 3 only: {alone}",)
+    bias = escape_bias(problem, rate / size, predict(problem))
+    lateness, scatter = float(bias.bias[place]), float(bias.scatter[place])
+    if scatter > _LARGEST_SCATTER:
+        return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {alone}",)
+    if bias.trapped[place]:
+        return math.inf, math.nan, ("the noise of the steps traps the neuron: take a smaller learning rate",)
+    if math.isnan(lateness):
+        return *unknown, (*bias.notes, f"what the size of a step adds is unknown: {alone}")
+    notes: tuple[str, ...] = ()
+    if not is_correlation(problem) and rate > (limit := learning_rate_limit(problem, batch_size=size)):
+        notes = (f"the learning rate is above the limit of stability, {limit:.3g}",)
+    return lateness - (float(bias.step_bias[place]) if stepped else 0.0), scatter, notes

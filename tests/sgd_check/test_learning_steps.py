@@ -1,0 +1,116 @@
+"""Steps until a direction emerges: mean, scatter and interval against runs, and what is said where theory has none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dynamics
+import sgd_check
+from dynamics.theory import escape_bias, predict
+
+#: Times of the predictions' losses, of which there is no need here.
+AT = dynamics.SaveAt.at([1.0])
+
+
+def single(link="he3", *, overlap=0.35, dimension=32, **changes):
+    start = ([[overlap]], [[1.0]], [1e-4])
+    given = {"activation": link, "teacher": dynamics.Teacher([1.0]), "width": 1, "dimension": dimension}
+    return dynamics.Problem(**given | {"initial_overlaps": start} | changes)
+
+
+def prediction(problem):
+    return dynamics.predict_emergence(problem, save_at=AT)
+
+
+def test_runs_of_sgd_have_the_mean_the_scatter_and_the_interval():
+    """At 64 runs: means at four standard errors (6e-5 each), the scatter at four of its own, 11 outside 95 % (4e-4)."""
+    problem, runs, step = single(label_noise=0.3), 64, {"learning_rate": 1e-4, "batch_size": 4}
+    answer = prediction(problem)
+    found = dynamics.learning_steps(answer, direction=1, **step)
+    learned = dynamics.learning_steps(answer, direction=1, event="learned", **step)
+    steps = int(1.4 * learned.steps)
+    simulation = sgd_check.simulate(problem, seeds=runs, steps=steps, save_at=AT, progress=False, **step)
+    emerged, later = (
+        simulation[name].values[:, 0] / step["learning_rate"] for name in ("emergence_time", "learned_time")
+    )
+    for said, measured in ((found, emerged), (learned, later)):
+        assert abs(measured.mean() - said.steps) < 4.0 * measured.std(ddof=1) / math.sqrt(runs)
+    assert abs(emerged.std(ddof=1) / found.steps_deviation - 1.0) < 4.0 / math.sqrt(2.0 * runs)
+    assert np.sum((emerged < found.steps_low) | (emerged > found.steps_high)) <= 10
+    assert (found.samples, found.samples_low) == (4 * found.steps, 4 * found.steps_low)
+    assert found.samples_high == 4 * found.steps_high
+    assert str(found) == ("direction 1, emergence: 6600 ± 600 steps (95 % of runs: 5500 to 7900), 26400 ± 2400 samples")
+    assert math.isnan(learned.steps_deviation)
+    assert learned.notes == ("the noise of the steps after emergence is not known: no interval",)
+
+
+def test_an_answer_of_finite_steps_has_its_rate_and_a_part_of_the_delay():
+    problem = single()
+    answer, bias = prediction(problem), escape_bias(problem, 1e-4 / 4, predict(problem))
+    flow = dynamics.learning_steps(answer, direction=1, learning_rate=1e-4, batch_size=4)
+    assert flow.delay == pytest.approx(float(bias.bias[0]) * flow.time, rel=1e-12)
+    stepped = answer.assign_attrs(step_theory="finite-d", learning_rate=1e-4, batch_size=4)
+    found = dynamics.learning_steps(stepped, direction=1)
+    assert (found.learning_rate, found.batch_size) == (1e-4, 4)
+    assert found.delay == pytest.approx(float(bias.bias[0] - bias.step_bias[0]) * flow.time, rel=1e-12)
+    assert 0.0 < bias.step_bias[0] < bias.bias[0]
+    with pytest.raises(ValueError, match=r"^Argument `batch_size` must be that of the answer, 4, but is 2\.$"):
+        dynamics.learning_steps(stepped, direction=1, batch_size=2)
+
+
+def test_the_numerical_error_widens_the_interval():
+    answer = prediction(single())
+    exact = dynamics.learning_steps(answer, direction=1, learning_rate=1e-4)
+    answer["emergence_time_error"] = "direction", [0.01]
+    wide = dynamics.learning_steps(answer, direction=1, learning_rate=1e-4)
+    assert exact.steps_low - wide.steps_low == pytest.approx(100.0)
+    assert wide.steps_high - exact.steps_high == pytest.approx(100.0)
+
+
+def test_what_theory_does_not_know_has_no_interval_and_a_note():
+    wild = dynamics.learning_steps(prediction(single(overlap=0.1)), direction=1, learning_rate=1e-3)
+    assert math.isnan(wild.steps_high)
+    assert wild.steps == wild.time / 1e-3
+    assert "beyond leading order: the steps are those of the answer's time alone" in str(wild)
+    even = dynamics.learning_steps(prediction(single("he2")), direction=1, learning_rate=1e-4)
+    assert math.isnan(even.steps_deviation)
+    assert "matched pairs at k >= 3 only" in even.notes[0]
+    constant = dynamics.learning_steps(prediction(single({0: 0.1, 4: 1.0})), direction=1, learning_rate=1e-4)
+    assert "c_0 != 0" in constant.notes[0]
+    large = single("he4", overlap=0.3, dimension=10**4)
+    limit = dynamics.learning_rate_limit(large)
+    trapped = dynamics.learning_steps(prediction(large), direction=1, learning_rate=100.0 * limit)
+    assert str(trapped) == (
+        "direction 1, emergence: never; the noise of the steps traps the neuron: take a smaller learning rate"
+    )
+    fast = dynamics.learning_steps(prediction(large), direction=1, learning_rate=1.5 * limit)
+    assert fast.notes == (f"the learning rate is above the limit of stability, {limit:.3g}",)
+    assert fast.steps_high > fast.steps > 0.0
+    unmatched = single(teacher=dynamics.Teacher([0.8, 0.6]), initial_overlaps=([[0.5, 0.0]], [[1.0]], [1e-4]))
+    assert "2, emergence: unknown" in str(
+        dynamics.learning_steps(prediction(unmatched), direction=2, learning_rate=1e-4)
+    )
+    ended = prediction(single())
+    ended["emergence_time"][0] = np.nan
+    assert "unknown; the answer has no time for it: it ends before" in str(
+        dynamics.learning_steps(ended, direction=1, learning_rate=1e-4)
+    )
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence():
+    answer = prediction(single())
+    with pytest.raises(
+        TypeError, match=r"^Argument `learning_rate` must be given for an answer that has none, but is "
+    ):
+        dynamics.learning_steps(answer, direction=1)
+    with pytest.raises(ValueError, match=r"^Argument `direction` must be at most 1, but is 2\.$"):
+        dynamics.learning_steps(answer, direction=2, learning_rate=1e-4)
+    with pytest.raises(ValueError, match=r"^Argument `event` must be one of 'emergence', 'learned', but is 'end'\.$"):
+        dynamics.learning_steps(answer, direction=1, event="end", learning_rate=1e-4)
+    with pytest.raises(TypeError, match=r"^Argument `answer` must be a Dataset, but is str\.$"):
+        dynamics.learning_steps("run.nc", direction=1)
+    with pytest.raises(ValueError, match=r"must have the variable 'emergence_time' per direction, but has not\.$"):
+        dynamics.learning_steps(answer.drop_vars("emergence_time"), direction=1, learning_rate=1e-4)
