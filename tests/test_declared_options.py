@@ -14,18 +14,67 @@ import dynamics
 import sgd_check
 from dynamics import mean_field_study
 from dynamics.commands.options import SOLVER_OPTIONS
+from dynamics.commands.parsing import UsageError, completed
 from dynamics.commands.prepared import study_function
-from dynamics.commands.study import build_parser
+from dynamics.commands.readers import switch
+from dynamics.commands.study import build_parser, options_of
 from dynamics.laws import __main__ as laws
 from dynamics.solve import __main__ as solve
+from dynamics.tokens import __main__ as tokens
 from sgd_check import study as sgd_study
+from sgd_check.run import options as run
 from sgd_check.run.options import read_arguments
+from sgd_check.tokens import __main__ as tokens_check
 
 STUDIES = [
     pytest.param(study, id=f"{catalogue.prog} {name}")
     for catalogue in (laws.CATALOGUE, mean_field_study.CATALOGUE, sgd_study.CATALOGUE)
     for name, study in catalogue.studies.items()
 ]
+
+
+#: Parser, arguments and options of every command that takes a file of options.
+COMMANDS = [
+    pytest.param(solve.build_parser(), [], (*solve.OPTIONS, *solve.COMMAND_OPTIONS), id="solve"),
+    pytest.param(run.build_parser(), ["run.nc"], run.OPTIONS, id="run"),
+    pytest.param(tokens_check.build_parser(), ["run.nc"], tokens_check.ALL_OPTIONS, id="check of tokens"),
+    *(
+        pytest.param(build_parser(catalogue), [name], options_of(name, study), id=f"{catalogue.prog} {name}")
+        for catalogue in (laws.CATALOGUE, mean_field_study.CATALOGUE, sgd_study.CATALOGUE, tokens.CATALOGUE)
+        for name, study in catalogue.studies.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("parser", "arguments", "options"), COMMANDS)
+def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, options, tmp_path):
+    path = tmp_path / "options.toml"
+    from_file = [*arguments, "--config", str(path)]
+    flags = {flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "version")}
+    assert {option.key for option in options} == flags
+    for option in options:
+        if option.name == "config":
+            continue
+        bare = option.read is switch
+        typed = parser.values([*arguments, f"--{option.name}", *([] if bare else ["0.5"])])
+        for spelled in {option.name, option.name.replace("-", "_")}:
+            path.write_text(f"{spelled} = {'true' if bare else '0.5'}\n", encoding="utf-8")
+            assert {**completed(parser.values(from_file), options), "config": None} == typed, option.name
+        path.write_text(f"{option.name} = {'false' if bare else '[1, 2]'}\n", encoding="utf-8")
+        found = completed(parser.values([*from_file, *([] if bare else [f"--{option.name}", "3"])]), options)
+        assert found[option.key] == (False if bare else "3"), "flags win"
+    path.write_text("quite = true\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"options of this command only, but has 'quite'.* Did you mean 'quiet'"):
+        completed(parser.values(from_file), options)
+    path.write_text("quiet = 1\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"^Option --quiet must be true or false in a file, but is 1\.$"):
+        completed(parser.values(from_file), options)
+
+
+def test_what_is_to_be_resumed_is_typed(tmp_path, capsys):
+    (tmp_path / "options.toml").write_text('resume = "run.nc"\n', encoding="utf-8")
+    assert solve.main(["--config", str(tmp_path / "options.toml")]) == 2
+    assert "Option --resume must be typed as a flag" in capsys.readouterr().err
 
 
 def parameters_of(study):

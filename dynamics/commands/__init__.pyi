@@ -3,6 +3,7 @@ from .end import end_with as end_with
 from .end import store_result as store_result
 from .end import store_table as store_table
 from .options import BETA as BETA
+from .options import CONFIG as CONFIG
 from .options import CSV as CSV
 from .options import DIMENSION as DIMENSION
 from .options import DIRECTIONS as DIRECTIONS
@@ -29,6 +30,7 @@ from .parsing import check_targets as check_targets
 from .parsing import chosen_figure as chosen_figure
 from .parsing import chosen_style as chosen_style
 from .parsing import command_parser as command_parser
+from .parsing import completed as completed
 from .parsing import exit_code_of as exit_code_of
 from .parsing import read_option as read_option
 from .parsing import say as say

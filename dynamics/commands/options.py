@@ -298,6 +298,7 @@ WORKERS = Option("workers", positive_integer, "processes, each on one thread [on
 
 # --- what a command writes and prints -----------------------------------------------------------------------
 
+CONFIG = Option("config", plain, "TOML file of options of this command; flags win over the file", "FILE")
 PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")
 NO_PLOT = Option("no-plot", switch, "write no figure")
 STYLE = Option("style", plain, "look of the figure", "NAME", "screen", choices=("screen", "paper", "talk"))

@@ -50,6 +50,7 @@ __all__ = [
     "chosen_figure",
     "chosen_style",
     "command_parser",
+    "completed",
     "exit_code_of",
     "read_option",
     "read_toml",
@@ -158,6 +159,36 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
         msg = f"{what} must name a TOML file, but {shown(path)} is not ({shown(str(error))})."
         raise UsageError(msg) from None
+
+
+def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
+    """Return parsed values with those of the file of --config, as they would be typed, where no flag is given."""
+    if values["config"] is None:
+        return values
+    stored = read_toml(values["config"], "Option --config")
+    names = {option.name: option for option in options if option.name != "config"}
+    for name in stored:
+        if name.replace("_", "-") not in names:
+            msg = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
+            from hermite.activations import suggestion
+
+            raise UsageError(msg + suggestion(name.replace("_", "-"), list(names)))
+    found = dict(values)
+    for name, value in stored.items():
+        option = names[name.replace("_", "-")]
+        if found[option.key] in (None, False):
+            found[option.key] = _as_flag(option, value)
+    return MappingProxyType(found)
+
+
+def _as_flag(option: Option, value: Any) -> Any:
+    """Return a value of a TOML file as parsing a command line gives it: text, or true or false for a bare flag."""
+    if option.read is switch:
+        if not isinstance(value, bool):
+            msg = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
+            raise UsageError(msg)
+        return value
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def check_names_a_file(what: str, path: Path) -> None:

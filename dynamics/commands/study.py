@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.end import end_with, store_result, store_table
-from dynamics.commands.options import CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
+from dynamics.commands.options import CONFIG, CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -24,6 +24,7 @@ from dynamics.commands.parsing import (
     chosen_figure,
     chosen_style,
     command_parser,
+    completed,
     exit_code_of,
     read_option,
     say,
@@ -73,10 +74,15 @@ def build_parser(catalogue: Catalogue) -> Parser:
     parser = command_parser(catalogue.prog, catalogue.description, catalogue.examples)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
-        output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
         one = names.add_parser(name, help=study.help, description=study.help, allow_abbrev=False)
-        one.add_options((*study.options, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET))
+        one.add_options(options_of(name, study))
     return parser
+
+
+def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
+    """Return the options of a study: its settings, and what every study takes."""
+    output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
+    return (*study.options, CONFIG, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET)
 
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:
@@ -86,6 +92,7 @@ def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) ->
 
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     command = catalogue.studies[values["name"]]
+    values = completed(values, options_of(values["name"], command))
     settings = _settings(command, values)
     from dynamics.problem import Problem
     from dynamics.runs.storage import StorageError, free_name, load_answer

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import (
+    CONFIG,
     CORRELATION,
     CSV,
     JSON,
@@ -32,9 +33,9 @@ from dynamics.commands.parsing import (
     check_targets,
     chosen_figure,
     command_parser,
+    completed,
     exit_code_of,
     read_option,
-    read_toml,
     say,
     tell,
 )
@@ -81,7 +82,7 @@ usage, 130 interrupted
 
 #: What only a command line has.
 COMMAND_OPTIONS = (
-    Option("config", plain, "TOML file of the options above; flags win over the file", "FILE"),
+    CONFIG,
     Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE"),
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
     PLOT,
@@ -118,28 +119,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Mapping[str, Any]) -> int:
     """Go on with a run, or solve a problem; return the exit code."""
     try:
-        return resume_from_file(given, _find) if given["resume"] else _solve(given, _options(given))
+        if given["resume"]:
+            return resume_from_file(given, _find)
+        given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
+        if given["resume"]:
+            msg = "Option --resume must be typed as a flag, but is in the file of --config."
+            raise UsageError(msg)
+        return _solve(given, _options(given))
     except MemoryError as error:
         say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
         return EXIT_FAILED
 
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options by name, read and checked: flags win over the TOML file, and that over defaults."""
-    from hermite.activations import suggestion
-
-    stored = read_toml(given["config"], "Option --config") if given["config"] else {}
-    from_file = {name.replace("-", "_"): _as_text(value) for name, value in stored.items()}
-    known = {option.key for option in OPTIONS}
-    for name in stored:
-        if name.replace("-", "_") not in known:
-            msg = f"File {given['config']!r} must hold options of this command only, but has {name!r}."
-            raise UsageError(msg + suggestion(name.replace("_", "-"), [option.name for option in OPTIONS]))
+    """Return the options by name, read and checked; what is not given has its default."""
     values: dict[str, Any] = {}
-    given = {**given, "model": _implied_model(given, from_file) if given["model"] is None else given["model"]}
+    given = {**given, "model": _implied_model(given) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
-        flag = given[option.key]
-        text = from_file.get(option.key) if flag is None else flag
+        text = given[option.key]
         read = option.default if text is None else text
         values[option.key] = None if read is None else read_option(option, read)
         if text is not None and values["model"] not in option.models:
@@ -159,23 +156,15 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(values)
 
 
-def _implied_model(given: Mapping[str, Any], from_file: Mapping[str, str]) -> str | None:
+def _implied_model(given: Mapping[str, Any]) -> str | None:
     """Return the model of which something is said that others do not take, where no model is chosen."""
-    if "model" in from_file:
-        return None
-    said = {option.key for option in OPTIONS if given[option.key] is not None or option.key in from_file}
-    objective = from_file.get("objective") if given["objective"] is None else given["objective"]
-    if objective == CORRELATION[0]:
-        return objective
+    if given["objective"] == CORRELATION[0]:
+        return CORRELATION[0]
+    said = {option.key for option in OPTIONS if given[option.key] is not None}
     models = (NETWORK, CORRELATION)
     return next(
         (only[0] for only in models for option in OPTIONS if option.models == only and option.key in said), None
     )
-
-
-def _as_text(value: Any) -> str:
-    """Return a value of a TOML file as it would stand on a command line."""
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:

@@ -134,11 +134,16 @@ def learning_steps(
     Examples
     --------
     >>> import dynamics
-    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=4, dimension=64)
+    >>> start = ([[0.5, 0.1]], [[1.0]], [1e-4])
+    >>> problem = dynamics.Problem(
+    ...     activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=1, dimension=64, initial_overlaps=start
+    ... )
     >>> answer = dynamics.predict_emergence(problem)
-    >>> found = dynamics.learning_steps(answer, direction=2, learning_rate=1e-4, batch_size=32)
-    >>> bool(found.steps_low < found.steps < found.steps_high), found.samples == 32 * found.steps
-    (True, True)
+    >>> found = dynamics.learning_steps(answer, direction=1, learning_rate=1e-4, batch_size=32)
+    >>> found.steps_low < found.time / 1e-4 < found.steps < found.steps_high
+    True
+    >>> found.samples == 32 * found.steps
+    True
     """
     check_choice("event", event, tuple(_EVENTS))
     place = _place(answer, direction, event)

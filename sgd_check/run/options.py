@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dynamics.commands import (
+    CONFIG,
     CSV,
     JSON,
     NO_PLOT,
@@ -18,6 +19,7 @@ from dynamics.commands import (
     Option,
     Parser,
     command_parser,
+    completed,
     plain,
     require,
 )
@@ -130,6 +132,7 @@ OPTIONS = (
         "30",
     ),
     Option("false-alarm-rate", _rate, "of the verdict", "RATE", "0.01"),
+    CONFIG,
     Option("output", plain, "dataset tree to write [beside the prediction, ending in -sgd.nc]", "FILE"),
     PLOT._replace(help="figure to write [beside the output, ending in .png]"),
     NO_PLOT,
@@ -154,7 +157,7 @@ def build_parser() -> Parser:
 def read_arguments(arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
     """Return the arguments of the command by name, read and checked."""
     parser = build_parser()
-    values = dict(parser.values(arguments))
+    values = dict(completed(parser.values(arguments), OPTIONS))
     for option in OPTIONS:
         text = option.default if values[option.key] is None else values[option.key]
         try:

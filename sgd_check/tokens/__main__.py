@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import (
+    CONFIG,
     CSV,
     EXIT_DONE,
     EXIT_FAILED,
@@ -28,6 +29,7 @@ from dynamics.commands import (
     chosen_figure,
     chosen_style,
     command_parser,
+    completed,
     end_with,
     exit_code_of,
     plain,
@@ -69,6 +71,7 @@ OPTIONS = (
     Option("checkpoint-every", positive, "time between two versions of the file of the runs", "SECONDS", "30"),
     Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
 )  # fmt: skip
+ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET)
 #: Options that the file of the runs holds, so that they must not be given beside it.
 SAID = ("learning_rate", "steps", "batch_size", "seeds", "first_seed", "device")
 DEFAULT_SEEDS = 8
@@ -82,13 +85,13 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
     parser.add_argument("prediction", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options((*OPTIONS, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET))
+    parser.add_options(ALL_OPTIONS)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _check(build_parser().values(arguments)))
+    return exit_code_of(lambda: _check(completed(build_parser().values(arguments), ALL_OPTIONS)))
 
 
 def _check(values: Mapping[str, Any]) -> int:
