@@ -71,6 +71,14 @@ class Option(NamedTuple):
 
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
+SPECTRUM = Option(
+    "spectrum",
+    non_negative,
+    "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
+    "ALPHA",
+    models=OVERLAPS,
+)
+
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option(
@@ -141,13 +149,7 @@ PROBLEM_OPTIONS = (
         "TAU",
         models=(*WITH_WIDTH, *CORRELATION),
     ),
-    Option(
-        "spectrum",
-        non_negative,
-        "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
-        "ALPHA",
-        models=OVERLAPS,
-    ),
+    SPECTRUM,
     Option(
         "objective",
         plain,

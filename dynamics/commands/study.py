@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.end import end_with, store_result, store_table
@@ -87,7 +88,21 @@ def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _study(catalogue, build_parser(catalogue).values(arguments)))
+    return exit_code_of(lambda: _study(catalogue, _values(catalogue, arguments)))
+
+
+def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, Any]:
+    """Return the parsed arguments by name; of an option of other studies alone, say so."""
+    parser = build_parser(catalogue)
+    found, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        known = {name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()}
+        if takers := [name for name, flags in known.items() if flag in flags]:
+            msg = f"Option {flag} must be absent for {found.name}, but is given; it is one of {', '.join(takers)}."
+            raise UsageError(msg)
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return MappingProxyType(vars(found))
 
 
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:

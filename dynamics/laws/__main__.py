@@ -11,6 +11,7 @@ from dynamics.commands.options import (
     DIMENSION,
     DIRECTIONS,
     EXPONENT,
+    SPECTRUM,
     START_SEED,
     STARTS,
     STARTS_OF_WIDTHS,
@@ -26,6 +27,8 @@ EXAMPLES = """\
 examples:
   python -m dynamics.laws scaling --beta 0.8
       all laws of P = 1024 directions by matched pairs, four starts, beside the asymptotic exponents
+  python -m dynamics.laws scaling --spectrum 0.25
+      the same of P = 64 on inputs whose eigenvalues decay as l^-0.25; minutes
   python -m dynamics.laws quadratic --alpha 0.8
       loss of quadratic networks, exactly, in three dimensions and at eight widths
   python -m dynamics.laws finite-size
@@ -47,8 +50,9 @@ STUDIES = {
         (
             EXPONENT,
             BETA._replace(read=non_negative),
-            DIRECTIONS._replace(help="P [1024; 32 with --coupled]"),
-            DIMENSION._replace(help="d [4 P]"),
+            SPECTRUM,
+            DIRECTIONS._replace(help="P [1024; 32 with --coupled; 64 and 16 with --spectrum]"),
+            DIMENSION._replace(help="d [4 P; 32 P with --spectrum]"),
             STARTS,
             START_SEED,
             COUPLED,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.compiler.cores import available_cores, one_core
-from dynamics.problem import Problem, Teacher
+from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
-from dynamics.solve.decoupled import solve_decoupled
+from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
@@ -75,15 +75,21 @@ def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1
 
 
 def solve_family(
-    family: Sequence[tuple[Problem, SaveAt]], *, coupled: bool = False, progress: bool | None, workers: int = 1
+    family: Sequence[tuple[Problem, SaveAt | None]], *, coupled: bool = False, progress: bool | None, workers: int = 1
 ) -> Answers:
     """Return the answers to problems at their times: of all matched pairs, or of the exact coupled flow.
 
-    The coupled flow is integrated as the studies need it: loss and times alone, without a second run for the errors.
-    Where the numerics fail its record ends in NaN.
+    With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula. The coupled flow is
+    integrated as the studies need it: loss and times alone, without a second run for the errors. Where the numerics
+    fail its record ends in NaN.
     """
-    solve = partial(solve_overlaps, **COUPLED_FLOW) if coupled else solve_decoupled
-    tasks = [partial(solve, problem, save_at=save_at) for problem, save_at in family]
+
+    def answer(problem: Problem) -> Callable[..., xr.Dataset]:
+        if coupled:
+            return partial(solve_overlaps, **COUPLED_FLOW)
+        return solve_decoupled if problem.inputs is None else predict_emergence
+
+    tasks = [partial(answer(problem), problem, save_at=save_at) for problem, save_at in family]
     return answer_all(tasks, progress=progress, workers=workers)
 
 
@@ -127,6 +133,7 @@ def checked_problem(
     seed: int,
     fewest: int = 2,
     room: int = 0,
+    inputs: Inputs | None = None,
 ) -> Problem:
     """Return the problem of the largest width, with `fewest` directions or more that decouple, and d ≥ P + `room`."""
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
@@ -137,6 +144,7 @@ def checked_problem(
         width=widest,
         dimension=checked_integer(dimension, "dimension", minimum=count + room),
         seed=checked_integer(seed, "seed", minimum=0),
+        inputs=inputs,
     )
     check_decouples(problem)
     return problem

@@ -49,7 +49,7 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T ∝ d^s ("time-dimension") over all dimensions.
 
     The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
-    directions up to P^0.75 that emerge in every dataset.
+    directions up to P^0.75 that emerge in every dataset, later than at its start.
     """
     return over_starts(_times_against_dimension, _by_start(datasets))[0]
 
@@ -58,7 +58,7 @@ def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw
     dimensions, seeds = _axes(datasets, "dimension")
     names = ("emergence_time", "predicted_emergence_time")
     times = [np.stack([one[name].values for one in datasets]) for name in names]
-    kept = np.isfinite(times[0]).all(axis=0) & np.isfinite(times[1]).all(axis=0)
+    kept = np.logical_and.reduce([np.isfinite(each) & (each > 0.0) for each in np.concatenate(times)])
     kept[round(kept.size**WINDOW_POWER) :] = False
 
     def mean_time(name: str) -> Callable[[xr.Dataset], float]:

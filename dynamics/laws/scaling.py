@@ -8,11 +8,11 @@ exact coupled flow.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.commands.prepared import study_function
+from dynamics.commands.prepared import duration, study_function
 from dynamics.laws.families import check_coupled, checked_problem, checked_workers, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
@@ -23,8 +23,8 @@ from dynamics.laws.laws_of_a_problem import (
     middle_ranks,
     times_against_direction,
 )
-from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, checked_integer
+from dynamics.problem import Inputs, Problem, Teacher
+from dynamics.problem.checks import LARGEST_INTEGER, MOST_RUNS, checked_integer, checked_number
 from dynamics.runs.dataset import study_dataset
 from dynamics.theory.descent_limit import descent_limit
 from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
@@ -37,18 +37,38 @@ if TYPE_CHECKING:
     from dynamics.laws.laws_of_a_problem import ScalingLaw
     from dynamics.problem.schedule import SaveAt
 
-    #: Problems that differ in size or start, each with its saved times.
-    Family = list[tuple[Problem, SaveAt]]
+    #: Problems that differ in size or start, each with its saved times; None for those that its answer chooses.
+    Family = list[tuple[Problem, SaveAt | None]]
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
-DIRECTIONS, COUPLED_DIRECTIONS = 1024, 32
-#: Neurons and input dimensions per direction, where these are not what is varied.
-WIDTH_FACTOR, DIMENSION_FACTOR = 3, 4
-#: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
-DIMENSIONS, DIMENSION_DIRECTIONS = 8, 64
+#: Neurons per direction, where these are not what is varied.
+WIDTH_FACTOR = 3
 TIMES = 400
+#: Decay of the eigenvalues up to which overlaps at the start get small as the dimension grows.
+STEEPEST_SPECTRUM = 1.0
+#: Processor time of a pair on inputs with a spectrum, d = 2048.
+PAIR_SECONDS = 0.055
 #: Step size of descent in units of its limit of stability, and that of tuned steps: they change no exponent.
 STEP_SHARE, TUNED_RATE = 0.25, 0.1
+
+
+class Sizes(NamedTuple):
+    """How large the problems of the study are."""
+
+    #: Directions by default: of pairs, and of the coupled flow; and at most.
+    directions: int
+    coupled: int
+    most: int
+    #: Input dimensions per direction, where these are not what is varied.
+    dimension_factor: int
+    #: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
+    dimensions: int
+    few: int
+
+
+ISOTROPIC = Sizes(directions=1024, coupled=32, most=LARGEST_INTEGER, dimension_factor=4, dimensions=8, few=64)
+#: Here pairs are integrated in time, and s_1/tr Σ is to be small.
+SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimensions=6, few=16)
 
 
 @dataclass(frozen=True)
@@ -65,9 +85,14 @@ class ScalingStudy:
 
     def work(self) -> str:
         """Return what will be done, in words."""
-        count = len(self.starts) + len(self.widths) + len(self.dimensions)
-        how = "coupled flows" if self.settings["coupled"] else "problems by matched pairs, without time stepping"
-        return f"{count} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
+        problems = [one for family in (self.starts, self.widths, self.dimensions) for one, _ in family]
+        how = "problems by matched pairs, without time stepping"
+        if self.settings["coupled"]:
+            how = "coupled flows"
+        elif self.problem.inputs is not None:
+            pairs = sum(min(one.width, one.num_directions) for one in problems)
+            how = f"problems by {pairs} matched pairs, about {duration(PAIR_SECONDS * pairs)}"
+        return f"{len(problems)} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
@@ -105,6 +130,7 @@ def scaling_study(
     *,
     information_exponent: int = EXPONENT,
     beta: float = BETA,
+    spectrum: float | None = None,
     directions: int | None = None,
     dimension: int | None = None,
     starts: int = STARTS,
@@ -119,14 +145,21 @@ def scaling_study(
        n^{(1-2\beta)/(2\beta)} \text{ at a tuned one},\; m^{1-2\beta},\; (m\,\text{steps})^{(1-2\beta)/(1+\beta)},
        \qquad T_p \propto p^\beta d^{k/2-1}
 
+    On inputs with eigenvalues l^(−α) all but L(m) change: times and dimensions enter by T_p ∝ p^τ d^((1−α)(k/2−1)),
+    τ = β + αk/2 in place of β.
+
     Parameters
     ----------
     information_exponent : int
         k ≥ 3; the link is h_k.
     beta : float
         β ≥ 0; exponents of the loss exist for β > ½ only.
+    spectrum : float, optional
+        Decay α of the eigenvalues of the inputs' covariance, from 0 to 1; by default inputs are isotropic. Exponents
+        hold for s_1/tr Σ of at most about 0.01. A pair takes about 55 ms.
     directions, dimension : int, optional
-        P ≥ 16, by default 1024 (32 for the coupled flow), and d ≥ P, by default 4 P.
+        P ≥ 16, by default 1024 (32 for the coupled flow), and d ≥ P, by default 4 P. With `spectrum` P ≤ 256, by
+        default 64 (16), and d by default 32 P.
     starts : int
         Random starts of every problem.
     seed : int
@@ -155,13 +188,19 @@ def scaling_study(
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
     check_coupled(coupled, workers=workers)
-    default = COUPLED_DIRECTIONS if coupled else DIRECTIONS
-    count = checked_integer(default if directions is None else directions, "directions", minimum=FEWEST_DIRECTIONS)
-    d = DIMENSION_FACTOR * count if dimension is None else dimension
-    problem = checked_problem(information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seed)
+    inputs, sizes = None, ISOTROPIC
+    if spectrum is not None:
+        alpha = checked_number(spectrum, "spectrum", positive=False, maximum=STEEPEST_SPECTRUM)
+        inputs, sizes = Inputs.power_law(alpha), SPECTRUM
+    default = sizes.coupled if coupled else sizes.directions
+    given = default if directions is None else directions
+    count = checked_integer(given, "directions", minimum=FEWEST_DIRECTIONS, maximum=sizes.most)
+    d = sizes.dimension_factor * count if dimension is None else dimension
+    widest = WIDTH_FACTOR * count
+    problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
     first = problem.seed
     seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
-    few = Teacher.power_law(min(count, DIMENSION_DIRECTIONS), beta)
+    few = Teacher.power_law(min(count, sizes.few), beta)
     settings: dict[str, Any] = {
         "starts": len(seeds),
         "coupled": coupled,
@@ -169,23 +208,30 @@ def scaling_study(
         "tuned_rate": TUNED_RATE,
     }
     processes = checked_workers(workers) if coupled else 1  # matched pairs use all cores by themselves
-    return ScalingStudy(settings, problem, *_families(problem, few, seeds), processes, progress)
+    return ScalingStudy(settings, problem, *_families(problem, few, seeds, sizes), processes, progress)
 
 
-def _families(problem: Problem, few: Teacher, seeds: range) -> tuple[Family, Family, Family]:
+def _families(problem: Problem, few: Teacher, seeds: range, sizes: Sizes) -> tuple[Family, Family, Family]:
     """Return three families: the problem, the same at widths from P^0.25/2 to P, and `few` at growing dimensions."""
     count, few_count = problem.num_directions, few.num_directions
     begin, _ = middle_ranks(count)
     widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
-    smallest = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=2 * few_count)
+    smallest = sizes.dimension_factor // 2 * few_count
+    fewer = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=smallest)
     starts = [replace(problem, seed=s) for s in seeds]
-    shared = common_times(starts, TIMES)
+    # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their own times.
+    known = problem.inputs is None
+    shared = common_times(starts if known else starts[:1], TIMES)
+
+    def own(one: Problem) -> tuple[Problem, SaveAt | None]:
+        return one, common_times([one], TIMES, reach=2.0) if known else None
+
     wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
-    larger = [replace(smallest, dimension=2 ** (i + 1) * few_count, seed=s) for s in seeds for i in range(DIMENSIONS)]
+    larger = [replace(fewer, dimension=2**i * smallest, seed=s) for s in seeds for i in range(sizes.dimensions)]
     return (
         [(one, shared) for one in starts],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in wider],
-        [(one, common_times([one], TIMES, reach=2.0)) for one in larger],
+        [own(one) for one in wider],
+        [own(one) for one in larger],
     )
 
 

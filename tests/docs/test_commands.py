@@ -28,6 +28,7 @@ PLACEHOLDERS = {"NAME", "FILE", "…", "my_module:my_function", "tcp://host:8786
 LONG = {
     "python -m dynamics.laws compute-frontier --coupled --largest-width 256",
     "python -m dynamics.laws scaling",
+    "python -m dynamics.laws scaling --spectrum 0.25",
     "python -m dynamics.laws transfer",
     "python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6 --t-max 140",
     "python -m dynamics.study widths.toml --output here.nc --workers 8",

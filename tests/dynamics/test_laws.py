@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +14,14 @@ import pytest
 import dynamics
 from dynamics.laws import families, finite_size, frontier, scaling, transfer
 from dynamics.laws.__main__ import main
+from dynamics.laws.laws_across_problems import loss_against_width
 from dynamics.problem import Problem, Teacher
 from dynamics.report.figures.laws import plot_study
 from dynamics.report.laws import law_findings
 from dynamics.runs.storage import load
+from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.fits import fit_runs
+from dynamics.theory.ideal_sums import ideal_exponent
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
 
@@ -57,6 +62,70 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
         assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
     assert plot_study(found).axes[0].get_title() == r"$L \propto t^x$"
+
+
+def on_a_spectrum(width, seed, directions=16, dimension=512):
+    return Problem(
+        activation="he4", teacher=Teacher.power_law(directions, 1.0), width=width, dimension=dimension, seed=seed,
+        inputs=dynamics.Inputs.power_law(0.25),
+    )  # fmt: skip
+
+
+def tail_left_by(problem):
+    """Return Σ a_p² over the directions that no neuron takes, the pair of largest a_p s_p |C_ip|^(k−2) first."""
+    a, C = problem.teacher.coefficients, problem.start().teacher_overlap
+    score = a * np.arange(1.0, a.size + 1) ** -0.25 * C**2
+    left = a**2
+    for _ in range(min(score.shape)):
+        neuron, direction = np.unravel_index(np.argmax(score), score.shape)
+        score[neuron], score[:, direction], left[direction] = -1.0, -1.0, 0.0
+    return left.sum()
+
+
+def test_what_m_neurons_leave_on_a_spectrum_is_the_tail_and_that_of_the_coupled_flow():
+    """From the two starts each neuron learns the direction it is matched with; a thief would leave 10 % more."""
+    family = [(on_a_spectrum(m, seed), None) for seed in (0, 1) for m in (2, 4, 8)]
+    tails = np.array([tail_left_by(problem) for problem, _ in family]).reshape(2, 3)
+    for coupled, tolerance in ((False, 1e-14), (True, 1e-9)):
+        law = loss_against_width(families.solve_family(family, coupled=coupled, progress=False).datasets)
+        np.testing.assert_allclose(law.measured, tails, rtol=tolerance)
+        np.testing.assert_allclose(law.predicted, tails, rtol=1e-14)
+        assert law.asymptotic == -1.0
+
+
+def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectrum():
+    """256 directions, 8 to 64 neurons, eight starts: within two errors of both."""
+    widths = np.array([8, 11, 16, 23, 32, 45, 64])
+    tails = [[tail_left_by(on_a_spectrum(m, seed, 256, 4096)) for m in widths.tolist()] for seed in range(8)]
+    found, ideal = fit_runs(widths, tails), ideal_exponent(256, 1.0, "loss-width", ranks=(8.0, 64.0))
+    assert abs(found.exponent - ideal.exponent) < 2.0 * np.hypot(found.standard_error, ideal.standard_error) < 0.2
+    assert asymptotic_exponents(4, 1.0, alpha=0.25).loss_width == -1.0
+
+
+def test_laws_on_a_spectrum_by_command(tmp_path, monkeypatch, capsys):
+    """Two errors hold T_p; the loss in time and samples is steeper than its limit, as at so few directions it must be."""
+    monkeypatch.setattr(scaling, "SPECTRUM", scaling.SPECTRUM._replace(dimensions=2))
+    target = tmp_path / "found.nc"
+    command = ["scaling", "--spectrum", "0.25", "--directions", "16", "--starts", "1", "--json", "--no-plot"]
+    assert main([*command, "--output", str(target)]) == 0
+    shown = capsys.readouterr()
+    assert re.search(r"11 problems by 99 matched pairs, about \d+ s: P = 16, 1 starts each", shown.err)
+    points = {point["law"]: point for point in json.loads(shown.out)["points"]}
+    limits = {
+        "L ~ t^x": -2 / 3,
+        "L ~ n^x, tuned step": -1 / 3,
+        "L ~ m^x": -1.0,
+        "L ~ compute^x": -0.4,
+        "T_p ~ p^x": 1.5,
+    }
+    assert {law: points[law]["asymptotic"] for law in limits} == pytest.approx(limits)
+    assert points["T ~ d^x"]["asymptotic"] == 0.75
+    assert abs(points["T_p ~ p^x"]["measured"] - 1.5) < 2.0 * points["T_p ~ p^x"]["error"]
+    for law in ("L ~ t^x", "L ~ n^x, tuned step", "L ~ compute^x"):
+        assert 1.0 < points[law]["measured"] / limits[law] < 2.5
+    stored = load(target)
+    assert Problem.from_dataset(stored).inputs == dynamics.Inputs.power_law(0.25)
+    assert "s_1/tr Sigma" in stored.attrs["scaling_notes"]
 
 
 def test_the_coupled_flow_has_the_same_laws():
@@ -132,6 +201,10 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
         (["compute-frontier", "--widths", "4,8"], "Option --widths must hold at least 3 increasing integers, but is [4, 8]."),
         (["compute-frontier", "--largest-width", "8"], "Option --largest-width must be absent without --coupled, but is 8."),
         (["transfer", "--widths", "4,8,2,1"], "Option --widths must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
+        (["transfer", "--spectrum", "0.25"], "Option --spectrum must be absent for transfer, but is given; it is one of scaling."),
+        (["transfer", "--no-such"], "unrecognized arguments: --no-such"),
+        (["scaling", "--spectrum", "1.5"], "Option --spectrum must be at most 1, but is 1.5."),
+        (["scaling", "--spectrum", "0.25", "--directions", "257"], "Option --directions must be at most 256, but is 257."),
         (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),
     ],
 )  # fmt: skip
