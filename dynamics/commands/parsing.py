@@ -188,7 +188,11 @@ def _as_flag(option: Option, value: Any) -> Any:
             msg = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
             raise UsageError(msg)
         return value
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    except RecursionError:  # of tables within tables without an end
+        msg = f"Option --{option.name} must be a value in a file, but is {shown(value)}."
+        raise UsageError(msg) from None
 
 
 def check_names_a_file(what: str, path: Path) -> None:

@@ -11,12 +11,11 @@ from dynamics.problem import (
     check_memory,
     checked_integer,
     checked_integers,
-    checked_real,
+    checked_number,
     checked_seeds,
     is_correlation,
 )
 from dynamics.theory import check_quadratic
-from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions, engine_of
 from sgd_check.runs.observables import keeps_vectors
 
@@ -91,13 +90,7 @@ def checked_options(
 
 def checked_budget(max_runtime: object) -> float:
     """Return the seconds of a budget, infinite if there is none."""
-    if max_runtime is None:
-        return float("inf")
-    seconds = checked_real(max_runtime, "max_runtime")
-    if not seconds > 0:
-        msg = f"Argument `max_runtime` must be a positive number of seconds, but is {shown(max_runtime)}."
-        raise ValueError(msg)
-    return seconds
+    return float("inf") if max_runtime is None else checked_number(max_runtime, "max_runtime", positive=True)
 
 
 def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) -> tuple[int, ...] | None:

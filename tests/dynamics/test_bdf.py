@@ -73,6 +73,22 @@ def with_exact_history(order, h):
     return stepper
 
 
+def test_lengths_of_past_steps_are_kept_newest_first():
+    stepper = rotation(rtol=1e-6, atol=1e-6)
+    slots, ends = stepper._namespace, [0.0]
+    known, varied = slots.MAX_ORDER + 1, 0
+    while len(ends) < 60:
+        stepper.advance(100.0, 1)
+        if stepper.time == ends[-1]:
+            continue
+        ends.append(stepper.time)
+        lengths = np.diff(ends)[-known:][::-1]
+        past = stepper.state()["scalars"][slots.PAST_STEPS + 1 :][: lengths.size]
+        np.testing.assert_allclose(past, lengths, rtol=1e-10)
+        varied += np.ptp(lengths[1:]) > 0.01 * lengths[0] if lengths.size > 1 else 0
+    assert varied > 10
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_each_order_converges_at_its_rate(order):
     counts = np.array([50, 70, 100, 140])

@@ -207,9 +207,17 @@ def conditions(how, problem, method, times):
 
 
 def judge(model, index):
-    """Return "agree", "reported" by estimated errors, "agree by condition" or "undecided"; the difference if neither."""
+    """Return "agree", "reported" by estimated errors, "agree by condition" or "undecided"; the difference if neither.
+
+    A run whose integrated overlaps leave those of vectors is "stopped": it ends with the advice to lower `rtol`.
+    """
     how, problem, methods, times = question(model, index)
-    one, other = (how(problem, method, RTOL, times) for method in methods)
+    try:
+        one, other = (how(problem, method, RTOL, times) for method in methods)
+    except dynamics.SolveError as error:
+        if error.dataset.attrs["stop_reason"] != "not_realisable":
+            raise
+        return "stopped"
     end = float(times.times[-1])
     found = gaps(one, other, end) / (ALLOWED * RTOL)
     if (found <= 1.0).all():
@@ -228,4 +236,5 @@ def judge(model, index):
 def test_two_methods_agree_within_ten_tolerances(model, indices):
     found = Counter(judge(model, index) for index in indices)
     print(model, dict(found))
-    assert set(found) <= {"agree", "reported", "agree by condition", "undecided"}
+    assert set(found) <= {"agree", "reported", "agree by condition", "undecided", "stopped"}
+    assert found["stopped"] <= 1

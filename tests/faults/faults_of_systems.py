@@ -27,14 +27,14 @@ SYSTEMS = (
         "dC[i, p] = AT[i, p] - BC[i, p] - r[i] * C[i, p]",
         "dC[i, p] = AT[i, p] - BC[i, p]",
         "missing projection on the sphere",
-        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_written_equation"),
+        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_overlap_rates"),
     ),
     Fault(
         "dynamics/equations/overlaps/overlaps_kernels.py",
         "- BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]",
         "- BG[i, j] - BG[j, i] - (r[i] + r[i]) * G[i, j]",
         "index of the radial part of G'",
-        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_written_equation"),
+        tests_of("dynamics/test_kernels_of_overlaps", "test_right_hand_side_is_the_overlap_rates"),
     ),
     Fault(
         "dynamics/equations/overlaps/overlaps_kernels.py",
@@ -43,7 +43,7 @@ SYSTEMS = (
         "index of the norm in the Jacobian product",
         tests_of(
             "dynamics/test_kernels_of_overlaps",
-            "test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation",
+            "test_jacobian_product_is_the_complex_step_derivative_of_the_overlap_rates",
         ),
     ),
     Fault(

@@ -298,7 +298,7 @@ def _solvers() -> Iterator[Call]:
         "predict_emergence",
         dynamics.predict_emergence,
         {"problem": problem()},
-        {"problem": either(PROBLEMS, one_of(QUADRATIC)), "save_at": bad.no_schedule},
+        {"problem": PROBLEMS, "save_at": bad.no_schedule},
         WATCHED,
     )
     yield Call(
@@ -492,7 +492,7 @@ def _experiments() -> Iterator[Call]:
         ),
     )
     for name, good, refused in (
-        ("simulate", problem(), MISMATCHED),
+        ("simulate", problem(), bad.no_problem),
         ("simulate of a network", network(), one_of(network("sign"), network(dimension=3))),
     ):
         yield Call(

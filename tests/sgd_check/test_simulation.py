@@ -217,7 +217,7 @@ def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
         ({"seeds": [2**32]}, ValueError, "Argument `seeds` must stay below 2^32, but has 4294967296."),
         ({"seeds": 1.5}, TypeError, "Argument `seeds` must be a number of runs or a sequence of integers, but is 1.5."),
         ({"batch_size": 0}, ValueError, "Argument `batch_size` must be at least 1, but is 0."),
-        ({"max_runtime": 0}, ValueError, "Argument `max_runtime` must be a positive number of seconds, but is 0."),
+        ({"max_runtime": 0}, ValueError, "Argument `max_runtime` must be finite and positive, but is 0."),
         ({"max_runtime": "1h"}, TypeError, "Argument `max_runtime` must be a real number, but is '1h'."),
     ],
 )  # fmt: skip
