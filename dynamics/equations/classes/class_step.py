@@ -37,24 +37,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.classes.system import ClassSystem
 from dynamics.equations.finite_step.step_moment_tables import MOST_DIAGRAMS
 from dynamics.equations.finite_step.system import check_polynomial
-from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.link_kernels import render
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.moments import count_diagrams, mean_derivatives
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dynamics.equations.interface import OfStates
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.classes.class_step_kernels")
 
 
-class ClassStepSystem(OverlapSystem):
+class ClassStepSystem(ClassSystem):
     """State layout, kernels and observables of the mean steps of a problem that has `inputs`.
 
     State: U (m, r) on the teacher's axes, K (classes, m, m), and ln n (m,). Raises ValueError if the link is not a
@@ -64,23 +61,17 @@ class ClassStepSystem(OverlapSystem):
     name = "class-step"
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
-        axes, link, teacher = problem.input_axes(), problem.activation, problem.teacher
-        if axes is None:
-            msg = "Argument `problem` must have `inputs`, but has none."
-            raise ValueError(msg)
         check_polynomial(problem)
+        super().__init__(problem)
+        axes, link, teacher = self.axes, problem.activation, problem.teacher
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
         hat = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
         _check_sizes(hat, m + P, classes)
-        super().__init__(problem)
         self.pieces = (render(link.coefficients), *kernel_pieces(*KERNELS))
-        weights = problem.reduced_weights()
-        squared_norm = np.sum(weights**2, axis=1)
-        unit = weights / np.sqrt(squared_norm)[:, None]
+        unit, log_norm = self.initial_state[:-m].reshape(self.shape), self.initial_state[-m:]
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
-        self.initial_state: Array = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), np.log(squared_norm)])
+        self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self.shape = (classes, m, r)
-        self.teacher: Array = np.eye(r) if teacher.directions is None else np.array(teacher.directions)
         whole, share = step_theory == "finite-d", learning_rate / batch_size
         self.parameters = np.concatenate(
             [
@@ -97,16 +88,11 @@ class ClassStepSystem(OverlapSystem):
         M, half = m + P, hat.size * (hat.size + 1) // 2
         of_moments = 2 * M * M + classes + 6 * hat.size**2 + 5 * half * M + 5 * (M + 2)
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, m * M)
-        self._fastest = float(axes.eigenvalue.max())
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for U and K; plain for ln n."""
         classes, m, r = self.shape
         return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [m * r + classes * m * m, m])
-
-    def stiffness(self) -> float:
-        """Return a bound on the rates of a learned direction, the largest eigenvalue times that of isotropic inputs."""
-        return self._fastest * super().stiffness()
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, or of a stack, and n."""
@@ -115,11 +101,6 @@ class ClassStepSystem(OverlapSystem):
         G = state[..., m * r : -m].reshape(*stack, classes, m, m).sum(axis=-3)
         np.einsum("...ii->...i", G)[...] = 1.0
         return state[..., : m * r].reshape(*stack, m, r) @ self.teacher.T, G, np.exp(state[..., -m:])
-
-    def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
-        """Return what observes a state; that vectors with its overlaps exist is not monitored."""
-        del monitored
-        return super().observer(keep, lambda: False)
 
 
 def _check_sizes(hat: Array, vectors: int, classes: int) -> None:

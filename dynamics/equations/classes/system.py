@@ -50,6 +50,7 @@ class ClassSystem(OverlapSystem):
             raise ValueError(msg)
         m, P, r = problem.width, problem.num_directions, teacher.span
         squared_norm = np.sum(weights**2, axis=1)
+        self.axes = axes
         self.shape = weights.shape
         self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
         self.initial_state: Array = np.concatenate(
@@ -61,7 +62,6 @@ class ClassSystem(OverlapSystem):
         sign_matters = problem.information_exponent % 2
         self.sizes: Integers = np.array([m, P, weights.shape[1], r, sign_matters], dtype=np.int64)
         self.work_size = 2 * m * P + 2 * m * m + m * self.shape[1] + m * r + 3 * m
-        self._fastest = float(axes.eigenvalue.max())
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""
@@ -70,7 +70,7 @@ class ClassSystem(OverlapSystem):
 
     def stiffness(self) -> float:
         """Return a bound on the rates of a learned direction, the largest eigenvalue times that of isotropic inputs."""
-        return self._fastest * super().stiffness()
+        return float(self.axes.eigenvalue.max()) * super().stiffness()
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, and n."""
