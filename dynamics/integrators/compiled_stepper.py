@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -158,17 +158,8 @@ class CompiledStepper:
         """Advance through times; return also how many were passed, whose states are written if there are rows."""
         last, passed = self._tried() + max_steps, 0
         while True:
-            code = self._namespace.advance_through(
-                times[passed:],
-                last - self._tried(),
-                states[passed:],
-                self._vectors,
-                self._scalars,
-                self._counters,
-                self._atol,
-                self._events,
-                self._system,
-            )
+            left = last - self._tried()
+            code = self._namespace.advance_through(times[passed:], left, states[passed:], *self._of_steps())
             further, status = divmod(code, slots.PASSED)
             passed += further
             if status != EVENT_PASSED:
@@ -188,19 +179,14 @@ class CompiledStepper:
             return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
         last = self._tried() + max_steps
         while True:
-            status = self._namespace.advance(
-                float(target),
-                last - self._tried(),
-                self._vectors,
-                self._scalars,
-                self._counters,
-                self._atol,
-                self._events,
-                self._system,
-            )
+            status = self._namespace.advance(float(target), last - self._tried(), *self._of_steps())
             if status != EVENT_PASSED:
                 return Status(status)
             self._record_crossings()
+
+    def _of_steps(self) -> tuple[Any, ...]:
+        """Return what entry points that take steps read and change, in the order of their arguments."""
+        return self._vectors, self._scalars, self._counters, self._atol, self._events, self._system
 
     def _record_crossings(self) -> None:
         times, now, before = self._events
