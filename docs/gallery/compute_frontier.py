@@ -27,7 +27,7 @@ fit = dynamics.fit_power_law(compute, frontier, window=(compute[inside][0], comp
 asymptotic = (1 - 2 * beta) / (1 + beta)
 print(f"frontier ~ compute^{fit.exponent:.2f}; asymptotic exponent {asymptotic:.2f}")
 
-axes.loglog(compute, frontier, label="least loss over widths 8 to 512, four starts")
+axes.loglog(compute, frontier, label="least loss over widths 8 to 512, four starts, two s.e.")
 axes.fill_between(compute, frontier * np.exp(-2 * error), frontier * np.exp(2 * error), alpha=0.3, lw=0)
 guide = fit.prefactor * compute[inside] ** fit.exponent
 axes.loglog(compute[inside], guide, "k--", label=f"fit: compute$^{{{fit.exponent:.2f}}}$")

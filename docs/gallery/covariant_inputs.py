@@ -42,5 +42,6 @@ title = r"dashed: $p^{\beta + \alpha k/2}$, for $s_1/\mathrm{tr}\,\Sigma \lesssi
 right.set_title(title, fontsize=10)
 right.set_xticks(p, p)
 right.minorticks_off()
+right.set_ylim(bottom=0.15)  # room for the legend below the points
 right.legend(title="pairs, mean of 8 starts, two s.e.; points: coupled flow", fontsize=8, title_fontsize=8)
 figure.savefig("covariant_inputs.png")

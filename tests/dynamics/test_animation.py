@@ -47,6 +47,16 @@ def test_negative_overlaps_count_for_even_links_alone(k, seen):
     assert animation._squares(histories(overlap, k))[-1, 0, 0] == pytest.approx(seen)
 
 
+def test_a_run_that_ended_early_is_shown_as_far_as_it_went(tmp_path):
+    overlap = np.zeros((6, 2, 2))
+    overlap[2:, 0, 0] = 1.0
+    ended = histories(overlap)
+    late = ended["time"] > 100.0
+    path = dynamics.animate(ended.where(~late), tmp_path / "film.gif")
+    with Image.open(path) as film:
+        assert film.n_frames > 1
+
+
 def test_a_film_of_matched_pairs_is_written_and_not_replaced(pairs, tmp_path):
     path = dynamics.animate(pairs, tmp_path / "film.gif")
     with Image.open(path) as film:

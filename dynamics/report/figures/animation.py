@@ -134,8 +134,9 @@ def _stage(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, An
     nearest = squares[-1].argmax(axis=1)
     neurons = left.scatter(*(squares[0] @ corners).T, s=26, c=colours[nearest], alpha=0.85, lw=0, zorder=3)
     trails = [left.plot([], [], color=colours[p], lw=0.8, alpha=0.5, zorder=2)[0] for p in nearest]
-    shown = dataset["time"].values > 0
-    all_times, loss = dataset["time"].values[shown], np.maximum(dataset["loss"].values[shown], 1e-300)
+    # After an early stop nothing is known.
+    known = (dataset["time"].values > 0) & np.isfinite(dataset["loss"].values)
+    all_times, loss = dataset["time"].values[known], np.maximum(dataset["loss"].values[known], 1e-300)
     right.loglog(all_times, loss, color=MEASURED, lw=1.6)
     (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
     right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))

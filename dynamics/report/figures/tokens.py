@@ -26,7 +26,7 @@ def plot_progress(
 ) -> Axes:
     """Draw the progress of every component over time.
 
-    Lines are the prediction, thin black ones runs, red ticks at ½ the times in closed form, where there are any.
+    Lines are the prediction, thin black ones runs, orange ticks at ½ the times in closed form, where there are any.
 
     Parameters
     ----------

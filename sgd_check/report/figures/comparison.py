@@ -101,7 +101,7 @@ def _new_panels() -> list[Axes]:
 def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw simulated against predicted emergence times, one point with error bar per direction.
 
-    Dots are single runs; the error bar is the geometric mean with twice its standard error; the short red line spans
+    Dots are single runs; the error bar is the geometric mean with twice its standard error; the short orange line spans
     the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
     without emergence, at the horizon.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dynamics.problem import check_choice
 from dynamics.report import PREDICTED, axes_or_new, component_formula
-from sgd_check.report.figures.style import compared_parts, finish_over_time, spread_directions
+from sgd_check.report.figures.style import compared_parts, finish_over_time, show_last_decades, spread_directions
 from sgd_check.verdicts.alignment import sound_runs
 
 if TYPE_CHECKING:
@@ -21,11 +21,13 @@ QUANTITIES = ("learned", "loss")
 _LABELS = {
     "learned mass of direction": r"learned mass $/\, a_p$",
     "component": r"component $f_\alpha / f^*_\alpha$",
-    "sensitivity": "sensitivity over the teacher's",
+    "sensitivity": r"sensitivity over the teacher's, $\lambda_i / \lambda^*_i$",
     "loss": r"loss $\mathrm{E}(f-f^*)^2$",
 }
 # What is learned goes from 0 to 1; the room above is for the legend.
 _LIMITS = (-0.2, 1.4)
+# Eigenvalues of a sensitivity are never negative.
+_LIMITS_OF_SENSITIVITY = (-0.05, 1.25)
 _LEAST_LOSS = 1e-8
 
 
@@ -80,16 +82,18 @@ def plot_learning(
         ax.plot(prediction["time"].values, course.values / unit, color=shade, lw=1.8, label=_name(course, int(at)))
     ax.set_yscale("log" if quantity == "loss" else "linear")
     label = _LABELS[theory[0].kind] if theory else quantity
+    show_last_decades(ax, time)
+    _set_limits(ax, prediction, theory[0].kind if theory else quantity)
     finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
-    _set_limits(ax, prediction, quantity)
     return ax
 
 
-def _set_limits(ax: Axes, prediction: xr.Dataset, quantity: str) -> None:
-    """Show of the loss what theory takes on in the times that are drawn, of the rest at least from -0.2 to 1.4."""
-    if quantity == "learned":
+def _set_limits(ax: Axes, prediction: xr.Dataset, kind: str) -> None:
+    """Show of the loss what theory takes on in the times that are drawn, of the rest at least the usual limits."""
+    if kind != "loss":
         low, high = ax.dataLim.intervaly
-        ax.set_ylim(min(low, _LIMITS[0]), max(high, _LIMITS[1]))
+        least, largest = _LIMITS_OF_SENSITIVITY if kind == "sensitivity" else _LIMITS
+        ax.set_ylim(min(low, least), max(high, largest))
     elif "loss" in prediction:
         first, last = ax.get_xlim()
         seen = prediction["loss"].sel(time=slice(first, last)).values
@@ -108,7 +112,9 @@ def _unit(course: Course, prediction: xr.Dataset, at: int) -> float:
 
 
 def _name(course: Course, at: int) -> str:
-    """Return what stands in the legend: of a component its typeset formula, of the loss nothing."""
+    """Return what stands in the legend: direction, eigenvalue, or a component as a formula; of the loss nothing."""
     if course.kind == "component":
         return component_formula(course.label)
-    return "_loss" if course.kind == "loss" else f"{at + 1}"
+    if course.kind == "sensitivity":
+        return rf"$\lambda_{{{at + 1}}}$"
+    return "_loss" if course.kind == "loss" else f"$p = {at + 1}$"

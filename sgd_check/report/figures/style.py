@@ -52,8 +52,13 @@ def share_bars(share: Array, count: int) -> Array:
     return bars
 
 
-def finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
-    """Finish a panel over the last two decades of flow time."""
+def show_last_decades(ax: Axes, time: Array) -> None:
+    """Let a panel show the last two decades of flow time."""
     later = time[time > 0]
     ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
+
+
+def finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
+    """Finish a panel over the last two decades of flow time."""
+    show_last_decades(ax, time)
     finish_panel(ax, "flow time $t$", y, title, **legend)
