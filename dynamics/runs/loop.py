@@ -181,16 +181,23 @@ def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Se
         began = clock.perf_counter()
         view.result.intact = False
         status = _advance(stepper, time, view, pace, trackers)
-        ended = clock.perf_counter()
-        pace.adapt(ended - began, full=status == Status.MAX_STEPS)
+        pace.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
         if status in _FAILURES:
             return _FAILURES[status]
-        view.result.intact = True
-        for tracker in trackers:
-            reason = tracker.check(view)
-            if reason is not None:
-                return reason
-        view.result.tracker_seconds += clock.perf_counter() - ended
+        if (reason := _checked(view, trackers)) is not None:
+            return reason
+    return None
+
+
+def _checked(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
+    """Show the trackers a state between two chunks; return a reason to stop, or None."""
+    began = clock.perf_counter()
+    view.result.intact = True
+    for tracker in trackers:
+        reason = tracker.check(view)
+        if reason is not None:
+            return reason
+    view.result.tracker_seconds += clock.perf_counter() - began
     return None
 
 
@@ -210,20 +217,13 @@ def _leap(
     view.result.intact = False
     status, states = stepper.advance_through(times[first : first + most], pace.steps)
     records.extend(observe(states))
-    ended = clock.perf_counter()
-    pace.adapt(ended - began, full=status == Status.MAX_STEPS)
+    pace.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
     # That a record is wrong says more than that somebody wanted an end, or that no step succeeded after it.
     if sound is not None and len(records) > first and (reason := sound(records, first)):
         return reason
     if status in _FAILURES:
         return _FAILURES[status]
-    view.result.intact = True
-    for tracker in trackers:
-        reason = tracker.check(view)
-        if reason is not None:
-            return reason
-    view.result.tracker_seconds += clock.perf_counter() - ended
-    return None
+    return _checked(view, trackers)
 
 
 def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:

@@ -144,7 +144,7 @@ class PointDirectory:
 
     def files(self) -> dict[int, Path]:
         """Return where the answers of points are, in the order of their numbers."""
-        return {int(path.stem): path for suffix in SUFFIXES for path in sorted(self.path.glob(f"[0-9]*{suffix}"))}
+        return dict(sorted((int(path.stem), path) for suffix in SUFFIXES for path in self.path.glob(f"[0-9]*{suffix}")))
 
     def done(self) -> set[int]:
         """Return the points that need not be asked again."""

@@ -27,6 +27,14 @@ THREADED_OPERATIONS = 2**15
 Bench = TypeVar("Bench")
 
 
+def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, NDArray[np.generic]]) -> None:
+    """Raise KeyError or ValueError unless a state has the arrays of `own`, of the same shapes."""
+    for name, array in own.items():
+        if state[name].shape != array.shape:
+            msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
+            raise ValueError(msg)
+
+
 class SeededRuns(Generic[Bench]):
     """What engines share whose runs are independent and resumable; a subclass says how a block of steps is taken.
 
@@ -93,11 +101,7 @@ class SeededRuns(Generic[Bench]):
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from what `state` returned; raise ValueError if an array has another shape."""
-        own = self.state()
-        for name, array in own.items():
-            if state[name].shape != array.shape:
-                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
-                raise ValueError(msg)
+        check_shapes(state, self.state())
         for name, array in self._state.items():
             array[:] = state[name]
         self._running[:] = state["running"]

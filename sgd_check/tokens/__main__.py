@@ -136,7 +136,7 @@ def _trained(
     from sgd_check.tokens import simulate
 
     problem: Any = stored_question(prediction)
-    if "recovery" in prediction:
+    if "recovery" in prediction and begun is None:
         return simulate(problem, **{"seeds": DEFAULT_SEEDS, **asked}), None
     file = file_of_runs(settings, problem, output, begun)
     shown: Any = {"progress": False if settings["quiet"] else None, "max_runtime": asked.pop("max_runtime", None)}

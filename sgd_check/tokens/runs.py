@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.tokens.model import model_of
 
 if TYPE_CHECKING:
@@ -83,11 +84,7 @@ class TokenRuns:
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from what `state` returned; raise KeyError or ValueError for another problem's."""
-        own = self.state()
-        for name, array in own.items():
-            if state[name].shape != array.shape:
-                msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
-                raise ValueError(msg)
+        check_shapes(state, self.state())
         self._step = int(state["step"])
         for at, (model, draws) in enumerate(self._parts):
             with torch.no_grad():

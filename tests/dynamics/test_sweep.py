@@ -27,7 +27,7 @@ from dynamics.study import merge, point_file, sweeps
 from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
 from dynamics.study.merge import CHUNK_BYTES, _chunks
-from dynamics.study.points import PointDirectory
+from dynamics.study.points import PointAnswer, PointDirectory
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
 
@@ -593,6 +593,14 @@ def test_many_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, mo
         assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
             n: v.attrs for n, v in as_netcdf.variables.items()
         }
+
+
+def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
+    block, other = point_file.packed_point(xr.Dataset({"a": ((), 1.0)}), quick=True), b"netCDF"
+    with PointDirectory(tmp_path / "points", "one", {}) as directory:
+        for index, content in ((1_000_000, other), (2, other), (999_999, other), (1, block)):
+            directory.keep(index, PointAnswer(content))
+        assert list(directory.files()) == [1, 2, 999_999, 1_000_000]
 
 
 def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):

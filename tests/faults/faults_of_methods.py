@@ -40,14 +40,14 @@ INTEGRATORS = (
         "a_2 = 1.0 + order * a_1",
         "a_2 = 1.0 + a_1",
         "error constant of BDF",
-        tests_of("dynamics/test_bdf"),
+        tests_of("dynamics/test_bdf", "test_error_falls_with_the_tolerance_as_order_five_predicts"),
     ),
     Fault(
         "dynamics/integrators/bdf/bdf_kernels.py",
         "scalars[PAST_STEPS + i] = scalars[PAST_STEPS + i - 1]",
         "scalars[PAST_STEPS + i] = scalars[PAST_STEPS + 1]",
         "index of past steps",
-        tests_of("dynamics/test_bdf"),
+        tests_of("dynamics/test_bdf", "test_lengths_of_past_steps_are_kept_newest_first"),
     ),
     Fault(
         "dynamics/integrators/events.py",

@@ -51,14 +51,16 @@ SYSTEMS = (
         "            B[i, j] = -n[j] * g1(s)\n        B[i, i] = 0.0",
         "            B[i, j] = -n[i] * g1(s)\n        B[i, i] = 0.0",
         "swapped neuron in the forces",
-        tests_of("dynamics/test_vectors"),
+        tests_of("dynamics/test_vectors", "test_right_hand_side_is_the_written_equation"),
     ),
     Fault(
         "dynamics/equations/pairs/vectors_kernels.py",
         "dB[i, j] = -n[j] * (g2(s) * turn + slope * mass)",
         "dB[i, j] = -n[j] * g2(s) * turn",
         "missing term of the Jacobian product",
-        tests_of("dynamics/test_vectors"),
+        tests_of(
+            "dynamics/test_vectors", "test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation"
+        ),
     ),
     Fault(
         "dynamics/equations/finite_step/finite_step_kernels.py",

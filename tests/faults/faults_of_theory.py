@@ -144,7 +144,7 @@ ANALYSIS = (
         "np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[late]))",
         "np.maximum(nearby, LEAST * rtol * np.abs(loss[late]))",
         "factor of the estimated error",
-        tests_of("dynamics/test_error_estimates"),
+        tests_of("dynamics/test_error_estimates", "test_errors_are_three_times_the_differences"),
     ),
     Fault(
         "dynamics/runs/whole_files.py",

@@ -290,6 +290,11 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, com
     assert go_on == ["python", "-m", "sgd_check.tokens", "p.nc", "--resume", "p-check-runs.nc", "--no-plot"]
     assert main([*go_on[3:], "--seeds", "4"]) == 2
     assert "Option --seeds must be absent beside --resume" in capsys.readouterr().err
+    draws = tokens.AssociativeMemory(embeddings="gaussian", items=20, dimension=8, frequency_exponent=1.5)
+    dynamics.save(tokens.solve(draws), "draws.nc")
+    assert main(["draws.nc", *go_on[4:]]) == 2
+    assert "'p-check-runs.nc' holds those of another" in capsys.readouterr().err
+    Path("draws.nc").unlink()
     assert main(go_on[3:]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p-check.nc", "p.nc", "whole.nc"]
     found, whole = (dynamics.load(name)["simulation"] for name in ("p-check.nc", "whole.nc"))
