@@ -21,7 +21,7 @@ from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
-OPTIONS_VERSION = 4
+OPTIONS_VERSION = 5
 #: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -119,15 +119,17 @@ def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: boo
     functions, hits = {}, _compile_entries(namespace, keep=keep)
     for name, signature in exports.items():
         function = defined(namespace, name)
-        functions[name] = _callback(getattr(function, "py_func", function), signature, keep=keep)
+        functions[name] = _callback(function, signature, keep=keep)
         hits.append(bool(functions[name].cache_hits))
     return functions, all(hits)
 
 
-def _callback(function: Any, signature: str, *, keep: bool) -> Any:
+def _callback(kernel: Any, signature: str, *, keep: bool) -> Any:
     """Compile or load a function that compiled code calls by its address."""
     types = normalize_signature(signature)  # type: ignore[no-untyped-call]
-    options = {"error_model": "numpy", "fastmath": set(FASTMATH)}
+    function = getattr(kernel, "py_func", kernel)
+    counts = getattr(kernel, "targetoptions", {}).get("_nrt", True)
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "_nrt": counts}
     callback: Any = CFunc(function, types, locals={}, options=options, **ENTRY)
     if keep:
         callback._cache = _StoredCode(function)  # type: ignore[no-untyped-call]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.slots import *
@@ -34,10 +35,10 @@ def link_value(squares: Vector, s: float, order: int) -> float:
     return total
 
 
-@kernel
+@counting_kernel
 def part(counters: Integers, k: int, m: int) -> Integers:
     """Return part k of the integers behind the counts."""
-    return counters[INTEGERS + k * (m + 1) : INTEGERS + (k + 1) * (m + 1)]
+    return vector(counters, INTEGERS + k * (m + 1), m + 1)
 
 
 @kernel
@@ -46,7 +47,7 @@ def kept_share(h: float, rate: float) -> float:
     return max(0.0, 1.0 - KAPPA / (h * rate))
 
 
-@kernel
+@counting_kernel
 def group_neurons(y: Vector, both_poles: bool, counters: Integers, direction: Integers, system: System) -> int:
     """Group neurons with C_ip² above `GROUP` by direction, into the last two parts; return the number of groups."""
     m, P, D = system[2][0], system[2][1], system[2][2]
@@ -121,7 +122,7 @@ def weigh_group(
     return mass, distance, np.sqrt(square), abs(mean[D])
 
 
-@kernel
+@counting_kernel
 def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
     m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import counting_kernel, entry, kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import *
@@ -173,7 +173,7 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, valu
     return float(high)
 
 
-@kernel
+@counting_kernel
 def record_events(vectors: Matrix, scalars: Vector, counters: Integers, events: Matrix, system: System) -> None:
     """Write the times of events that were passed in the last step, or at the start."""
     if not events_passed(scalars[TIME], vectors[ROW_STATE], events, system):
