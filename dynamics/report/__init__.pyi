@@ -2,7 +2,11 @@ from .__main__ import build_parser as build_parser
 from .__main__ import main as main
 from .as_json import jsonable as jsonable
 from .chart import Chart as Chart
+from .explored import AXES as AXES
+from .explored import COMPONENTS as COMPONENTS
+from .explored import MASSES as MASSES
 from .explored import PREDICTED_TIME as PREDICTED_TIME
+from .explored import PROGRESS as PROGRESS
 from .explored import explored as explored
 from .figures.chaos import plot_chaos as plot_chaos
 from .figures.panels import axes_or_new as axes_or_new

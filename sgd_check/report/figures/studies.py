@@ -147,7 +147,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
     for at, target, colour in _coloured_targets(dataset):
         blown = float(dataset["blown_up_share"].values[at])
-        lost = f", {blown:.0%} blown up" if blown > 0 else ""
+        lost = f", {100 * blown:.0f} % blown up" if blown > 0 else ""
         # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
         ended = np.isfinite(losses[at]).any(axis=0)
         middle = np.median(np.where(np.isnan(losses[at][:, ended]), np.inf, losses[at][:, ended]), axis=0)
