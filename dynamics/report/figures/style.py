@@ -175,9 +175,9 @@ def formula(value: float, error: float = np.nan) -> str:
 
 
 def _typeset(value: float, error: float) -> str:
-    """Return a number with its error as mathtext, 2.0e-7 as a power of ten."""
+    """Return a number with its error as mathtext, 2.0e-7 as a multiple of a power of ten."""
     text = re.sub(r"e([+-])0*(\d+)", lambda m: rf"\cdot 10^{{{m[1].strip('+')}{m[2]}}}", with_error(value, error))
-    return text.replace("±", r"\pm")
+    return re.sub(r"^(-?)1\\cdot ", r"\1", text).replace("±", r"\pm")
 
 
 def component_formula(name: str) -> str:
