@@ -64,6 +64,7 @@ def test_what_is_shown_is_nearer_than_a_third_of_the_error(value, error):
 def test_formulas_have_true_minus_signs_and_powers():
     assert power("t", -1.416, 0.22) == r"$t^{-1.42 \pm 0.22}$"
     assert formula(1.5e-7, 2e-9) == r"$(1.500 \pm 0.020)\cdot 10^{-7}$"
+    assert [formula(1e6), formula(-1e-5), formula(3200.0)] == ["$10^{6}$", "$-10^{-5}$", r"$3.2\cdot 10^{3}$"]
     assert component_formula("h2(x1)*x12") == r"$h_{2}(x_{1})\,x_{12}$"
     assert typeset_law("loss-samples-tuned") == r"$L \propto n^x$, tuned step"
     assert plain_text("a $b$") == r"a \$b\$"

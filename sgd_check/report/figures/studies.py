@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.report import (
     BAND,
+    COLOURS,
     IDEAL,
     MEASURED,
     PREDICTED,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
-#: Okabe and Ito's, which readers of every colour vision tell apart.
-COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Of information exponents.
 MARKERS = ("o", "s", "^", "D")
 
