@@ -19,6 +19,7 @@ from .figures.panels import one_panel as one_panel
 from .figures.panels import panels_or_new as panels_or_new
 from .figures.panels import small as small
 from .figures.style import BAND as BAND
+from .figures.style import COLOURS as COLOURS
 from .figures.style import IDEAL as IDEAL
 from .figures.style import MEASURED as MEASURED
 from .figures.style import PREDICTED as PREDICTED
