@@ -38,7 +38,18 @@ def fill_often(flat, times):
 """
 FOLDERS = [Path(package.__file__).parent for package in (dynamics, sgd_check)]
 FILES = sorted(path for folder in FOLDERS for path in folder.rglob("*_kernels.py"))
-ARRAYS = {"Vector", "Matrix", "Cube", "Integers", "Switches", "NDArray", "Vectors", "Bench", "SingleVector", "SingleMatrix"}
+ARRAYS = {
+    "Vector",
+    "Matrix",
+    "Cube",
+    "Integers",
+    "Switches",
+    "NDArray",
+    "Vectors",
+    "Bench",
+    "SingleVector",
+    "SingleMatrix",
+}
 VIEWS = {"vector", "matrix"}
 
 
@@ -75,7 +86,8 @@ def returns_views_alone(function):
         for target, value in [*zip_assigned(node)]
         if isinstance(target, ast.Name) and is_view(value)
     }
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    returned = [each for value in values for each in (value.elts if isinstance(value, ast.Tuple) else [value])]
     return all(is_view(value) or (isinstance(value, ast.Name) and value.id in made) for value in returned)
 
 
