@@ -92,9 +92,11 @@ def inlined_kernel(function: Function) -> Function:
 
 
 def counting_kernel(function: Function) -> Function:
-    """Compile an inner function that counts references to arrays, since it allocates or returns some.
+    """Compile an inner function that counts references to arrays.
 
-    To a `kernel` it must return none but those of `dynamics.compiler.views`: what it allocates would never be freed.
+    One must that allocates or returns arrays, or calls what Numba writes with arrays of its own: `numpy.dot`,
+    `numpy.max`, the copy of one part of an array to another. To a `kernel` it must return none but those of
+    `dynamics.compiler.views`: what it allocates would never be freed.
     """
     return cast("Function", _inner(function, counts=True))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix, product
@@ -238,7 +238,7 @@ def move_class(
             out[i * m + j] = s * (V[i, j] + V[j, i]) + s * s * (of_drift * drift + of_noise * second[i * m + j])
 
 
-@kernel
+@counting_kernel
 def blown_up(y: Vector, parameters: Vector, m: int, P: int) -> bool:
     """Whether a squared norm is beyond `LARGEST_NORM` of the teacher's."""
     return bool(np.max(y[y.size - m :]) > np.log(LARGEST_NORM * np.sum(parameters[:P])))

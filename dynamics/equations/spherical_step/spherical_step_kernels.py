@@ -10,7 +10,7 @@ and `layout` are those of `dynamics.equations.network.step_source`. The equation
 from typing import TYPE_CHECKING
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.network_step_erf_kernels import write_step_second
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.link_kernels import g0, g1
 
 
-@kernel
+@counting_kernel
 def write_gram(y: Vector, parameters: Vector, sizes: Integers, gram: Matrix) -> None:
     """Gram matrix [G C; Cᵀ T] of all vectors."""
     m, P = sizes[0], sizes[1]
