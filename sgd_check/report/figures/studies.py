@@ -165,7 +165,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
             mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
             bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
             ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
-    crosses = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
+    crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
     ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
     law = float(dataset["exponent"].values[0])
     error = float(dataset["exponent_error"].values[0])
@@ -192,7 +192,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
         found = seen & np.isfinite(ratios[at])
         bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, found] - ratios[at][found])
-        thin = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
+        thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
         ax.errorbar(noise[found], ratios[at][found], yerr=bars, fmt="o", color=colour, **thin)
         ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
         lost = seen & ~found
