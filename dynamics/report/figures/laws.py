@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.bands import log_band
-from dynamics.report.figures.panels import MOST_NAMED, check_drawable, colour_bar, finish_panel, new_panels
+from dynamics.report.figures.panels import check_drawable, colour_bar, finish_panel, new_panels
 from dynamics.report.figures.style import (
     IDEAL,
     MEASURED,
@@ -173,7 +173,8 @@ def _draw_frontier(dataset: xr.Dataset) -> Figure:
     for (route, law), ax in zip(routes, panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
-        finish_panel(ax, COMPUTE, "loss", rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$")
+        title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
+        finish_panel(ax, COMPUTE, "loss", title, loc="lower left")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
@@ -196,10 +197,8 @@ def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
     colours = shades(len(widths))
     for m, colour in zip(widths, colours, strict=True):
         loss = losses.sel(width=m).values
-        label = f"$m = {m}$" if len(widths) <= MOST_NAMED else None
-        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1, label=label)
-    if len(widths) > MOST_NAMED:
-        colour_bar(ax, "$m$", widths, colours, (0.86, 0.56))
+        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
+    colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
     ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
 
 

@@ -139,11 +139,12 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     error = float(dataset["exponent_error"].values[2])
     ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
     middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
-    for slope, style, label, height in (
-        (fitted, "k--", f"fit: {power('n', fitted, error)}", 1.0),
-        (law, ":", f"asymptotic: {power('n', law)}", 1.6),
+    for slope, style, colour, label, height in (
+        (fitted, "--", "k", f"fit: {power('n', fitted, error)}", 1.0),
+        (law, ":", REFERENCE, f"asymptotic: {power('n', law)}", 1.6),
     ):
-        ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
+        line = height * loss[middle] * (needed / needed[middle]) ** slope
+        ax.loglog(needed, line, style, color=colour, lw=1.3, label=label)
     count = int(dataset["large_target"].values[-1])
     finish_panel(ax, "samples $n$", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
 
@@ -164,10 +165,11 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
             mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
             bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
             ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
-    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", color=PREDICTED, ms=8, mew=1.6, label="theory")
+    crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
+    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
     law = float(dataset["exponent"].values[0])
     error = float(dataset["exponent_error"].values[0])
-    ax.set_ylim(0.5 * level[-1], 3.0)
+    ax.set_ylim(0.5 * level[-1], 1.6)
     fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
     finish_panel(ax, "samples $n$", r"loss $\mathrm{E}(f-f^*)^2$", f"SGD, medians; circles: target reached{fitted}")
 
@@ -178,23 +180,27 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     lag = dataset["predicted_learned_time"].values - flow
     end = dataset["step_size"].values * _last_samples(dataset)
     late = dataset["emergence_time"].values
-    ratios = np.median(np.where(np.isnan(late), np.inf, late), axis=1) / flow
+    late = np.sort(np.where(np.isnan(late), np.inf, late), axis=1)
+    ratios = np.median(late, axis=1) / flow
+    low, high = (late[:, round(q * (late.shape[1] - 1))] / flow for q in (0.25, 0.75))
     delays = (dataset["delayed_time"].values - lag) / flow
-    drawn = np.concatenate([ratios, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
+    drawn = np.concatenate([ratios, high, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
     top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
     for at, target, colour in _coloured_targets(dataset):
         noise = a[target - 1] / a
         # Directions that the flow itself would not have time for say nothing of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
         found = seen & np.isfinite(ratios[at])
-        ax.semilogx(noise[found], ratios[at][found], "o", color=colour, ms=4, label=f"tuned to {target}")
+        bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, found] - ratios[at][found])
+        thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
+        ax.errorbar(noise[found], ratios[at][found], yerr=bars, fmt="o", color=colour, **thin)
         ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
         lost = seen & ~found
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
-    ax.set_ylim(0.8, top)
+    ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
     x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
-    finish_panel(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
+    finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
 
 
 def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
