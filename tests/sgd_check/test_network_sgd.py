@@ -220,7 +220,7 @@ def many_parameters(v, b, w):
     [
         ("erf", UNITS, {}),
         ("relu", UNITS, {"biases": "none", "initial_biases": 1.0, "decay": (0.0, 0.0)}),
-        ("tanh(z)", POLYNOMIAL, {"first_layer": "sphere"}),
+        pytest.param("tanh(z)", POLYNOMIAL, {"first_layer": "sphere"}, marks=pytest.mark.long),
     ],
 )
 def test_a_hundred_steps_have_the_law_of_plain_sgd_in_r_40(link, teacher, changes):
@@ -413,7 +413,14 @@ def test_a_teacher_of_units_has_axes_and_no_components():
     assert np.isfinite(runs.loss).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"batch_size": 3}, {"engine": "torch"}, {"engine": "torch", "batch_size": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 3},
+        *(pytest.param(changes, marks=pytest.mark.long) for changes in ({}, {"engine": "torch"})),
+        {"engine": "torch", "batch_size": 2},
+    ],
+)
 def test_a_simulation_that_was_stopped_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
     problem, path = network("erf", STAIRCASE, 30, "sphere" if "engine" in changes else "free"), tmp_path / "runs.nc"
     whole = sgd_check.simulate(problem, **GIVEN | changes)
