@@ -270,6 +270,7 @@ def test_check_of_a_linear_link_tests_the_finite_step_equation():
     assert "finer" not in tree.children
 
 
+@pytest.mark.long
 def test_check_of_relu_chooses_its_steps_and_simulates_twice(relu):
     with pytest.warns(UserWarning, match="leaves out|without the finite-step equation"):
         tree = sgd_check.check(relu, **QUIET)
