@@ -128,7 +128,7 @@ def test_an_escape_after_a_wait_of_1e13_is_resolved():
     np.testing.assert_allclose(event_times(flows[0]), event_times(flows[1]), rtol=1e-5)
 
 
-@pytest.mark.kernels
+@pytest.mark.slow_to_compile
 def test_when_a_run_is_held_up_does_not_depend_on_the_caller():
     """Neither on how many steps are asked for at once, nor on a restart from a saved state."""
     method = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, last_time=LAST[90])
