@@ -13,7 +13,7 @@ release = metadata.version(project)
 copyright = "the authors of feature-emergence, MIT licence"
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
@@ -30,6 +30,8 @@ nitpick_ignore_regex = [("py:obj", r"(?s).*"), ("py:exc", r"[A-Z]\w+")]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
+# The notebook is committed executed: `python tests/docs/test_tutorial.py` renews it.
+nb_execution_mode = "off"
 
 # Docstrings say types in words; annotations would repeat them.
 autodoc_typehints = "none"

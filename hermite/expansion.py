@@ -293,6 +293,11 @@ class HermiteExpansion:
             return f"{self.name}(z)" if self.name.isidentifier() and self.name != "erf" else str(self.link.expression)
         return f"{self.name}(z)" if self.name.isidentifier() else self.name
 
+    def _repr_html_(self) -> str:
+        from hermite.text.html import link_html
+
+        return link_html(self)
+
     def _repr_latex_(self) -> str:
         rounded = {j: f"{c:.4g}" for j, c in enumerate(self.coefficients) if abs(c) > self.tolerance}
         return f"${latex_series(rounded, limit=8)}$"

@@ -309,6 +309,11 @@ class Problem:
         """
         return cls(**stored_arguments(dataset))
 
+    def _repr_html_(self) -> str:
+        from dynamics.problem.as_html import problem_html
+
+        return problem_html(self)
+
     def __eq__(self, other: object) -> bool:
         """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
         if not isinstance(other, Problem):

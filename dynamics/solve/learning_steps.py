@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynamics.problem import Problem, check_choice, checked_integer, checked_number, is_correlation
 from dynamics.theory import escape_bias, learning_rate_limit, predict
+from hermite.text.html import clean, table_of_pairs
 from hermite.text.rounding import rounded, with_error
 
 if TYPE_CHECKING:
@@ -73,12 +74,24 @@ class LearningSteps:
         if not math.isfinite(self.steps):
             line = f"{name}, {self.event}: {'never' if math.isinf(self.steps) else 'unknown'}"
         else:
-            line = f"{name}, {self.event}: {with_error(self.steps, self.steps_deviation)} steps"
+            line = f"{name}, {self.event}: {_counted(self.steps, self.steps_deviation)} steps"
             if math.isfinite(self.steps_deviation):
                 ends = [rounded(end, self.steps_deviation)[0] for end in (self.steps_low, self.steps_high)]
                 line += f" (95 % of runs: {ends[0]} to {ends[1]})"
-            line += f", {with_error(self.samples, self.batch_size * self.steps_deviation)} samples"
+            line += f", {_counted(self.samples, self.batch_size * self.steps_deviation)} samples"
         return "; ".join([line, *self.notes])
+
+    def _repr_html_(self) -> str:
+        rows = {"steps": "never" if math.isinf(self.steps) else "unknown"}
+        if math.isfinite(self.steps):
+            for name, size in (("steps", 1), ("samples", self.batch_size)):
+                rows[name] = _counted(size * self.steps, size * self.steps_deviation)
+        if math.isfinite(self.steps_deviation):
+            ends = [rounded(end, self.steps_deviation)[0] for end in (self.steps_low, self.steps_high)]
+            rows["95 % of runs"] = f"{ends[0]} to {ends[1]} steps"
+        rows["step"] = f"η = {self.learning_rate:g}, batch {self.batch_size}"
+        rows |= {"not modelled": "<br/>".join(map(clean, self.notes))} if self.notes else {}
+        return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
 
 
 def learning_steps(
@@ -173,6 +186,11 @@ def learning_steps(
         steps_high=(ends[1] + margin) / rate,
         notes=notes,
     )
+
+
+def _counted(number: float, deviation: float) -> str:
+    """Return steps or samples with their scatter, with three digits where it is unknown."""
+    return with_error(number, deviation) if math.isfinite(deviation) else f"{float(f'{number:.3g}'):g}"
 
 
 def _place(answer: object, direction: int, event: str) -> int:

@@ -61,7 +61,13 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         # Steeper than the limit, as every law is at so few directions; the frontier most of all.
         assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
         assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
-    assert plot_study(found).axes[0].get_title() == r"$L \propto t^x$"
+    panels = plot_study(found).axes
+    assert panels[0].get_title() == r"$L \propto t^x$"
+    for ax in panels:
+        # No fit and no slope beside it leaves its panel.
+        ends = [line.get_ydata() for line in ax.get_lines() if line.get_linestyle() in ("--", "-.", ":")]
+        assert ax.get_ylim()[0] < min(end.min() for end in ends)
+        assert max(end.max() for end in ends) < ax.get_ylim()[1]
 
 
 def on_a_spectrum(width, seed, directions=16, dimension=512):

@@ -290,7 +290,29 @@ def test_by_default_times_reach_beyond_what_is_learned():
 
 def test_the_report_names_the_components():
     found = dynamics.solve_problem(CASE_3, save_at=TIMES, progress=False)
-    assert "x1*x2*x3" in find_findings(found).as_text({})
+    findings = find_findings(found)
+    assert "x1*x2*x3" in findings.as_text({})
+    chart, names = findings.chart(), found.component_name.values.tolist()
+    np.testing.assert_array_equal(chart.time, found.time[found.time > 0])
+    assert [curve.facts["component"] for curve in chart.curves] == names
+    for curve, name in zip(chart.curves, names, strict=True):
+        one = found.sel(component_name=name)
+        ratio = (one.component / one.teacher_component).values[found.time > 0]
+        np.testing.assert_allclose(curve.values, ratio, rtol=1e-12)
+        assert chart.limits[0] < ratio.min() <= ratio.max() < chart.limits[1]
+        np.testing.assert_equal(curve.facts["learned at t ="], float(one.component_learned_time))
+        np.testing.assert_equal(curve.predicted, float(one.predicted_component_time))
+
+
+def test_the_axes_of_a_teacher_of_units_are_curves_to_explore():
+    found = dynamics.solve_problem(CASE_1, save_at=TIMES, progress=False)
+    chart = find_findings(found).chart()
+    for at, curve in enumerate(chart.curves):
+        squared = np.square(found.teacher_overlap.isel(direction=at)).max("neuron").values[found.time > 0]
+        np.testing.assert_allclose(curve.values, squared, rtol=1e-12)
+        assert curve.facts["axis"] == at + 1
+    summary = found.drop_vars("teacher_overlap")
+    assert find_findings(summary).chart is None
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pytest
+from html_reader import read_page
 
 import dynamics
 from dynamics import tokens
 from dynamics.problem import stored_question
+from dynamics.report.page import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
 from dynamics.tokens.answers import _Steps
 from dynamics.tokens.recovery import frequencies_of, spectral_recovery
@@ -256,7 +258,10 @@ def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
     assert main(["composition", "--hops", "3"]) == 2
     assert "must be a power of 2, but is 3" in capsys.readouterr().err
     page = dynamics.write_report(dynamics.load("p.nc"), tmp_path / "p.html")
-    assert "hop 4" in page.read_text(encoding="utf-8")
+    told = [tag["data-facts"] for tag in read_page(page).all("path") if tag["class"] == "curve"]
+    found = dynamics.load("p.nc")
+    hop, closed, learned = found.component.values[2], found.predicted_learned_time[2], found.learned_time[2]
+    assert told[2] == f"component {hop}; closed form t = {cell_text(float(closed))}; learned at t = {learned:.5g}"
 
 
 def test_problems_are_light_and_theory_needs_no_torch():

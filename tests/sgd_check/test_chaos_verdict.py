@@ -12,6 +12,7 @@ import dynamics
 import sgd_check
 from dynamics.equations.spherical.coupling import make_particle_system
 from dynamics.laws.chaos import coupled_tracers, function_gap
+from dynamics.report.findings import find_findings
 from dynamics.runs.storage import load, save
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts import mean_field
@@ -296,6 +297,17 @@ def test_the_figure_takes_four_axes_and_the_tree_a_file(tree, law, family, tmp_p
     again = load(save(tree, tmp_path / "tree.nc"))
     assert set(again["simulation"].children) == {f"width_{m}" for m in WIDTHS}
     xr.testing.assert_identical(again["comparison"].to_dataset(), tree["comparison"].to_dataset())
+
+
+def test_learned_masses_are_curves_to_explore_with_the_times_of_the_widest_runs(tree, law, family):
+    chart, widest = find_findings(tree).chart(), family[-1]
+    later = law.time.values > 0
+    for at, curve in enumerate(chart.curves):
+        mass = law.learned_mass.values[later, at] / law.teacher_coefficient.values[at]
+        np.testing.assert_allclose(curve.values, mass, rtol=1e-12)
+        np.testing.assert_equal(curve.predicted, float(law.learned_time[at]))
+        times = np.where(np.isnan(widest.learned_time), np.inf, widest.learned_time)[:, at]
+        assert curve.facts[f"SGD of width {WIDTHS[-1]}, median t ="] == np.median(times)
 
 
 # --- the command ------------------------------------------------------------------------------------------

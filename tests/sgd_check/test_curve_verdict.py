@@ -223,9 +223,11 @@ def test_an_extrapolated_mean_is_that_of_the_runs_without_step_size(flow, runs):
 
 def test_runs_that_stopped_early_are_unfinished_first(flow, relu):
     cut = sgd_check.simulate(relu, learning_rate=1e-6, steps=10**8, seeds=8, max_runtime=0.3, **QUIET)
-    attrs = sgd_check.compare(flow, cut)["comparison"].attrs
+    tree = sgd_check.compare(flow, cut)
+    attrs = tree["comparison"].attrs
     assert attrs["verdict"] == "undecided"
     assert attrs["reasons"].startswith("The runs stopped early (max_runtime) at time")
+    assert find_findings(tree).as_text({}).startswith(f"Unfinished: undecided. {attrs['reasons']}\n")
 
 
 def test_too_few_runs_are_said(flow, relu):

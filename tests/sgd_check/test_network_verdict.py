@@ -117,6 +117,11 @@ def test_findings_and_figure_show_components(flow, runs):
     found = find_findings(tree)
     assert [table.caption for table in found.tables] == ["Curves of SGD against prediction"]
     assert found.tables[0].rows[1]["what"] == "component x1"
+    chart = found.chart()
+    for at, curve in enumerate(chart.curves):
+        times = tree["simulation"]["component_learned_time"].values[:, at]
+        assert curve.facts["SGD, median t ="] == np.median(np.where(np.isnan(times), np.inf, times))
+        np.testing.assert_equal(curve.predicted, float(flow.component_learned_time[at]))
     panels = plot_comparison(tree).axes
     assert panels[2].get_ylabel() == r"component $f_\alpha / f^*_\alpha$"
     assert [text.get_text() for text in panels[2].get_legend().get_texts()] == ["$x_{1}$", r"$x_{1}\,x_{2}$"]

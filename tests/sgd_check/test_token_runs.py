@@ -19,6 +19,7 @@ import dynamics
 import sgd_check.tokens
 from dynamics import tokens
 from dynamics.integrators.descent.euler import EulerStepper
+from dynamics.report.findings import find_findings
 from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.comparison import distances
@@ -169,6 +170,11 @@ def test_seeds_repeat_and_differ(composition):
 
 def test_files_and_reports_of_a_comparison(composition, tmp_path):
     tree = sgd_check.tokens.compare(*composition)
+    prediction, runs = composition
+    for at, curve in enumerate(find_findings(tree).chart().curves):
+        np.testing.assert_array_equal(curve.values, prediction.progress.values[prediction.time > 0, at])
+        assert curve.predicted == curve.facts["predicted at t ="] == prediction.learned_time[at]
+        assert curve.facts["runs, median t ="] == np.median(runs.learned_time[:, at])
     again = dynamics.load(dynamics.save(tree, tmp_path / "check.nc"))
     assert again["comparison"].to_dataset().identical(tree["comparison"].to_dataset())
     for result in (again, again["simulation"].to_dataset(inherit=False)):

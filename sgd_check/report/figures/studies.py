@@ -8,11 +8,13 @@ import numpy as np
 
 from dynamics.report import (
     BAND,
+    COLOURS,
     IDEAL,
     MEASURED,
     PREDICTED,
     REFERENCE,
     check_drawable,
+    check_panels,
     draw_transfer,
     figure_style,
     finish_panel,
@@ -27,19 +29,19 @@ from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
-#: Okabe and Ito's, which readers of every colour vision tell apart.
-COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Of information exponents.
 MARKERS = ("o", "s", "^", "D")
 
 
-def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
+def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw the figure of a study.
 
     Parameters
@@ -47,8 +49,10 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
     dataset : Dataset
         Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
         `calibration` or `sgd_transfer`.
+    axes : sequence of Axes, optional
+        Where to draw: three of `unstable_discretisation` and `sgd_transfer`, two of others; by default a new figure.
     style : {"screen", "paper", "talk"}, optional
-        See `figure_style`.
+        Of a new figure; see `figure_style`.
 
     Returns
     -------
@@ -57,7 +61,7 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
     Raises
     ------
     ValueError
-        If the dataset is no study's.
+        If the dataset is no study's, or `axes` are not so many.
     """
     check_drawable(dataset)
     answer = dataset.attrs["answer"]
@@ -65,9 +69,11 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
     draw, size, rows, columns, options = _DRAWN[answer]
+    check_panels("axes", axes, rows * columns)
     with figure_style(style):
-        figure, panels = new_panels(size, rows, columns, **options)
+        panels: Any = new_panels(size, rows, columns, **options)[1] if axes is None else axes
         draw(dataset, panels)
+    figure: Figure = panels[0].get_figure()
     return figure
 
 
@@ -147,7 +153,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
     for at, target, colour in _coloured_targets(dataset):
         blown = float(dataset["blown_up_share"].values[at])
-        lost = f", {blown:.0%} blown up" if blown > 0 else ""
+        lost = f", {100 * blown:.0f} % blown up" if blown > 0 else ""
         # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
         ended = np.isfinite(losses[at]).any(axis=0)
         middle = np.median(np.where(np.isnan(losses[at][:, ended]), np.inf, losses[at][:, ended]), axis=0)

@@ -1,0 +1,83 @@
+"""What a notebook shows of a value, of a link first: a caption over two columns, every given text escaped."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+from hermite.text.series_text import format_series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermite.expansion import HermiteExpansion
+
+#: Characters that HTML forbids: those of control, and halves of surrogate pairs.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_LEFT = "text-align:left;vertical-align:top"
+#: Terms of a series that are shown.
+_MOST_TERMS = 8
+
+
+def clean(text: str) -> str:
+    """Return text escaped for HTML."""
+    return escape(_FORBIDDEN.sub("\ufffd", text))
+
+
+def series_as_html(terms: Mapping[int, str], limit: int) -> str:
+    """Return printed coefficients by degree as a series with subscripts, cut after `limit` terms.
+
+    Examples
+    --------
+    >>> series_as_html({4: "-0.8", 10: "2e-07"}, limit=8)
+    '−0.8 h<sub>4</sub> + 2·10<sup>−7</sup> h<sub>10</sub>'
+    """
+    plain = clean(format_series(terms, limit=limit))
+    powers = re.sub(r"e\+?(-?)0*([0-9]+)", r"·10<sup>\1\2</sup>", plain)
+    return re.sub(r"h([0-9]+)", r"h<sub>\1</sub>", powers).replace("-", "−")
+
+
+def table_of_pairs(caption: str, rows: Mapping[str, str]) -> str:
+    """Return a table with a row per name and value; caption and values are HTML already, and names are not.
+
+    Examples
+    --------
+    >>> table_of_pairs("<b>Link</b>", {"a < b": "yes"}).count("a &lt; b")
+    1
+    """
+    body = "".join(
+        f'<tr><th scope="row" style="{_LEFT}">{clean(name)}</th><td style="{_LEFT}">{value}</td></tr>'
+        for name, value in rows.items()
+    )
+    head = f'<caption style="{_LEFT}">{caption}</caption>'
+    return f"<table>{head}<tbody>{body}</tbody></table>"
+
+
+def link_in_a_line(link: HermiteExpansion) -> str:
+    """Return the series of a link, after its name where it is no polynomial."""
+    terms = {j: f"{c:.4g}" for j, c in enumerate(link.coefficients) if abs(c) > link.tolerance}
+    series = series_as_html(terms, _MOST_TERMS)
+    return series if link.is_polynomial else f"{clean(link.name)} = {series}"
+
+
+def link_html(link: HermiteExpansion) -> str:
+    """Return a link as a table: series, exponent, parity, norm, and what the series leaves out."""
+    return table_of_pairs(
+        f"<b>Link</b> {clean(link.name)}",
+        {
+            "σ(z)": link_in_a_line(link),
+            "information exponent k": _known(lambda: str(link.information_exponent), "none: σ is constant"),
+            "parity": link.parity,
+            "E σ(z)²": _known(lambda: f"{link.norm_squared:.4g}", "unknown"),
+            "distance from the series": _known(lambda: f"{link.truncation_error:.2g}, order {link.order}", "unknown"),
+        },
+    )
+
+
+def _known(text: Callable[[], str], otherwise: str) -> str:
+    """Return a text of numbers; a link must show itself also where one cannot be computed."""
+    try:
+        return text()
+    except ValueError:
+        return otherwise
