@@ -108,6 +108,7 @@ def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectru
     assert asymptotic_exponents(4, 1.0, alpha=0.25).loss_width == -1.0
 
 
+@pytest.mark.long
 def test_laws_on_a_spectrum_by_command(tmp_path, monkeypatch, capsys):
     """Two errors hold T_p; the loss in time and samples is steeper than its limit, as at so few directions it must be."""
     monkeypatch.setattr(scaling, "SPECTRUM", scaling.SPECTRUM._replace(dimensions=2))
@@ -263,7 +264,9 @@ def interrupted_after(monkeypatch, module, name, count):
     ("module", "name", "count", "arguments"),
     [
         (families, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
-        (families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
+        pytest.param(
+            families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long
+        ),
         (families, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],

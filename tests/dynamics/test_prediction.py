@@ -138,7 +138,10 @@ def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says
         assert mass(time, p) == pytest.approx(A[p] / 2, rel=1e-4)
 
 
-@pytest.mark.parametrize("link", ["relu", "tanh", "gelu", "0.3*h2(z)+h4(z)", "he1"])
+@pytest.mark.parametrize(
+    "link",
+    ["gelu", "0.3*h2(z)+h4(z)", *(pytest.param(name, marks=pytest.mark.long) for name in ("relu", "tanh", "he1"))],
+)
 def test_linearised_times_are_those_of_the_flow_of_the_first_coefficients(link):
     teacher = Teacher([0.9, 0.45], directions=[[1.0, 0.0], [0.6, 0.8]])
     problem = Problem(activation=link, teacher=teacher, width=4, dimension=16, seed=2)
@@ -413,9 +416,9 @@ def simulated_escapes(learning_rate, dimension, C0, count, rng):
 
 @pytest.mark.statistical
 def test_delay_and_scatter_of_simulated_escapes_are_the_predicted_ones(rng):
-    # 500 runs at η d = 1e-3.  Mean: 5 standard errors (false alarm 1e-6) plus the neglected second order, the square of
+    # 500 runs at η d = 2e-3.  Mean: 5 standard errors (false alarm 1e-6) plus the neglected second order, the square of
     # the bias.  Scatter: 5 standard errors plus the neglected order, relative to it the scatter itself.
-    dimension, learning_rate, C0 = 64, 1.6e-5, 0.5
+    dimension, learning_rate, C0 = 64, 3.2e-5, 0.5
     problem = single(C0=C0, n0=1e-8, dimension=dimension)
     result = predict(problem)
     expected = escape_bias(problem, learning_rate, result)

@@ -105,7 +105,7 @@ def test_it_is_the_flow_of_overlaps():
     np.testing.assert_allclose(found.learned_time, flow.learned_time, rtol=1e-7)
 
 
-@pytest.mark.parametrize(("dimension", "seed"), [(10**9, 0), (10**9, 1), (3200, 0)])
+@pytest.mark.parametrize(("dimension", "seed"), [(10**9, 0), pytest.param(10**9, 1, marks=pytest.mark.long), (3200, 0)])
 def test_times_and_slopes_of_many_directions(dimension, seed):
     asked = large(dimension, seed)
     low, high = power_window(asked.teacher, 64, dimension)

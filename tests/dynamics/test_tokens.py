@@ -601,7 +601,11 @@ def one_step(d, N, a, *, spectral=True):
 
 @pytest.mark.parametrize(
     ("sizes", "spectral", "gradient"),
-    [((48, 1000, 1.5), 38.2, (5.7, 0.3)), ((128, 3870, 1.5), 143.8, (9.7, 0.4)), ((96, 2000, 2.0), 89.7, (5.4, 0.4))],
+    [
+        ((48, 1000, 1.5), 38.2, (5.7, 0.3)),
+        pytest.param((128, 3870, 1.5), 143.8, (9.7, 0.4), marks=pytest.mark.long),
+        pytest.param((96, 2000, 2.0), 89.7, (5.4, 0.4), marks=pytest.mark.long),
+    ],
 )
 def test_one_step_recovers_the_counts_of_the_closed_forms(sizes, spectral, gradient):
     # The spectral counts are those of another evaluation of the same formulas, the others draws and their errors.

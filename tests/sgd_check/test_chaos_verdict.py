@@ -105,6 +105,7 @@ def test_neurons_are_held_against_those_that_follow_the_field(asked, law, family
     np.testing.assert_allclose(found["largest_coupling_error"], np.sqrt(m) * largest, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_noise_is_that_of_the_steps_and_pairs_are_free_of_it(asked):
     """Fixed seeds. A quarter of the batch has four times the noise, and pairs have the distance of the exact flow.
@@ -148,7 +149,13 @@ def judged(gap, rate):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("edge", [-1.0 - mean_field.WIDTH_CORRECTION, -1.0 + mean_field.WIDTH_CORRECTION])
+@pytest.mark.parametrize(
+    "edge",
+    [
+        -1.0 - mean_field.WIDTH_CORRECTION,
+        pytest.param(-1.0 + mean_field.WIDTH_CORRECTION, marks=pytest.mark.long),
+    ],
+)
 def test_false_alarms_at_the_edge_of_the_band_are_as_rare_as_stated(edge, rng):
     """120 families at a rate of 10 %, half of it on the side that is tested here: more than 15 alarms have p < 1e-3."""
     alarms = sum(judged(made_up(edge, rng), 0.1).p < 0.1 for _ in range(120))

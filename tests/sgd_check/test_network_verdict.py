@@ -73,6 +73,7 @@ def test_the_equation_of_finite_steps_is_tested_with_one_simulation(staircase, r
         sgd_check.compare(stepped, [runs[0], runs[0]])
 
 
+@pytest.mark.long
 def test_a_teacher_of_units_is_judged_by_its_sensitivity():
     student = Student(activation="relu", width=3, second_layer="trained")
     problem = Problem(student=student, teacher=Teacher([1.0, -0.6]), dimension=10, initial_norm=0.5)
@@ -96,6 +97,7 @@ def test_a_step_size_that_moves_much_is_not_extrapolated_from(flow, staircase):
     assert "too much to extrapolate from two learning rates: use smaller ones." in attrs["reasons"]
 
 
+@pytest.mark.long
 def test_neurons_on_the_sphere_are_said_to_have_no_equation_of_finite_steps():
     student = Student(activation="erf", width=2, second_layer="fixed", first_layer="sphere")
     problem = Problem(student=student, teacher=Teacher([1.0]), dimension=8)

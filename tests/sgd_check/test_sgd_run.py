@@ -82,7 +82,7 @@ def test_the_flow_is_tested_if_asked_for(prediction, capsys):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("stretch", [1.3, 1 / 1.3])
+@pytest.mark.parametrize("stretch", [1.3, pytest.param(1 / 1.3, marks=pytest.mark.long)])
 def test_a_wrong_prediction_is_tested_itself_and_refuted(tools, tmp_path, capsys, stretch):
     """A file off by 30 % does not hide behind the equation of its problem; verdict at 1 %, with fixed seeds."""
     problem = tools.problem([[0.65, 0.1]], dimension=8, coefficients=(1.0, 0.5))
@@ -176,7 +176,9 @@ def test_the_engine_for_few_dimensions_is_named(tools, tmp_path, capsys):
     assert load(path.with_name("narrow-sgd.nc"))["simulation"].attrs["engine"] == "torch"
 
 
-@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".jpg", ".PNG"])
+@pytest.mark.parametrize(
+    "suffix", [".svg", *(pytest.param(s, marks=pytest.mark.long) for s in (".pdf", ".jpg", ".PNG"))]
+)
 def test_figures_are_written_in_the_format_of_their_ending(prediction, suffix):
     figure = prediction.with_name(f"figure{suffix}")
     assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 0
@@ -205,7 +207,7 @@ def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, cap
 
 
 @pytest.mark.parametrize("name", ["notes", "prediction", "given"])
-@pytest.mark.parametrize("theory", ["auto", "flow"])
+@pytest.mark.parametrize("theory", ["auto", pytest.param("flow", marks=pytest.mark.long)])
 def test_a_group_that_somebody_has_added_is_left_out(prediction, name, theory):
     with netCDF4.Dataset(prediction, "a") as file:
         file.createGroup(name).createVariable("lines", "f8", ()).units = "1"
@@ -285,7 +287,7 @@ def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answe
 @pytest.mark.parametrize(
     "place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.report.findings.plot_comparison"]
 )
-@pytest.mark.parametrize("kind", [TypeError, ValueError])
+@pytest.mark.parametrize("kind", [TypeError, pytest.param(ValueError, marks=pytest.mark.long)])
 def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):
     fault = kind("a fault of ours")
 

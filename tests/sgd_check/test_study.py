@@ -190,6 +190,7 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     )
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_smoothing_takes_fewer_samples_as_the_equation_says():
     """Slopes within two standard errors of the equation's own: by chance, one in twenty of each; the seeds are fixed."""
@@ -357,7 +358,12 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     ("name", "arguments", "unknown"),
     [
         ("step-size", ["--k", "3", "--dimension", "12", "--learning-rates", "1e-3,2e-3,4e-3"], 0),
-        ("unstable-discretisation", ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"], 2),
+        pytest.param(
+            "unstable-discretisation",
+            ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"],
+            2,
+            marks=pytest.mark.long,
+        ),
     ],
 )  # fmt: skip
 def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch, capsys, name, arguments, unknown):
