@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 import numba
 from numba.core.caching import CacheImpl, FunctionCache, InTreeCacheLocator
 from numba.core.ccallback import CFunc
+from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
@@ -26,6 +27,8 @@ OPTIONS_VERSION = 5
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 _MODULE_PREFIX = "_feature_emergence_"
+#: What Numba says of a function that must count references to arrays, but does not.
+_SIGNS_OF_OWNERS = ("NRT required", "Only accept returning of array")
 
 
 class _BesideTheSource(InTreeCacheLocator):
@@ -116,11 +119,18 @@ def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: boo
 
     With `keep` they are loaded from the cache if it has them, and kept there if not.
     """
-    functions, hits = {}, _compile_entries(namespace, keep=keep)
-    for name, signature in exports.items():
-        function = defined(namespace, name)
-        functions[name] = _callback(function, signature, keep=keep)
-        hits.append(bool(functions[name].cache_hits))
+    functions: dict[str, Any] = {}
+    try:
+        hits = _compile_entries(namespace, keep=keep)
+        for name, signature in exports.items():
+            functions[name] = _callback(defined(namespace, name), signature, keep=keep)
+            hits.append(bool(functions[name].cache_hits))
+    except NumbaError as error:
+        if any(sign in str(error) for sign in _SIGNS_OF_OWNERS):
+            error.add_note(
+                "A function that allocates arrays, returns them or calls `numpy.dot` must be a `counting_kernel`."
+            )
+        raise
     return functions, all(hits)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 
 import dynamics
 import sgd_check
-from dynamics.compiler.compilation import Piece, load
+from dynamics.compiler.compilation import Piece, compiler_is_off, load
 
 TEXT = """
 from dynamics.compiler.compilation import counting_kernel, entry, kernel
@@ -62,6 +63,29 @@ def test_parts_are_those_of_numpy_and_leave_no_reference(kind):
     fill_often(flat, 1000)
     assert sys.getrefcount(flat) == before
     assert flat.tolist() == [-1, -1, 0, 1, 2, -1, 0, 1, 2, 10, 11, 12, -1, -1, -1]
+
+
+OWNER = """
+import numpy as np
+from dynamics.compiler.compilation import entry, kernel
+
+@kernel
+def owner(x):
+    BODY
+
+@entry("void(f8[:,::1])")
+def call(x):
+    owner(x)
+"""
+
+
+@pytest.mark.skipif(compiler_is_off(), reason="nothing is compiled")
+@pytest.mark.parametrize("body", ["np.empty(3)", "np.dot(x, x, x)", "x[0].max()", "x[:1] = x[1:2]", "return x[0]"])
+def test_who_must_count_is_told_so(body, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEATURE_EMERGENCE_CACHE", str(tmp_path))
+    with pytest.raises(NumbaError) as failure:
+        load([Piece("owner", OWNER.replace("BODY", body))])
+    assert "must be a `counting_kernel`." in failure.value.__notes__[0]
 
 
 def kernels(path):
