@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hermite.activations import FORMULAS, canonical_name, hermite_name
+from hermite.arrays import as_numpy, as_scalar
 from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import HermiteExpansion
 from hermite.integers import as_integer
@@ -43,7 +44,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           ``sin``, ``cos``, ``exp``, ``sigmoid``, ``softplus``, ``silu`` or ``swish``, ``elu``, ``selu``,
           ``leaky_relu`` (slope 1/100 below 0), ``mish``, ``abs``, ``quadratic``, ``step``, ``sign``, ``gaussian``
           (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain functions.
-        * A dict {degree: coefficient} in the orthonormal basis, or a list or array [c_0, c_1, ...] of them.
+        * A dict {degree: coefficient} in the orthonormal basis, a list, array or tensor [c_0, c_1, ...] of them, or a
+          column of pandas, whose index has the degrees.
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, ``He4(z)`` the probabilists' polynomial
           z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
@@ -81,7 +83,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         return _from_text(x, wanted)
     if isinstance(x, Mapping):
         return _from_mapping(x, wanted)
-    if isinstance(x, list | tuple | np.ndarray):
+    if isinstance(x, list | tuple) or getattr(x, "ndim", False):
         return _from_mapping(_by_degree(x), wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
         from hermite.text.expressions import normalise
@@ -164,6 +166,10 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
     """Return coefficients c_0, c_1, ... by their degree."""
+    if hasattr(coefficients, "index") and hasattr(coefficients, "items"):
+        return dict(coefficients.items())  # a column of pandas has labels
+    if not isinstance(coefficients, list | tuple):
+        coefficients = np.asarray(as_numpy(coefficients))
     if isinstance(coefficients, np.ndarray) and coefficients.ndim != 1:
         msg = f"Argument `x` must be a one-dimensional array of coefficients, but has shape {coefficients.shape}."
         raise ValueError(msg)
@@ -187,6 +193,7 @@ def _degree(key: object) -> int:
 
 def _coefficient(degree: int, number: object) -> object:
     """Return a coefficient as a float, or as the exact number that was given."""
+    number = as_scalar(number)
     exact: object = None
     if isinstance(number, int | np.integer) and not isinstance(number, bool):
         exact = int(number)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hermite import polynomials, zero_coefficients
+from hermite.arrays import as_numpy
 from hermite.integers import as_integer
 from hermite.links import CallableLink, FormulaLink, SeriesLink
 from hermite.polynomials import trimmed
@@ -195,7 +196,7 @@ class HermiteExpansion:
         ndarray, shape of z
             Values.
         """
-        return self.link.value(z)
+        return self.link.value(as_numpy(z))
 
     def derivative(self, z: ArrayLike) -> Array:
         """Return σ'(z).
@@ -212,7 +213,7 @@ class HermiteExpansion:
         ndarray, shape of z
             Values of the derivative.
         """
-        return self.link.derivative(z)
+        return self.link.derivative(as_numpy(z))
 
     def kernel(self, s: ArrayLike) -> Array:
         """Return g(s) = Σ_j c_j² s^j = E[σ(u·x) σ(v·x)] for unit vectors with u·v = s.
@@ -227,7 +228,7 @@ class HermiteExpansion:
         ndarray, shape of s
             Kernel of the series kept.
         """
-        return polynomials.kernel_value(self.coefficients, s)
+        return polynomials.kernel_value(self.coefficients, as_numpy(s))
 
     def kernel_derivative(self, s: ArrayLike, n: int = 1) -> Array:
         """Return the n-th derivative g^(n)(s).
@@ -253,7 +254,7 @@ class HermiteExpansion:
         if count < 0:
             msg = f"Argument `n` must be at least 0, but is {count}."
             raise ValueError(msg)
-        return polynomials.kernel_value(self.coefficients, s, count)
+        return polynomials.kernel_value(self.coefficients, as_numpy(s), count)
 
     def truncated(self) -> HermiteExpansion:
         """Return the expansion whose link is the truncated series itself.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.arrays import Array
+from hermite.arrays import Array, as_numpy, as_scalar
 from hermite.integers import as_integer
 from hermite.text.messages import renamed, shown
 
@@ -32,6 +32,7 @@ SMALLEST_RTOL = 1e-14
 
 def checked_real(value: object, name: str) -> float:
     """Return a real number as a float, infinite where it is beyond the largest one."""
+    value = as_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         msg = f"Argument `{name}` must be a real number, but is {shown(value)}."
         raise TypeError(msg)
@@ -124,8 +125,10 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
 def float_array(values: ArrayLike, name: str) -> Array:
     """Return `values` as a float64 array, or raise one sentence that names the argument."""
     try:
-        found = np.asarray(values)
-        if found.dtype.kind in "bcSU":  # a mask, complex numbers, or texts that happen to spell real ones
+        found = np.asarray(as_numpy(values))
+        # A mask, complex numbers, times of a clock, or texts that happen to spell real numbers.
+        objects = found.flat if found.dtype == object else ()
+        if found.dtype.kind in "bcmMSU" or any(isinstance(each, (str, bytes, bool)) for each in objects):
             raise TypeError
         return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -17,6 +17,7 @@ from dynamics.problem.checks import (
     read_only,
 )
 from dynamics.problem.stored_link import read_link, stored_link
+from hermite.arrays import as_numpy
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -273,9 +274,11 @@ def _checked_rates(rates: object) -> tuple[float, ...] | str:
 
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
     """Return so many numbers as there are symbols, each finite and at least 0."""
-    count = len(symbols)
-    if not isinstance(values, (tuple, list, np.ndarray)) or len(values) != count:
+    count, given = len(symbols), values
+    if getattr(values, "ndim", None) == 1:
+        given = np.asarray(as_numpy(values)).tolist()
+    if not isinstance(given, (tuple, list)) or len(given) != count:
         msg = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}."
         raise TypeError(msg)
-    numbers = (checked_real(value, name) for value in values)
+    numbers = (checked_real(value, name) for value in given)
     return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)

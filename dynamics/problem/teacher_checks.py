@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 #: Sizes of coefficients for which rates and times, which hold powers of them, stay within float64.
 SMALLEST_COEFFICIENT, LARGEST_COEFFICIENT = 1e-200, 1e30
-UNIT_LENGTH_TOLERANCE = 1e-9
+#: How far from 1 the length of a direction may be, and that of one in single precision.
+UNIT_LENGTH_TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6
 ROUNDED_LENGTH = 1e-13
 
 
@@ -53,13 +54,14 @@ def checked_biases(biases: ArrayLike, count: int) -> Array:
 
 
 def checked_rows(directions: ArrayLike, count: int) -> Array:
-    """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 are normalised."""
+    """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
+    is_single = str(getattr(directions, "dtype", "")).endswith("float32")
     rows = float_array(directions, "directions")
     if rows.ndim != 2 or rows.shape[0] != count:
         msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."
         raise ValueError(msg)
     lengths = np.sqrt(np.sum(rows**2, axis=1))
-    off = ~(np.abs(lengths - 1.0) <= UNIT_LENGTH_TOLERANCE)
+    off = ~(np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE))
     if off.any():
         p = int(np.argmax(off))
         msg = f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."

@@ -19,6 +19,7 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.study.studies import check_options, name_of_study, study_path
+from hermite.arrays import as_scalar
 from hermite.text.messages import shown
 from hermite.version import __version__
 
@@ -221,7 +222,7 @@ def _axis(name: object, values: object) -> Axis:
     if isinstance(values, Sized) and len(values) > MOST_POINTS:
         msg = f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {len(values)}."
         raise ValueError(msg)
-    found = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    found = tuple(map(as_scalar, values))
     if not found:
         msg = f"Grid key `{name}` must hold at least one value, but holds none."
         raise ValueError(msg)
