@@ -210,6 +210,7 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
         (["transfer", "--widths", "4,8,2,1"], "Option --widths must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
         (["transfer", "--spectrum", "0.25"], "Option --spectrum must be absent for transfer, but is given; it is one of scaling."),
         (["transfer", "--no-such"], "unrecognized arguments: --no-such"),
+        (["transfer", "--withs", "4"], "unrecognized arguments: --withs 4. Did you mean '--widths'?"),
         (["scaling", "--spectrum", "1.5"], "Option --spectrum must be at most 1, but is 1.5."),
         (["scaling", "--spectrum", "0.25", "--directions", "257"], "Option --directions must be at most 256, but is 257."),
         (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),

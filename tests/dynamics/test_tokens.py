@@ -255,6 +255,8 @@ def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose([row["learned"] for row in told["components"]], times(SMALL, 0.25), rtol=1e-9)
     assert (tmp_path / "p.png").stat().st_size > 10_000
+    assert main(["composition", "--hop", "2"]) == 2
+    assert capsys.readouterr().err == "error: unrecognized arguments: --hop 2. Did you mean '--hops'?\n"
     assert main(["composition", "--hops", "3"]) == 2
     assert "must be a power of 2, but is 3" in capsys.readouterr().err
     page = dynamics.write_report(dynamics.load("p.nc"), tmp_path / "p.html")

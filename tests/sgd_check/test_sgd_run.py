@@ -156,6 +156,8 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
         (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
         (["--plot", "figure"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure'."),
         (["--false-alarm-rate", "1.5"], "error: argument --false-alarm-rate: must lie between 0 and 1, but is '1.5'"),
+        (["--theory", "finit-step"], "error: argument --theory: must be one of auto, finite-step, flow, but is 'finit-step'. Did you mean 'finite-step'?"),
+        (["--theory", "none"], "error: argument --theory: must be one of auto, finite-step, flow, but is 'none'"),
         (["--unknown"], "error: unrecognized arguments: --unknown"),
     ],
 )  # fmt: skip

@@ -168,8 +168,8 @@ def _draw_circle(ax: Axes, corners: Array, colours: Array) -> None:
     for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
         ax.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
         beyond = 0.5 * RING + 0.8 * small(ax)
-        centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": small(ax)}
-        ax.annotate(f"{p}", corner, beyond * corner, textcoords="offset points", **centred)
+        number = ax.annotate(f"{p}", corner, beyond * corner, textcoords="offset points", fontsize=small(ax))
+        number.set(ha="center", va="center")
     ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     ax.set_axis_off()
 
