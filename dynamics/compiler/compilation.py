@@ -199,12 +199,18 @@ def _key(digest: str, exports: Mapping[str, str]) -> str:
 
 def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     """Return the joined text of pieces and the digest that names its file."""
-    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
     compiler = "none"
     if not compiler_is_off():
         from dynamics.compiler.machine_code import compiler_and_processor
 
         compiler = compiler_and_processor()
+    return _named(tuple(pieces), compiler)
+
+
+@lru_cache(maxsize=64)
+def _named(pieces: tuple[Piece, ...], compiler: str) -> tuple[str, str]:
+    # Kept, since each of a thousand small runs asks for it four times.
+    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
     return text, hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
 
 

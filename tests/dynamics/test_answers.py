@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import h5netcdf
 import netCDF4
@@ -224,6 +225,12 @@ def test_auto_counts_the_steps_that_stability_would_force(problem):
     assert system.stiffness() == pytest.approx(8 * 6 / 7, rel=1e-12)  # a_1 = 6/7, 2 g'(1) = 8
     assert choose_method(system, 200.0) == "explicit"
     assert choose_method(system, 300.0) == "stiff"
+    # h_2: 4 a_1 decides; of few neurons 30 steps of 6 over the rate are the limit, of more neurons 300.
+    for width, limit in ((4, 30), (32, 300)):
+        few = OverlapSystem(replace(problem, activation="he2", width=width))
+        assert few.stiffness() == pytest.approx(4 * 6 / 7, rel=1e-12)
+        assert choose_method(few, 0.99 * limit * 6 / few.stiffness()) == "explicit"
+        assert choose_method(few, 1.01 * limit * 6 / few.stiffness()) == "stiff"
 
 
 def test_attributes_are_of_kinds_that_files_take():
