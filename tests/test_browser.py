@@ -18,6 +18,10 @@ import pytest
 from matplotlib.image import imread
 
 import dynamics
+import sgd_check.tokens
+from dynamics import tokens
+from dynamics.report.findings import find_findings
+from dynamics.report.page import cell_text
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -58,7 +62,7 @@ document.getElementById("page").onload = event => {{
 
 #: Does with the chart of a page in a frame what a reader does, and says what is then seen.
 READER = """
-<iframe id="page" src="page.html" style="width:{width}px;height:3000px;border:0"></iframe><pre id="found">none</pre><script>
+<iframe id="page" src="{page}.html" style="width:{width}px;height:3000px;border:0"></iframe><pre id="found">none</pre><script>
 document.getElementById("page").onload = event => {{
   const view = event.target.contentWindow, page = event.target.contentDocument, chart = page.querySelector(".chart");
   const plot = chart.querySelector(".plot"), box = chart.querySelector("svg").getBoundingClientRect(), seen = {{}};
@@ -98,6 +102,25 @@ document.getElementById("page").onload = event => {{
 }};
 </script>
 """
+
+
+def mean_field():
+    problem = dynamics.Problem(
+        activation="he4", teacher=dynamics.Teacher([0.6, 0.4]), width=32, dimension=8, student="spherical"
+    )
+    return dynamics.solve_mean_field(problem, particles=128, keep="summary", progress=False)
+
+
+def network():
+    student = dynamics.Student(activation="erf", width=4, biases="fixed")
+    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher.polynomial("x1 + x1*x2"), dimension=20)
+    return dynamics.solve_network(problem, save_at=dynamics.SaveAt.geometric(0.01, 100.0, 60), progress=False)
+
+
+def runs_on_tokens():
+    problem = tokens.Composition(vocabulary=4, hops=2)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.5, steps=260, batch_size=2, seeds=4, progress=False)
+    return sgd_check.tokens.compare(tokens.solve(problem, progress=False), runs)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +176,7 @@ def test_a_reader_explores_the_curves(folder, served, tmp_path, width, narrow):
     later = np.log(flow["time"].values[flow["time"].values > 0])
     x = (np.log(flow["emergence_time"].values[1]) - later[0]) / (later[-1] - later[0])
     place = f"{x:.6f}, {(1.04 - 0.5) / 1.08:.6f}"
-    (folder / "reader.html").write_text(READER.format(width=width, place=place), encoding="utf-8")
+    (folder / "reader.html").write_text(READER.format(page="page", width=width, place=place), encoding="utf-8")
     found = found_in(browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{address}/reader.html"))
     assert not found["hidden"]
     assert found["overflow"] <= 0
@@ -170,6 +193,28 @@ def test_a_reader_explores_the_curves(folder, served, tmp_path, width, narrow):
     assert found["drag"]["labels"] != found["first"]["labels"]
     assert found["all"]["view"] == "0 0 1000 1000"
     assert found["all"]["labels"] == found["first"]["labels"]
+
+
+@pytest.mark.parametrize("answer", [mean_field, network, runs_on_tokens])
+def test_curves_of_every_family_are_explored(answer, folder, served, tmp_path):
+    result = answer()
+    dynamics.write_report(result, folder / f"{answer.__name__}.html", overwrite=True)
+    chart = find_findings(result).chart()
+    second, (low, high) = chart.curves[1], chart.limits
+    at = int(np.nanargmin(np.abs(second.values - np.nanmax(second.values) / 2)))
+    later = np.log(chart.time)
+    x, y = (later[at] - later[0]) / (later[-1] - later[0]), (high - second.values[at]) / (high - low)
+    for width in (1280, 390):
+        text = READER.format(page=answer.__name__, width=width, place=f"{x:.6f}, {y:.6f}")
+        (folder / "reader.html").write_text(text, encoding="utf-8")
+        found = found_in(browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{served[0]}/reader.html"))
+        assert not found["hidden"]
+        assert found["overflow"] <= 0
+        assert found["scrolls"] == (width == 390)
+        said = "; ".join(f"{name} {cell_text(value)}" for name, value in second.facts.items())
+        assert [found[how]["said"] for how in ("hover", "keys", "touch")] == [said] * 3
+        assert {"0", "1"} <= set(found["first"]["labels"])
+        assert found["drag"]["labels"] != found["first"]["labels"] == found["all"]["labels"]
 
 
 @pytest.mark.parametrize("width", [1200, 380])

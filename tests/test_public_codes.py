@@ -119,7 +119,7 @@ MEAN = {"rate": 0.3, "noise": 0.04, "mean": True}
         ),
         *(SMALL(3, 2, rate=0.0, noise=0.0, mean=True, sphere=True, link=link) for link in LINKS),
         *(SMALL(3, r, rate=0.7, noise=0.5, link=link) for link, r in (("erf", 2), ("He3", 1))),
-        *(SMALL(3, 2, sphere=True, link=link, **MEAN) for link in LINKS),
+        *(pytest.param(SMALL(3, 2, sphere=True, link=link, **MEAN), marks=pytest.mark.long) for link in LINKS),
         SMALL(3, 2, rate=0.7, noise=0.5, both=True),
     ],
     ids=lambda case: "-".join(

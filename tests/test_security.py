@@ -106,6 +106,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_main_jobs_do_without_a_network(tmp_path):
     """In a process, and the processes that it starts, in which every way to the network raises."""
     (tmp_path / "offline.py").write_text(OFFLINE)

@@ -13,7 +13,8 @@ tree = sgd_check.check(problem, learning_rate=2e-3, steps=250_000, seeds=32, pro
 print("verdict:", tree["comparison"].attrs["verdict"])
 print("second layer at the end:", tree["prediction"]["second_layer"][-1].round(2).values.tolist())
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 figure.savefig("both_layers.png")

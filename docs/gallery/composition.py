@@ -13,7 +13,8 @@ tree = sgd_check.tokens.compare(prediction, runs)
 print("verdict:", tree["comparison"].attrs["verdict"])
 print("learned at:", prediction.learned_time.values.round(1).tolist())
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 dynamics.plot_progress(prediction, runs, left)
 left.set_title("all hops at once")
 alone = tokens.Composition(vocabulary=6, hops=4, data="curriculum", stage_time=150.0)

@@ -9,7 +9,8 @@ beta = 1.0
 widths = [8, 16, 32, 64, 128, 256, 512]
 compute = np.geomspace(1e3, 2e6, 200)
 
-figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 losses = np.empty((4, len(widths), compute.size))
 for at, width in enumerate(widths):
     for start in range(4):
@@ -32,5 +33,5 @@ axes.fill_between(compute, frontier * np.exp(-2 * error), frontier * np.exp(2 * 
 guide = fit.prefactor * compute[inside] ** fit.exponent
 axes.loglog(compute[inside], guide, "k--", label=f"fit: compute$^{{{fit.exponent:.2f}}}$")
 axes.set(xlabel="compute $m t$", ylabel="loss", ylim=(1e-3, 2))
-axes.legend()
+axes.legend(frameon=False)
 figure.savefig("compute_frontier.png")

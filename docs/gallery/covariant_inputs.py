@@ -16,7 +16,8 @@ problem = dynamics.Problem(
 )
 p = np.arange(1, 9)
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for alpha, colour, marker in ((0.0, "#0072b2", "o"), (0.25, "#d55e00", "s"), (0.5, "#009e73", "^")):
     inputs = dynamics.Inputs.power_law(alpha)
     # Matched pairs, each alone and exact, from eight starts; the coupled flow of all neurons from two of them.

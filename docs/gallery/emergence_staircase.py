@@ -17,7 +17,8 @@ flow = dynamics.solve_overlaps(problem, rtol=1e-6, progress=False)
 ratio = flow.emergence_time / flow.predicted_emergence_time
 print("measured over predicted emergence times:", ratio.round(1).values.tolist())
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 dynamics.plot_emergence(flow, ax=left)
 dynamics.plot_loss(flow, ax=right)
 figure.savefig("emergence_staircase.png")

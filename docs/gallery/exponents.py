@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
+import dynamics
 import hermite
 from hermite.exponents.samples import sample_laws
 
@@ -15,7 +16,8 @@ links = {
     "$z^2 e^{-z^2}$": "z^2*exp(-z^2)",
 }
 degrees = np.arange(1, 7)
-figure, axes = plt.subplot_mosaic("abcg;defg", figsize=(12, 5), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplot_mosaic("abcg;defg", figsize=(12, 5), layout="constrained")
 powers = axes.pop("g")
 styles = {"online": ("#d55e00", "o"), "smoothed": ("#009e73", "s"), "transformed": ("#0072b2", "D")}
 for row, (panel, (name, text)) in enumerate(zip(axes.values(), links.items(), strict=True)):

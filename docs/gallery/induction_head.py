@@ -7,7 +7,8 @@ import sgd_check.tokens
 from dynamics import tokens
 
 chain, tree = [None, 0, 1, 2, 3, 4], [None, 0, 0, 1, 1, 2]
-figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, parents, name in ((axes[0], chain, "chain"), (axes[1], tree, "tree")):
     problem = tokens.CausalGraph(parents=parents, vocabulary=4, persistence=0.9)
     prediction = tokens.solve(problem, progress=False)

@@ -20,7 +20,8 @@ escape = float(tree["prediction"]["predicted_component_time"][0])
 learned = [float(tree[part]["component_learned_time"].mean()) for part in ("prediction", "finer")]
 print(f"escape from the saddle: {escape:.1f}; learned by the flow: {learned[0]:.1f}, by SGD: {learned[1]:.1f}")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 right.axvline(escape, color="grey", ls=":")

@@ -35,7 +35,8 @@ leap_3 = dynamics.Problem(student=cubes, teacher=polynomial("x1*x2*x3"), dimensi
 cases = [(leap_1, 2e-5, 6.0, "1"), (leap_2, 2e-4, 8.0, "$\\ln d$"), (leap_3, 4e-5, 13.0, "$d^{1/2}$")]
 
 dimensions = [100, 1000, 10_000, 100_000]
-figure, axes = plt.subplots(2, 3, figsize=(12, 7), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(2, 3, figsize=(12, 7), layout="constrained")
 warnings.simplefilter("ignore", UserWarning)  # on the sphere no finite-step equation is exact: the flow is tested
 for (upper, lower), (problem, rate, end, law) in zip(axes.T, cases, strict=True):
     tree = sgd_check.check(problem, learning_rate=rate, steps=round(end / rate), seeds=24, progress=False)

@@ -12,7 +12,8 @@ muon = tokens.AssociativeMemory(
     group_sizes=sizes, frequency_exponent=1.5, optimizer="spectral", smoothing=0.01 * rarest
 )
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, problem, name in ((axes[0], plain, "gradient descent"), (axes[1], muon, "Muon")):
     found = tokens.solve(problem, progress=False)
     first, last = found.learned_time.values[[0, -1]]

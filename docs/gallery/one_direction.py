@@ -50,7 +50,8 @@ algorithms = {
     "spectral, degree 3, $T$ = sign $y$": lambda d: by_estimator(d, 3, np.sign),
     "transformed labels, degree 1, $T = \\zeta_1(y)$": lambda d: by_estimator(d, 1, "optimal"),
 }
-figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
 styles = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"))
 for (name, algorithm), (colour, marker) in zip(algorithms.items(), styles, strict=True):
     theory, measured, error = np.array([algorithm(int(d)) for d in dimensions]).T

@@ -17,7 +17,8 @@ problem = dynamics.Problem(
 )
 flow = dynamics.solve_overlaps(problem, rtol=1e-6, progress=False)
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
 z = np.linspace(-4.0, 4.0, 400)
 left.plot(z, link.value(z))
 left.set(xlabel="$z$", ylabel=r"$\sigma(z)$", title="link")

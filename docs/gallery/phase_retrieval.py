@@ -13,7 +13,8 @@ print("verdict:", tree["comparison"].attrs["verdict"])
 theory, runs = (float(tree[part]["emergence_time"].mean()) for part in ("prediction", "simulation"))
 print(f"emergence by theory: {theory:.2f}, by SGD: {runs:.2f}")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 figure.savefig("phase_retrieval.png")

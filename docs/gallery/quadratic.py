@@ -7,7 +7,8 @@ import dynamics
 from dynamics.theory.quadratic import power_window
 
 width = 64
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for dimension, marker in ((10**4, "o"), (10**6, "s"), (10**9, "^")):
     problem = dynamics.Problem(
         activation="he2",

@@ -6,7 +6,8 @@ import dynamics
 import sgd_check.tokens
 from dynamics import tokens
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, relations, subjects, steps in ((axes[0], 4, 32, 620), (axes[1], 16, 4, 260)):
     problem = tokens.FactualRecall(relations=relations, subjects=subjects, answers=4, initial_scale=0.02)
     prediction = tokens.solve(problem, progress=False)

@@ -7,7 +7,8 @@ import dynamics
 import sgd_check
 
 link, multiples = "min(z**2, 3)", np.array([0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0])
-figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+with dynamics.figure_style():
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 
 for dimension, marker in ((50, "v"), (150, "s"), (450, "o")):
     problem = dynamics.Problem(activation=link, teacher=dynamics.Teacher([1.0]), width=1, dimension=dimension)
@@ -33,5 +34,5 @@ axes.set(
 )
 axes.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
 axes.minorticks_off()
-axes.legend()
+axes.legend(frameon=False)
 figure.savefig("recovery_law.png")

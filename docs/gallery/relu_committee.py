@@ -17,7 +17,8 @@ runs = [
 tree = sgd_check.compare(flow, runs)
 print("verdict:", tree["comparison"].attrs["verdict"])
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 figure.savefig("relu_committee.png")

@@ -15,7 +15,8 @@ print("verdict:", tree["comparison"].attrs["verdict"])
 plateau = float(tree["prediction"]["loss"].sel(time=15.0, method="nearest"))
 print(f"loss on the plateau: {plateau:.4f}; where both neurons are alike and d is infinite: 0.0232")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 figure.savefig("saad_solla.png")

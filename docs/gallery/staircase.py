@@ -22,7 +22,8 @@ print("verdict:", tree["comparison"].attrs["verdict"], "leap:", teacher.leap)
 for name, time in zip(teacher.order, tree["prediction"]["component_learned_time"].values, strict=True):
     print(f"{name} is learned at {time:.2f}")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+with dynamics.figure_style():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 sgd_check.plot_learning(tree, left, quantity="loss")
 sgd_check.plot_learning(tree, right)
 figure.savefig("staircase.png")

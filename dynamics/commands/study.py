@@ -31,6 +31,7 @@ from dynamics.commands.parsing import (
     say,
 )
 from dynamics.commands.readers import plain, switch
+from hermite.text.command_line import flag_suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,11 +98,14 @@ def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[st
     found, unknown = parser.parse_known_args(arguments)
     if unknown:
         flag = unknown[0].partition("=")[0]
+        own = [f"--{option.name}" for option in options_of(found.name, catalogue.studies[found.name])]
+        hint = flag_suggestion(flag, own)
         known = {name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()}
         if takers := [name for name, flags in known.items() if flag in flags]:
             msg = f"Option {flag} must be absent for {found.name}, but is given; it is one of {', '.join(takers)}."
-            raise UsageError(msg)
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            raise UsageError(msg + hint)
+        msg = f"unrecognized arguments: {' '.join(unknown)}"
+        raise UsageError(f"{msg}.{hint}" if hint else msg)
     return MappingProxyType(vars(found))
 
 

@@ -80,7 +80,8 @@ def kernel(function: Function) -> Function:
     """Compile an inner function, which compiled functions alone can call.
 
     The wrapper that Python would need is left out, and machine code of its own (see `inner_functions`); calling the
-    function from Python crashes.
+    function from Python crashes. It counts no references to arrays (see `dynamics.compiler.views`) and can therefore
+    neither allocate nor return any.
     """
     return cast("Function", _inner(function))
 
@@ -88,6 +89,16 @@ def kernel(function: Function) -> Function:
 def inlined_kernel(function: Function) -> Function:
     """Compile an inner function into its callers, however long, whose loops can then do several numbers at once."""
     return cast("Function", _inner(function, forceinline=True))
+
+
+def counting_kernel(function: Function) -> Function:
+    """Compile an inner function that counts references to arrays.
+
+    One must that allocates or returns arrays, or calls what Numba writes with arrays of its own: `numpy.dot`,
+    `numpy.max`, the copy of one part of an array to another. To a `kernel` it must return none but those of
+    `dynamics.compiler.views`: what it allocates would never be freed.
+    """
+    return cast("Function", _inner(function, counts=True))
 
 
 def exact_kernel(function: Function) -> Function:
@@ -112,10 +123,10 @@ def entry(signature: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def _inner(function: Callable[..., Any], **options: Any) -> Any:
+def _inner(function: Callable[..., Any], *, counts: bool = False, **options: Any) -> Any:
     from dynamics.compiler.inner_functions import INNER
 
-    return _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **INNER, **options)
+    return _jitted(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=counts, **INNER, **options)
 
 
 def _jitted(function: Callable[..., Any], *, exact: bool = False, **options: Any) -> Any:
@@ -188,12 +199,18 @@ def _key(digest: str, exports: Mapping[str, str]) -> str:
 
 def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     """Return the joined text of pieces and the digest that names its file."""
-    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
     compiler = "none"
     if not compiler_is_off():
         from dynamics.compiler.machine_code import compiler_and_processor
 
         compiler = compiler_and_processor()
+    return _named(tuple(pieces), compiler)
+
+
+@lru_cache(maxsize=64)
+def _named(pieces: tuple[Piece, ...], compiler: str) -> tuple[str, str]:
+    # Kept, since each of a thousand small runs asks for it four times.
+    text = "\n".join(f"# --- {Path(piece.origin).name}\n{piece.text}" for piece in pieces)
     return text, hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
 
 

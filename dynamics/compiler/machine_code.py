@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 import numba
 from numba.core.caching import CacheImpl, FunctionCache, InTreeCacheLocator
 from numba.core.ccallback import CFunc
+from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
@@ -21,11 +22,13 @@ from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
-OPTIONS_VERSION = 4
+OPTIONS_VERSION = 5
 #: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 _MODULE_PREFIX = "_feature_emergence_"
+#: What Numba says of a function that must count references to arrays, but does not.
+_SIGNS_OF_OWNERS = ("NRT required", "Only accept returning of array")
 
 
 class _BesideTheSource(InTreeCacheLocator):
@@ -116,18 +119,27 @@ def machine_code(namespace: ModuleType, exports: Mapping[str, str], *, keep: boo
 
     With `keep` they are loaded from the cache if it has them, and kept there if not.
     """
-    functions, hits = {}, _compile_entries(namespace, keep=keep)
-    for name, signature in exports.items():
-        function = defined(namespace, name)
-        functions[name] = _callback(getattr(function, "py_func", function), signature, keep=keep)
-        hits.append(bool(functions[name].cache_hits))
+    functions: dict[str, Any] = {}
+    try:
+        hits = _compile_entries(namespace, keep=keep)
+        for name, signature in exports.items():
+            functions[name] = _callback(defined(namespace, name), signature, keep=keep)
+            hits.append(bool(functions[name].cache_hits))
+    except NumbaError as error:
+        if any(sign in str(error) for sign in _SIGNS_OF_OWNERS):
+            error.add_note(
+                "A function that allocates arrays, returns them or calls `numpy.dot` must be a `counting_kernel`."
+            )
+        raise
     return functions, all(hits)
 
 
-def _callback(function: Any, signature: str, *, keep: bool) -> Any:
+def _callback(kernel: Any, signature: str, *, keep: bool) -> Any:
     """Compile or load a function that compiled code calls by its address."""
     types = normalize_signature(signature)  # type: ignore[no-untyped-call]
-    options = {"error_model": "numpy", "fastmath": set(FASTMATH)}
+    function = getattr(kernel, "py_func", kernel)
+    counts = getattr(kernel, "targetoptions", {}).get("_nrt", True)
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "_nrt": counts}
     callback: Any = CFunc(function, types, locals={}, options=options, **ENTRY)
     if keep:
         callback._cache = _StoredCode(function)  # type: ignore[no-untyped-call]

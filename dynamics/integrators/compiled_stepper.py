@@ -212,7 +212,8 @@ class CompiledStepper:
         return out
 
     def _interpolate_inside(self, t: float, out: Array) -> None:
-        self._namespace.interpolate(t, out, self._vectors, self._scalars, self._counters, self._system)
+        # A time within the last step needs no further one.
+        self._namespace.advance_through(np.array([t]), 0, out[None], *self._of_steps())
 
     def derivative(self, t: float) -> Array:
         """Return y' at a time within the last step, shape (n,)."""

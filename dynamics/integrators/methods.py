@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _HERE = "dynamics.integrators"
-_FIRST = ("slots", "system_calls")
+_FIRST = ("slots", "system_calls", "evaluation_kernels")
 _KERNELS = {
     "explicit": (
         *_FIRST,
@@ -48,18 +48,33 @@ _KERNELS = {
     "euler": (*_FIRST, "shared_kernels", "descent.euler_kernels"),
     # The steps of `small_flow.stepper`, which is the method "stiff" of small flows.
     "small-flow": (
-        "slots",
+        *_FIRST,
         "small_flow.small_slots",
-        "system_calls",
         "shared_kernels",
         "explicit.dop853_tableau",
         "explicit.stage_sum_kernels",
         "small_flow.cluster_kernels",
-        "small_flow.small_landing_kernels",
         "small_flow.small_flow_kernels",
         "saving_kernels",
     ),
     "scipy": _FIRST,
+}
+# Functions that a method calls by address once per step, after those of the system, and their pieces: they are compiled
+# where the system is, while the rest of the method is compiled beside it.
+_OF_A_STEP = {
+    "small-flow": (
+        (
+            "slots",
+            "system_calls",
+            "small_flow.small_slots",
+            "shared_kernels",
+            *(f"small_flow.{name}_kernels" for name in ("cluster", "division", "small_landing")),
+        ),
+        {
+            "divide": "void(f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
+            "land": "void(f8, f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
+        },
+    ),
 }
 # Stands for an event value that was not written.
 _UNTOUCHED = -1.2345678e300
@@ -100,17 +115,22 @@ class CompiledMethod:
     kernels: CompiledModule
     system: CompiledModule
     compile_seconds: float
+    #: What the method itself calls by address.
+    of_a_step: CompiledModule | None = None
 
     @property
     def from_cache(self) -> bool:
-        """Whether both came from the on-disk cache."""
-        return self.kernels.from_cache and self.system.from_cache
+        """Whether all of it came from the on-disk cache."""
+        modules = (self.kernels, self.system, self.of_a_step)
+        return all(module is None or module.from_cache for module in modules)
 
     def functions(self) -> Integers | tuple[Callable[..., None], ...]:
-        """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
+        """Return the addresses that the method calls; the functions themselves if the compiler is off."""
         functions = tuple(self.system.functions.values())
         if "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT:
             functions += functions[-1:]
+        if self.of_a_step is not None:
+            functions += tuple(self.of_a_step.functions.values())
         if compiler_is_off():
             return functions
         return np.array([function.address for function in functions], dtype=np.int64)
@@ -123,11 +143,19 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     function (`dynamics.equations.interface`) that it needs.
     """
     family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
-    kernels = kernel_pieces(*(f"{_HERE}.{name}" for name in _KERNELS[family]))
+    kernels = _pieces(_KERNELS[family])
     began = clock.perf_counter()
+    of_a_step = None
     with compiling_beside(kernels):
         system = load_functions(system_pieces, implicit=family in _IMPLICIT)
-    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began)
+        if family in _OF_A_STEP:
+            names, signatures = _OF_A_STEP[family]
+            of_a_step = load(_pieces(names), signatures)
+    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, of_a_step)
+
+
+def _pieces(names: Sequence[str]) -> tuple[Piece, ...]:
+    return kernel_pieces(*(f"{_HERE}.{name}" for name in names))
 
 
 def _check_events(compiled: CompiledMethod, state: Array, bound: BoundSystem, num_events: int, t0: float) -> None:

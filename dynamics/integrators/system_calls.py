@@ -1,14 +1,14 @@
-"""Compiled calls of the functions of a system, and two of them as entry points for Python.
+"""Compiled calls of the functions of a system.
 
 Executed before every other piece of a method.
 
 A system arrives as the tuple (functions, parameters, sizes, work): the addresses of its functions in the order below,
 and the three arrays that each of them receives. Both places of the Jacobian hold the same; a system without the product
-has no last place.
+has no last place. Some methods add addresses of functions of their own.
 """
 
 from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import kernel
 from dynamics.compiler.invocation import invoke
 
 System = tuple[Integers, Vector, Integers, Vector]
@@ -44,14 +44,3 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
 def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
     """Write the product of the Jacobian with `v` into `out`."""
     invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))
-
-
-@entry("void(i8, f8, f8[::1], f8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
-def evaluate(which: int, t: float, y: Vector, out: Vector, system: System) -> None:
-    """Call the right-hand side or the events, or put `out` on its constraints, from Python."""
-    if which == RHS:
-        rhs(t, y, out, system)
-    elif which == EVENT_VALUES:
-        event_values(t, y, out, system)
-    else:
-        normalise(out, system)

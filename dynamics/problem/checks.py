@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hermite.activations import suggestion
 from hermite.arrays import Array, as_numpy, as_scalar
 from hermite.integers import as_integer
 from hermite.text.messages import renamed, shown
@@ -157,7 +158,8 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise one sentence with the menu unless `value` is on it."""
     if not isinstance(value, str) or value not in choices:
         msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {shown(value)}."
-        raise ValueError(msg)
+        # Among few short choices there is one like almost any word.
+        raise ValueError(msg + (suggestion(value, choices, likeness=0.75) if isinstance(value, str) else ""))
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:

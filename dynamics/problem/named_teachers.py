@@ -19,6 +19,7 @@ from hermite.arrays import Array
 class Entry(NamedTuple):
     """One teacher: links of student and teacher, mixture weights and directions."""
 
+    #: Formulas in it are mathtext.
     title: str
     activation: object
     teacher_activation: object | None
@@ -34,13 +35,17 @@ def _circle(count: int) -> Array:
 
 #: Every teacher by its name.
 SPHERICAL_TEACHERS = {
-    "he3": Entry("single index, h₃", "he3", None, (1.0,), None),
-    "he4": Entry("single index, h₄", "he4", None, (1.0,), None),
-    "misspecified": Entry("0.6 h₄ + 0.3 h₆, student h₄ + h₆", {4: 1.0, 6: 1.0}, {4: 0.6, 6: 0.3}, (1.0,), None),
-    "gaussian": Entry("single index, x² exp(−x²) − mean", "x^2 exp(-x^2)", None, (1.0,), None),
-    "orthogonal": Entry("three orthogonal directions, h₄", "he4", None, (0.5, 0.3, 0.2), None),
-    "skew": Entry("two directions at 60°, h₃", "he3", None, (0.6, 0.4), np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])),
-    "circle": Entry("eight directions on a circle, h₄", "he4", None, (0.125,) * 8, _circle(8)),
+    "he3": Entry("single index, $h_3$", "he3", None, (1.0,), None),
+    "he4": Entry("single index, $h_4$", "he4", None, (1.0,), None),
+    "misspecified": Entry(
+        r"$0.6\,h_4 + 0.3\,h_6$, student $h_4 + h_6$", {4: 1.0, 6: 1.0}, {4: 0.6, 6: 0.3}, (1.0,), None
+    ),
+    "gaussian": Entry("single index, $x^2 e^{-x^2} -$ mean", "x^2 exp(-x^2)", None, (1.0,), None),
+    "orthogonal": Entry("three orthogonal directions, $h_4$", "he4", None, (0.5, 0.3, 0.2), None),
+    "skew": Entry(
+        "two directions at 60°, $h_3$", "he3", None, (0.6, 0.4), np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
+    ),
+    "circle": Entry("eight directions on a circle, $h_4$", "he4", None, (0.125,) * 8, _circle(8)),
 }
 
 

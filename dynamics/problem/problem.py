@@ -34,9 +34,9 @@ from dynamics.problem.problem_checks import (
 )
 from dynamics.problem.start import (
     OverlapStart,
+    drawn_weights,
     orthogonal_rows,
     overlaps_from_weights,
-    random_weights,
     weights_from_overlaps,
 )
 from dynamics.problem.stored_problem import stored_arguments, stored_arrays, stored_parameters
@@ -277,10 +277,9 @@ class Problem:
             return self.initial_weights
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
-        rng = np.random.default_rng(self.seed)
         paired = isinstance(self.student, Student) and self.student.is_paired
         count = self.width // 2 if paired else self.width
-        drawn = random_weights(rng, count, self.teacher.span, self.dimension, self.initial_norm)
+        drawn = drawn_weights(self.seed, count, self.teacher.span, self.dimension, self.initial_norm)
         if self.kind == FRAME:
             return orthogonal_rows(drawn, self.initial_norm)
         return np.tile(drawn, (2, 1)) if paired else drawn

@@ -7,6 +7,7 @@ the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ GRAM_TOLERANCE = 1e-10
 UNIT_LENGTH_TOLERANCE = 1e-9
 #: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
 ARRAYS_OF_START = 3
+#: Numbers of a start up to which it is kept: a small flow asks for it four times.
+MOST_KEPT = 10_000
 
 
 class OverlapStart(NamedTuple):
@@ -57,6 +60,18 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
         weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
     return weights
+
+
+def drawn_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:
+    """Return `random_weights` of a seed; small ones are drawn once for all that ask for them."""
+    if width * (span + width) > MOST_KEPT:
+        return random_weights(np.random.default_rng(seed), width, span, dimension, norm)
+    return _kept_weights(seed, width, span, dimension, norm).copy()
+
+
+@lru_cache(maxsize=4)
+def _kept_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:
+    return random_weights(np.random.default_rng(seed), width, span, dimension, norm)
 
 
 def orthogonal_rows(weights: Array, length: float) -> Array:

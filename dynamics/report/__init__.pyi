@@ -2,7 +2,11 @@ from .__main__ import build_parser as build_parser
 from .__main__ import main as main
 from .as_json import jsonable as jsonable
 from .chart import Chart as Chart
+from .explored import AXES as AXES
+from .explored import COMPONENTS as COMPONENTS
+from .explored import MASSES as MASSES
 from .explored import PREDICTED_TIME as PREDICTED_TIME
+from .explored import PROGRESS as PROGRESS
 from .explored import explored as explored
 from .figures.chaos import plot_chaos as plot_chaos
 from .figures.panels import axes_or_new as axes_or_new
@@ -15,6 +19,7 @@ from .figures.panels import one_panel as one_panel
 from .figures.panels import panels_or_new as panels_or_new
 from .figures.panels import small as small
 from .figures.style import BAND as BAND
+from .figures.style import COLOURS as COLOURS
 from .figures.style import IDEAL as IDEAL
 from .figures.style import MEASURED as MEASURED
 from .figures.style import PREDICTED as PREDICTED

@@ -137,17 +137,17 @@ class Findings:
             return self.overview()
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
-        """Return what a terminal shows: tables, then one line per sentence, then the files that were written."""
-        lines = []
+        """Return what a terminal shows: a line per sentence, the verdict first, then tables, then the files written."""
+        tables = []
         for table in self.tables:
             if table.in_words is None and table.rows:
                 rows, note = table.spread(MOST_LINES)
-                lines += table_lines(rows, table.short or {title: title for title in rows[0]}, table.digits)
-                lines += [note, ""] if note else [""]
-        lines += [self.verdict, *self.cautions, *self.sentences]
-        lines += [line for table in self.tables for line in table.in_words or ()]
+                lines = table_lines(rows, table.short or {title: title for title in rows[0]}, table.digits)
+                tables += ["", *lines, *([note] if note else [])]
+        told = [line for table in self.tables for line in table.in_words or ()]
         written = ", ".join(file for file in files.values() if file)
-        return "\n".join([*lines, *self.remarks, f"written: {written}"])
+        end = [*([""] if tables else []), *told, *self.remarks, f"written: {written}"]
+        return "\n".join([self.verdict, *self.cautions, *self.sentences, *tables, *end])
 
     def as_json(self, files: Mapping[str, str | None]) -> str:
         """Return the values and the files that were written as one JSON object."""
@@ -203,7 +203,7 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
     where = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
     if reason.failed:
         return Tone.BAD, f"Failed{where} ({word.replace('_', ' ')}). {reason.advice}"
-    return Tone.CAUTION, f"Not finished: stopped early{where} ({word.replace('_', ' ')}). {reason.advice}"
+    return Tone.CAUTION, f"Unfinished: stopped early{where} ({word.replace('_', ' ')}). {reason.advice}"
 
 
 def renamed(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[dict[str, Any]]:

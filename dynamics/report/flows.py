@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.as_text import number_text
-from dynamics.report.explored import explored
+from dynamics.report.explored import PREDICTED_TIME, explored
 from dynamics.report.figures.flows import (
     HISTORIES,
     plot_emergence,
@@ -57,6 +57,14 @@ SHORT = {
     "emerged / pair": "ratio",
     "learned": "learned",
 }
+#: What a curve says.
+EXPLORED = {
+    "direction": "direction",
+    "a_p =": "teacher_coefficient",
+    PREDICTED_TIME: "predicted_emergence_time",
+    "emerged at t =": "emergence_time",
+    "learned at t =": "learned_time",
+}
 TIMES = (
     "teacher_coefficient",
     "matched_neuron",
@@ -87,7 +95,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         ],
         tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
         drawings=_drawings(dataset),
-        chart=explored(dataset, values["directions"]),
+        chart=explored(dataset, renamed(values["directions"], EXPLORED)),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),

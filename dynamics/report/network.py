@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.report.explored import AXES as AXES_SHOWN
+from dynamics.report.explored import COMPONENTS as COMPONENTS_SHOWN
+from dynamics.report.explored import explored
 from dynamics.report.figures.flows import plot_loss
 from dynamics.report.figures.networks import network_figure, plot_axes, plot_components
 from dynamics.report.figures.panels import one_panel
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.report.chart import Chart
+
 COMPONENTS = {
     "component": "name",
     "f*": "teacher_component",
@@ -27,6 +32,15 @@ COMPONENTS = {
     "f/f* at the end": "ratio",
 }
 AXES = {"axis": "direction", "emerged": "emergence_time"}
+#: What a curve of a component says, and one of an axis; the time that is marked.
+PREDICTED = "predicted at t ="
+COMPONENT_TOLD = {
+    "component": "name",
+    "f* =": "teacher_component",
+    PREDICTED: "predicted_component_time",
+    "learned at t =": "component_learned_time",
+}
+AXIS_TOLD = {"axis": "direction", "emerged at t =": "emergence_time"}
 
 
 def network_findings(dataset: xr.Dataset) -> Findings:
@@ -41,6 +55,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         sentences=[_outcome(values), *numerical_errors(dataset, _times(dataset))],
         tables=[*_component_table(values), _axis_table(values)],
         drawings=_drawings(dataset),
+        chart=_explored(dataset, values),
         remarks=remarks(values),
         values=values,
         overview=partial(network_figure, dataset),
@@ -139,6 +154,12 @@ def _axis_table(values: dict[str, Any]) -> Table:
         each="axes, spread over their number",
         digits=5,
     )
+
+
+def _explored(dataset: xr.Dataset, values: dict[str, Any]) -> Callable[[], Chart] | None:
+    if values["components"]:
+        return explored(dataset, renamed(values["components"], COMPONENT_TOLD), COMPONENTS_SHOWN, PREDICTED)
+    return explored(dataset, renamed(values["directions"], AXIS_TOLD), AXES_SHOWN)
 
 
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:

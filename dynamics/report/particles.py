@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.report.explored import MASSES, explored
 from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.figures.particles import one_direction, particles_figure
 from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Directions whose law is drawn, and rows of the table of a history.
 MOST_DRAWN, MOST_ROWS = 4, 12
+#: What a curve says.
+EXPLORED = {"direction": "direction", "a_p =": "teacher_coefficient", "learned at t =": "learned_time"}
 DISTANCES = {"linear_error": "√m · rms |Δ|", "linear_error_bound": "its bound", "noise_size": "√m · rms |ε|"}
 
 
@@ -38,6 +41,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         sentences=[f"{outcome(values)}; {dataset.attrs['particles']} particles"],
         tables=[*level_table(values), Table(caption="Times at which half the weight is carried", rows=rows, digits=5)],
         drawings=[_law_drawing(dataset, p) for p in dataset["direction"].values[:MOST_DRAWN].tolist()],
+        chart=explored(dataset, renamed(values["directions"], EXPLORED), MASSES),
         remarks=remarks(values),
         values=values,
         overview=partial(particles_figure, dataset),

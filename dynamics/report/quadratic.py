@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
+from dynamics.report.explored import ALIGNMENTS, explored
 from dynamics.report.figures.panels import one_panel
 from dynamics.report.figures.quadratic import plot_quadratic_loss, plot_quadratic_times, quadratic_figure
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
@@ -33,6 +34,15 @@ TIMES = {
     "learned": "learned_time",
     "learned / predicted": "learned_ratio",
 }
+#: What a curve says, and the time that is marked.
+PREDICTED = "predicted at t ="
+EXPLORED = {
+    "direction": "direction",
+    "a_p =": "teacher_coefficient",
+    PREDICTED: "predicted_aligned_time",
+    "aligned at t =": "aligned_time",
+    "learned at t =": "learned_time",
+}
 #: The same of frames under SGD.
 STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
 #: Curves whose power laws stand beside that of the loss.
@@ -50,6 +60,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
         sentences=[_outcome(values), _limit(values)],
         tables=[_times(dataset, values), *_exponent_table(laws)],
         drawings=_drawings(dataset, laws),
+        chart=explored(dataset, renamed(values["directions"], EXPLORED), ALIGNMENTS, PREDICTED),
         remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
         values=values,
         overview=partial(quadratic_figure, dataset, laws),

@@ -36,7 +36,8 @@ def study_findings(
     tone, verdict = end_of_run(dataset)
     word = attrs.get("verdict")
     if word is not None:
-        verdict = f"{str(word).capitalize()}. {verdict}"
+        said = f"{str(word).capitalize()}."
+        verdict = f"{said} {verdict}" if tone is Tone.GOOD else f"{verdict} {said}"
         tone = _TONES.get(word, tone) if tone is Tone.GOOD else tone
     tables = [Table(caption="Points", rows=_titled(summary["points"]), errors=_ERRORS)]
     if "fits" in summary:  # the sentences say them

@@ -13,6 +13,7 @@ from dynamics.report.figures.flows import LOSS
 from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.figures.style import shades
 from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
+from dynamics.runs.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,11 +50,13 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     failed = [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
     if len(failures) > MOST_FAILURES:
         failed.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")
-    ended = f"{count - len(failures)} of {count} points were answered."
+    ended = f"{count - len(failures)} of {count} points were answered." + (
+        f" {len(failures)} failed." if failures else ""
+    )
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,
-        verdict=ended + (f" {len(failures)} failed." if failures else ""),
+        verdict=f"Unfinished: {ended}" if _is_unfinished(dataset) else ended,
         cautions=early,
         tables=[
             Table(
@@ -93,6 +96,12 @@ def _early(dataset: xr.Dataset) -> list[str]:
         for reason, count in zip(reasons.tolist(), counts.tolist(), strict=True)
         if reason not in ("", "reached_end", "steady_state")
     ]
+
+
+def _is_unfinished(dataset: xr.Dataset) -> bool:
+    """Return whether a point was ended from outside."""
+    resumable = [str(reason) for reason in StopReason if reason.resumable]
+    return "stop_reason" in dataset and bool(np.isin(dataset["stop_reason"].values.astype(str), resumable).any())
 
 
 def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:

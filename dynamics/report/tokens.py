@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.report.explored import PROGRESS, explored
 from dynamics.report.figures.tokens import progress_figure, recovery_figure
-from dynamics.report.findings import Drawing, Findings, Table, end_of_run
+from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+#: What a curve says, the time in closed form among it.
+CLOSED = "closed form t ="
+EXPLORED = {"component": "component", CLOSED: "closed", "learned at t =": "learned"}
 
 
 def token_findings(dataset: xr.Dataset) -> Findings:
@@ -40,6 +46,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
                 alt="Progress and loss over time. The times are in the table above.",
             )
         ],
+        chart=explored(dataset, renamed(rows, EXPLORED), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
         values={
             "title": dataset.attrs["title"],

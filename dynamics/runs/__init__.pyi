@@ -7,6 +7,7 @@ from .dataset import make_dataset as make_dataset
 from .dataset import prediction_values as prediction_values
 from .dataset import study_dataset as study_dataset
 from .interrupts import Interrupts as Interrupts
+from .result import StopReason as StopReason
 from .run_file import Begun as Begun
 from .run_file import RunFile as RunFile
 from .run_file import as_run_file as as_run_file

@@ -66,15 +66,13 @@ _ADVICE = {
     ),
     StopReason.NOT_FINITE: "The state stopped being finite: the start may be too large, or the solution blows up.",
     StopReason.OVERLAP_ABOVE_ONE: (
-        "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`, or take 'stiff' or "
-        "'bdf', which carry vectors."
+        "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`."
     ),
     StopReason.NORM_NOT_POSITIVE: (
         "A squared norm is no longer positive: a neuron has shrunk below the smallest number; save earlier times."
     ),
     StopReason.NOT_REALISABLE: (
-        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`, or take "
-        "'stiff' or 'bdf', which carry vectors."
+        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`."
     ),
     StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
     StopReason.SERIES_TOO_SHORT: (

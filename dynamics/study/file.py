@@ -5,7 +5,7 @@ A file asks for studies by registered names alone: to import what a file names w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
@@ -179,7 +179,9 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
         fields["activation"] = f"he{given['k']}"
     for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
         if key not in fields:
-            msg = f"Table [problem] or [grid] must have {needed}, but neither does."
+            misspelt = [name for name in grid if name not in PROBLEM_KEYS and suggestion(name, [key])]
+            hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
+            msg = f"Table [problem] or [grid] must have {needed}, but neither does.{hint}"
             raise UsageError(msg)
     try:
         inputs = Inputs.power_law(given["alpha"]) if "alpha" in given else None
@@ -221,7 +223,7 @@ def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
         f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
         f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
     )
-    raise UsageError(msg)
+    raise UsageError(msg + _kind_suggestion(value, ("range", *SPACINGS)))
 
 
 def _option(key: str, value: Any) -> Any:
@@ -240,4 +242,10 @@ def _option(key: str, value: Any) -> Any:
         "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
         f"{{at = [times]}}, but is {shown(value)}."
     )
-    raise UsageError(msg)
+    raise UsageError(msg + _kind_suggestion(value, SAVE_AT))
+
+
+def _kind_suggestion(value: object, kinds: Iterable[str]) -> str:
+    """Return the kind of values that a table with one key was to be, as a question, or nothing."""
+    words = list(value) if isinstance(value, dict) and len(value) == 1 else []
+    return suggestion(str(words[0]), kinds) if words and words[0] not in kinds else ""

@@ -8,27 +8,29 @@ It is the flow itself until overlaps are so large that h_3, h_4, … pull too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.threads import blas_threads_for
+from dynamics.equations.pairs.unit_vectors import teacher_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
+KERNELS = tuple(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", "vectors", "linearised"))
+#: Rows and slots of the kernels' arrays and why they end, as in `linearised_kernels`, which would load Numba.
+ROW_NOW, ROW_BEFORE, ROW_VELOCITIES, LINEARISED_ROWS, EVALUATED = 0, 1, 3, 10, 3
+STATUS_ENDED, STATUS_STILL, STATUS_PASSED, STATUS_PAUSED = 0, 1, 2, 3
 #: Relative accuracy of the integration, and of the times.
 ACCURACY = 1e-6
-#: The flow is followed until nothing would move by more than this part in the time that is left.
-STILLNESS = 1e-2
 #: It is given up after so many evaluations, or multiplications: seconds on one core.
 MOST_EVALUATIONS = 6000
 MOST_WORK = 1.5e10
+#: Multiplications between two chances of Ctrl-C.
+PIECE = 2e8
 
 
 class LinearTimes(NamedTuple):
@@ -68,90 +70,79 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
     with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, the learned mass
     with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
     """
-    from scipy.integrate import RK45
-
     weights = problem.reduced_weights()
-    force, seen = _force(problem, weights.shape), _seen(problem, weights.shape)
-    size = float(np.sqrt(np.mean(weights**2)))
-    times = np.where(seen(weights.ravel()) >= 0.0, 0.0, np.inf)
+    course = _Course(problem, weights)
+    times = np.where(course.seen(weights.ravel()) >= 0.0, 0.0, np.inf)
     most = min(MOST_EVALUATIONS, MOST_WORK / (weights.shape[0] * weights.size))
+    piece = max(PIECE / (weights.shape[0] * weights.size), 1.0)
+    status = STATUS_PAUSED
     with blas_threads_for(problem.width):
-        solver = RK45(lambda _, y: force(y), 0.0, weights.ravel(), last, rtol=ACCURACY, atol=ACCURACY * size)
-        while solver.status == "running" and solver.nfev <= most and np.isinf(times).any():
-            solver.step()
-            crossed = np.isinf(times) & (seen(solver.y) >= 0.0)
-            if crossed.any():
-                times[crossed] = _crossings(solver.dense_output(), seen, crossed)
-            if np.abs(solver.f).max() * (last - solver.t) < STILLNESS * np.abs(solver.y).max():
-                return LinearTimes(*times)
-    if solver.status != "finished":
+        while status in (STATUS_PASSED, STATUS_PAUSED) and course.evaluations <= most and np.isinf(times).any():
+            status = course.follow(last, min(course.evaluations + piece, most), times)
+            crossed = np.isinf(times) & (course.found >= 0.0)
+            times[crossed] = [course.crossing(int(event)) for event in np.flatnonzero(crossed)]
+    if status not in (STATUS_ENDED, STATUS_STILL):
         times[np.isinf(times)] = np.nan
-    return LinearTimes(*times)
+    return LinearTimes(*times.reshape(2, -1))
 
 
-def _force(problem: Problem, shape: tuple[int, ...]) -> Callable[[Array], Array]:
-    """Return the function of flattened weights that is their velocity."""
-    c0, c1, c2 = _squares(problem)
-    theta, a = _directions(problem, shape[1]), problem.teacher.coefficients
-    target = a @ theta
+class _Course:
+    """The linearised flow of a problem on its way."""
 
-    def force(flat: Array) -> Array:
-        w = flat.reshape(shape)
-        norm = np.sqrt(np.sum(w**2, axis=1, keepdims=True))
-        velocity = 2.0 * c2 * (((w @ theta.T) * a) @ theta - (w @ w.T) @ w)
-        if c0:
-            velocity += 2.0 * c0 * (a.sum() - np.sum(norm**2)) * w
-        if c1:
-            v = target - norm[:, 0] @ w
-            velocity += c1 * ((w @ v / norm[:, 0])[:, None] * w + norm * v)
-        return np.asarray(velocity.ravel())
+    def __init__(self, problem: Problem, weights: Array) -> None:
+        from scipy.integrate import RK45
 
-    return force
+        (m, D), P = weights.shape, problem.num_directions
+        self._compiled = load(kernel_pieces(*KERNELS)).namespace
+        self._rows = np.zeros((LINEARISED_ROWS, weights.size))
+        self._rows[ROW_NOW] = weights.ravel()
+        self._clock = np.zeros(4)
+        tableau = np.zeros((7, 7))
+        tableau[:5, :5], tableau[5, :6], tableau[6] = RK45.A[1:], RK45.B, RK45.E
+        teacher, squares = problem.teacher, np.zeros(3)
+        kept = problem.activation.coefficients[:3]
+        squares[: kept.size] = kept**2
+        self._path = RK45.P
+        self._size = ACCURACY * float(np.sqrt(np.mean(weights**2)))
+        #: At least 0 once directions emerged, and once they are learned, shape (2 P,).
+        self.found = np.empty(2 * P)
+        self._constants = (
+            tableau,
+            teacher_rows(problem, D),
+            teacher.coefficients.copy(),
+            squares,
+            problem.information_exponent % 2,
+            np.empty(m * m + m * P + m),
+        )
 
+    @property
+    def evaluations(self) -> float:
+        """Number of evaluations so far."""
+        return float(self._clock[EVALUATED])
 
-def _seen(problem: Problem, shape: tuple[int, ...]) -> Callable[[Array], Array]:
-    """Return the function of flat weights with two rows (2, P), at least 0 once directions emerged, are learned."""
-    squares = np.array(_squares(problem))
-    theta, a = _directions(problem, shape[1]), problem.teacher.coefficients
-    odd = problem.information_exponent % 2
+    def follow(self, last: float, most: float, times: Array) -> int:
+        """Take steps until an event is passed whose time is infinite, or after so many evaluations; return why."""
+        call = (self._rows, self._clock, times, self.found, *self._constants)
+        return int(self._compiled.follow(last, most, ACCURACY, self._size, *call))
 
-    def seen(flat: Array) -> Array:
-        w = flat.reshape(shape)
-        n = np.sum(w**2, axis=1)
-        C = w @ theta.T / np.sqrt(n)[:, None]
-        largest = np.max((np.maximum(C, 0.0) if odd else C) ** 2, axis=0)
-        mass = n @ np.polynomial.polynomial.polyval(C, squares) / squares.sum()
-        return np.array([largest - 0.5, mass - 0.5 * a])
+    def seen(self, state: Array) -> Array:
+        """Return `found` of weights."""
+        found = np.empty_like(self.found)
+        rows = np.ascontiguousarray(state[None])
+        self._compiled.follow(0.0, 0.0, ACCURACY, self._size, rows, np.zeros(4), found, found, *self._constants)
+        return found
 
-    return seen
+    def crossing(self, event: int) -> float:
+        """Return the time at which an event passes 0 within the last step, on the polynomial of the step."""
+        from scipy.optimize import brentq
 
+        now, before = self._clock[:2]
+        change = (now - before) * (self._path.T @ self._rows[ROW_VELOCITIES:])
+        powers = np.arange(1, len(change) + 1)
 
-def _crossings(path: Any, seen: Callable[[Array], Array], crossed: NDArray[np.bool_]) -> list[float]:
-    """Return the times at which quantities pass 0 within a step, of which `path` is the state at any time."""
-    from scipy.optimize import brentq
+        def value(t: float) -> float:
+            x = (t - before) / (now - before)
+            return float(self.seen(self._rows[ROW_BEFORE] + x**powers @ change)[event])
 
-    found = []
-    for at in map(tuple, np.argwhere(crossed).tolist()):
-
-        def value(t: float, at: tuple[int, ...] = at) -> float:
-            return float(seen(path(t))[at])
-
-        # At the end of the step the path may be below the state by rounding.
-        found.append(brentq(value, path.t_old, path.t, rtol=1e-9) if value(path.t) > 0.0 else path.t)
-    return found
-
-
-def _squares(problem: Problem) -> tuple[float, float, float]:
-    """Return c_0², c_1², c_2²."""
-    first = np.zeros(3)
-    kept = problem.activation.coefficients[:3]
-    first[: kept.size] = kept**2
-    return float(first[0]), float(first[1]), float(first[2])
-
-
-def _directions(problem: Problem, size: int) -> Array:
-    """Return the teacher's directions (P, D) on the axes of the weights."""
-    teacher = problem.teacher
-    found = np.zeros((teacher.num_directions, size))
-    found[:, : teacher.span] = np.eye(teacher.span) if teacher.directions is None else teacher.directions
-    return found
+        # At the end of the step the polynomial may be below the state by rounding.
+        return float(brentq(value, before, now, rtol=1e-9)) if value(now) > 0.0 else float(now)

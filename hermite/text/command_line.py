@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 #: The one console command, of which every module with a command line is a part.
 PROGRAM = "feature-emergence"
@@ -73,15 +73,24 @@ class PlainParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the parser's message, with the flag or the choice that was meant where one was misspelt."""
-        flags = re.search(r"unrecognized arguments: ([^\s=]+)", message)
-        choices = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
-        menu = self._option_string_actions if flags else re.findall(r"[^\s',]+", choices[2]) if choices else ()
-        if found := flags or choices:
+        flag = re.search(r"unrecognized arguments: ([^\s=]+)", message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        hint = ""
+        if flag:
+            hint = flag_suggestion(flag[1], self._option_string_actions)
+        elif choice:
             from hermite.activations import suggestion
 
-            hint = suggestion(found[1], menu)
-            message += f".{hint}" if hint else ""
-        raise UsageError(message)
+            hint = suggestion(choice[1], re.findall(r"[^\s',]+", choice[2]))
+        raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
+    """Return " Did you mean …?" with the flag nearest to one that was typed, or nothing; dashes are no likeness."""
+    from hermite.activations import suggestion
+
+    hint = suggestion(flag.lstrip("-"), [one.removeprefix("--") for one in flags if one.startswith("--")])
+    return hint.replace("'", "'--", 1)
 
 
 def leave_out_unused() -> None:

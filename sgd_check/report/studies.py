@@ -196,8 +196,8 @@ def _calibration(dataset: xr.Dataset) -> Told:
             )
     sentences = [
         f"At {point['eta/limit']:.3g} of the limit, {point['case']}: disagree "
-        f"{with_error(100 * point['disagree'], 100 * point['s.e.'])} %, agree {point['agree']:.1%}, undecided "
-        f"{point['undecided']:.1%}."
+        f"{with_error(100 * point['disagree'], 100 * point['s.e.'])} %, agree {100 * point['agree']:.1f} %, "
+        f"undecided {100 * point['undecided']:.1f} %."
         for point in points
     ]
     return {"points": points}, sentences

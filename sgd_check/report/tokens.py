@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import Drawing, Findings, Table, Tone, end_of_run, progress_figure, recovery_figure
+from dynamics.report import Drawing, Findings, Table, end_of_run, progress_figure, recovery_figure
+from sgd_check.report.explored import explored_tokens
+from sgd_check.report.verdict import said_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 #: What runs on tokens, and comparisons of them, name as their theory.
 TOKENS = "tokens"
-_TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
-_WORDS = {"agree": "Theory and runs agree.", "disagree": "Theory and runs disagree.", "undecided": "Undecided."}
 #: Columns of the table of a comparison.
 COLUMNS = {
     "predicted": "expected_time",
@@ -34,13 +34,14 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
     one_step = "recovery" in prediction
     attrs = comparison.attrs
-    verdict, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
+    word, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
+    tone, verdict = said_first(tree, "runs")
     rows = _one_row(attrs) if one_step else _component_rows(comparison)
     draw = partial(recovery_figure if one_step else progress_figure, prediction, simulation)
     return Findings(
-        tone=_TONES[verdict],
-        verdict=f"{_WORDS[verdict]} {attrs['reasons']}",
-        sentences=[f"verdict: {verdict} (false-alarm rate {rate:g}), by {int(attrs['usable_runs'])} runs."],
+        tone=tone,
+        verdict=verdict,
+        sentences=[f"verdict: {word} (false-alarm rate {rate:g}), by {int(attrs['usable_runs'])} runs."],
         tables=[
             Table(
                 caption="Measured against predicted",
@@ -52,8 +53,9 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
             )
         ],
         drawings=[_drawing(draw)],
+        chart=None if one_step else explored_tokens(prediction, simulation),
         values={
-            "verdict": verdict,
+            "verdict": word,
             "theory": attrs["theory"],
             "reasons": attrs["reasons"],
             "false_alarm_rate": rate,

@@ -80,8 +80,13 @@ def _rate(text: str) -> float:
 
 def _theory(text: str) -> str:
     """Read what is to be tested."""
-    require(text in THEORIES, f"must be one of {', '.join(THEORIES)}, but is {shown(text)}")
-    return text
+    if text in THEORIES:
+        return text
+    from hermite.activations import suggestion
+
+    hint = suggestion(text, THEORIES)
+    msg = f"must be one of {', '.join(THEORIES)}, but is {shown(text)}"
+    raise ValueError(f"{msg}.{hint}" if hint else msg)
 
 
 OPTIONS = (

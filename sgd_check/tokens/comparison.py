@@ -186,7 +186,7 @@ def _verdict(
     worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / times.size))
     if worst < rate:
         at = int(np.nanargmin(found.p_value))
-        off = f"{abs(np.expm1(found.mean[at])):.1%} {'late' if found.mean[at] > 0 else 'early'}"
+        off = f"{100 * abs(np.expm1(found.mean[at])):.1f} % {'late' if found.mean[at] > 0 else 'early'}"
         return "disagree", f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
     surprising = never & np.isfinite(measured).any(axis=0)
     if surprising.any():
@@ -199,11 +199,11 @@ def _verdict(
         advice = "use more steps or seeds, or larger batches"
         return (
             "undecided",
-            f"An error of {VISIBLE_ERROR:.0%} could have gone unseen in {_listed(names[unseen])}: {advice}.",
+            f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {_listed(names[unseen])}: {advice}.",
         )
     if never.all():
         return "agree", "Nothing is predicted ever to be learned, and nothing was."
-    seen = f"an error of {VISIBLE_ERROR:.0%} would have been seen"
+    seen = f"an error of {100 * VISIBLE_ERROR:.0f} % would have been seen"
     return "agree", f"No time of learning leaves its band (p = {worst:.2g}), and {seen}."
 
 

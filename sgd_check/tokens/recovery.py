@@ -80,11 +80,11 @@ def compare_recovery(prediction: xr.Dataset, simulation: xr.Dataset, rate: float
     if p_value < rate:
         verdict, end = "disagree", f" (p = {p_value:.2g} < {rate:g})"
     elif visible > VISIBLE_ERROR:
-        verdict, end = "undecided", f"; an error of {VISIBLE_ERROR:.0%} could have gone unseen: use more seeds"
+        verdict, end = "undecided", f"; an error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen: use more seeds"
     else:
         verdict, end = (
             "agree",
-            f" (p = {min(p_value, 1.0):.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen",
+            f" (p = {min(p_value, 1.0):.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % would have been seen",
         )
     comparison = make_dataset(
         {},

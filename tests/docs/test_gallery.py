@@ -20,10 +20,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 GALLERY = DOCS / "gallery"
 TEACHERS, ANIMATION = "spherical_teachers", "neurons_moving"
 SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in (TEACHERS, ANIMATION))
-#: Scripts of five seconds and more, which most of the time run what other tests test.
+#: Scripts of a second and more with what they compile, which most of the time run what other tests test.
 LONG = {
-    "both_layers", "composition", "covariant_inputs", "induction_head", "leap_three", "leaps", "one_direction",
-    "phase_retrieval", "recall", "recovery_law", "relu_committee", "saad_solla", "staircase",
+    "both_layers", "composition", "compute_frontier", "covariant_inputs", "emergence_staircase", "induction_head",
+    "leap_three", "leaps", "muon", "one_direction", "own_activation", "phase_retrieval", "quadratic", "recall",
+    "recovery_law", "relu_committee", "saad_solla", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
 }  # fmt: skip
 #: Pixels that are averaged, and the least correlation of what is left with the committed picture.
 BLOCK, LIKENESS = 8, 0.9
@@ -80,7 +81,9 @@ def test_the_animation_begins_and_ends_as_the_committed_one(tmp_path, monkeypatc
     assert (GALLERY / f"{ANIMATION}.gif").stat().st_size <= 300_000
 
 
-@pytest.mark.parametrize("name", ["he3", "misspecified", "skew"])
+@pytest.mark.parametrize(
+    "name", ["misspecified", *(pytest.param(name, marks=pytest.mark.long) for name in ("he3", "skew"))]
+)
 def test_the_script_of_the_teachers_draws_one(name, tmp_path):
     spec = importlib.util.spec_from_file_location(TEACHERS, GALLERY / f"{TEACHERS}.py")
     script = importlib.util.module_from_spec(spec)

@@ -33,7 +33,8 @@ class Kernels:
         compiled = load_method(method, system.pieces)
         self._bound = (compiled.functions(), system.parameters, system.sizes)
         here = "dynamics.integrators"
-        calls = (*kernel_pieces(f"{here}.slots", f"{here}.system_calls"), Piece("calls", CALLS))
+        names = (f"{here}.{name}" for name in ("slots", "system_calls", "evaluation_kernels"))
+        calls = (*kernel_pieces(*names), Piece("calls", CALLS))
         self._names = load(calls).namespace
         self.state = system.initial_state
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -94,3 +99,45 @@ def test_films_need_ffmpeg(pairs, tmp_path, monkeypatch):
     monkeypatch.setattr("matplotlib.animation.FFMpegWriter.isAvailable", lambda: False)
     with pytest.raises(ValueError, match=r"must end in \.gif where ffmpeg is not installed"):
         dynamics.animate(pairs, tmp_path / "film.mp4")
+
+
+def test_panels_stand_still(pairs):
+    figure, draw = animation._stage(pairs, *animation._course(pairs))
+    places = []
+    for frame in range(animation.FRAMES):
+        draw(frame)
+        figure.canvas.draw()
+        places.append([ax.get_position().bounds for ax in figure.axes])
+    np.testing.assert_array_equal(places, places[:1] * animation.FRAMES)
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+@pytest.mark.parametrize("style", ["screen", "talk"])
+def test_a_film_plays_everywhere_and_shows_the_motion(pairs, tmp_path, style):
+    path = dynamics.animate(pairs, tmp_path / "film.mp4", style=style)
+    asked = "stream=codec_name,pix_fmt,width,height,nb_read_frames"
+    words = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", asked, "-of", "json", str(path)]
+    (stream,) = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["streams"]
+    width, height = stream["width"], stream["height"]
+    # What players of every kind know: H.264 with halved colours, whose frames have even sides.
+    assert (stream["codec_name"], stream["pix_fmt"], stream["nb_read_frames"]) == ("h264", "yuv420p", "5")
+    assert (abs(width - 1200) <= 2, width % 2, height % 2) == (True, 0, 0)
+    words = ["ffmpeg", "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    pixels = subprocess.run(words, check=True, capture_output=True).stdout
+    frames = np.frombuffer(pixels, dtype=np.uint8).reshape(5, height, width).astype(float)
+    (first, last), left = frames[[0, -1]], slice(0, int(0.4 * width))
+    assert np.abs(first - last)[:, left].max() > 100.0
+    # Names and ticks of the axis of losses stay.
+    names = np.s_[:, int(0.43 * width) : int(0.5 * width)]
+    assert np.abs(first - last)[names].mean() < 1.0
+    assert first[names].min() < 100.0
+
+
+def test_a_film_that_ffmpeg_cannot_write_leaves_nothing(pairs, tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(dynamics.StorageError, match=r"ffmpeg failed; a film that ends in \.gif needs none\.$"):
+        dynamics.animate(pairs, tmp_path / "film.mp4")
+    assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import h5netcdf
 import netCDF4
@@ -104,7 +105,7 @@ def test_files_give_back_answer_and_problem(tmp_path, problem, flow):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"activation": "tanh"},
+        pytest.param({"activation": "tanh"}, marks=pytest.mark.long),
         {"activation": {4: 0.8, 6: 0.6}},
         {"activation": lambda z: np.maximum(z, 0.1)},
         {"teacher": dynamics.Teacher([1.0, 0.4, 0.3]), "label_noise": 0.5, "seed": 9},
@@ -118,14 +119,14 @@ def test_files_give_back_answer_and_problem(tmp_path, problem, flow):
 def test_problems_survive_a_file(tmp_path, changes):
     settings = {"activation": "he4", "teacher": dynamics.Teacher.power_law(3, 1.5), "width": 2, "dimension": 8}
     asked = dynamics.Problem(**(settings | changes), order=12 if callable(changes.get("activation")) else None)
-    flow = dynamics.solve_overlaps(asked, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+    given = {"save_at": dynamics.SaveAt.at([0.1]), "progress": False, "error_estimate": False}
+    flow = dynamics.solve_overlaps(asked, **given)
     again = dynamics.Problem.from_dataset(dynamics.load(dynamics.save(flow, tmp_path / "flow.nc")))
     if callable(changes.get("activation")):
         np.testing.assert_array_equal(again.activation.coefficients, asked.activation.coefficients)
     else:
         assert again == asked
-    repeated = dynamics.solve_overlaps(again, save_at=dynamics.SaveAt.at([0.1]), progress=False)
-    np.testing.assert_array_equal(repeated.loss, flow.loss)
+    np.testing.assert_array_equal(dynamics.solve_overlaps(again, **given).loss, flow.loss)
 
 
 def test_files_are_never_replaced_unasked(tmp_path, flow):
@@ -186,7 +187,7 @@ def test_quadratic_links_have_the_times_of_the_linearised_flow():
 def test_truncated_links_are_announced():
     problem = dynamics.Problem(activation="relu", teacher=dynamics.Teacher([1.0]), width=2, dimension=8, order=6)
     with pytest.warns(UserWarning, match=r"The flow sees relu.* Hermite series of order 6"):
-        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False)
+        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False, error_estimate=False)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +225,12 @@ def test_auto_counts_the_steps_that_stability_would_force(problem):
     assert system.stiffness() == pytest.approx(8 * 6 / 7, rel=1e-12)  # a_1 = 6/7, 2 g'(1) = 8
     assert choose_method(system, 200.0) == "explicit"
     assert choose_method(system, 300.0) == "stiff"
+    # h_2: 4 a_1 decides; of few neurons 30 steps of 6 over the rate are the limit, of more neurons 300.
+    for width, limit in ((4, 30), (32, 300)):
+        few = OverlapSystem(replace(problem, activation="he2", width=width))
+        assert few.stiffness() == pytest.approx(4 * 6 / 7, rel=1e-12)
+        assert choose_method(few, 0.99 * limit * 6 / few.stiffness()) == "explicit"
+        assert choose_method(few, 1.01 * limit * 6 / few.stiffness()) == "stiff"
 
 
 def test_attributes_are_of_kinds_that_files_take():

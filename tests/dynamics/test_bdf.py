@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numba import config
 from toy_systems import (
     DIFFUSION,
     ESCAPES,
@@ -19,6 +20,7 @@ from toy_systems import (
 from dynamics.integrators import Status, make_stepper
 
 pytestmark = pytest.mark.kernels
+COMPILED_ALONE = pytest.mark.skipif(config.DISABLE_JIT, reason="so many steps need compiled kernels")
 
 SCRATCH = np.zeros(1)
 
@@ -151,7 +153,7 @@ def heat_state(n, t):
     return (np.exp(-rates * t)[:, None] * np.sin(np.pi * modes[:, None] * x)).sum(axis=0)
 
 
-@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+@pytest.mark.parametrize("rtol", [1e-6, pytest.param(1e-9, marks=COMPILED_ALONE)])
 def test_diffusion_with_two_hundred_points(rtol):
     stepper = make_stepper("bdf", toy(DIFFUSION), heat_state(200, 0.0), [0.0], [0], SCRATCH, rtol=rtol, atol=rtol)
     for t in (1e-3, 1e-2, 0.1):
@@ -161,7 +163,7 @@ def test_diffusion_with_two_hundred_points(rtol):
     assert stepper.statistics()["steps_accepted"] < 1500
 
 
-@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+@pytest.mark.parametrize("rtol", [1e-6, pytest.param(1e-9, marks=COMPILED_ALONE)])
 def test_escapes_followed_by_fast_relaxation(rtol):
     rates = np.geomspace(1e-3, 1e3, 30)
     stepper = make_stepper(

@@ -129,6 +129,7 @@ def check_collapse(chaos, slack):
     assert (off < 2.0 * chaos.function_gap_exponent_error.values + slack).all()
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_the_distance_falls_as_one_over_m():
     """Fixed seeds. Two standard errors from 8 seeds and a bias of 0.1 at such widths: false alarms below 5 %."""
@@ -274,7 +275,9 @@ def test_the_default_schedule_reaches_where_the_direction_is_learned():
 # --- the table of teachers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SPHERICAL_TEACHERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "gaussian")) for name in SPHERICAL_TEACHERS]
+)
 def test_every_teacher_of_the_table_is_a_mixture_and_starts_to_be_learned(name):
     question = spherical_problem(name, dimension=8, width=40, seed=1)
     assert question.teacher.coefficients.sum() == pytest.approx(1.0, abs=1e-12)

@@ -34,7 +34,9 @@ def solved(given):
     return dynamics.solve_overlaps(given, save_at=save_at, rtol=1e-6, error_estimate=False, progress=False)
 
 
-@pytest.mark.parametrize(("link", "share"), [(UNLIKE, 0.28), (NEARLY_EVEN, 0.99 / 1.01)], ids=str)
+@pytest.mark.parametrize(
+    ("link", "share"), [(UNLIKE, 0.28), pytest.param(NEARLY_EVEN, 0.99 / 1.01, marks=pytest.mark.long)], ids=str
+)
 def test_a_neuron_at_the_far_side_ends_with_its_share(link, share):
     given = problem(link, [[-0.3]])
     norm = sum(c**2 for c in link.values())

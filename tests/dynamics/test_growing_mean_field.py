@@ -47,7 +47,10 @@ def as_neurons(question, count, quadrature, angles):
     return replace(question, **settings)
 
 
-@pytest.mark.parametrize("case", QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=name, marks=[pytest.mark.long] * (name == "odd")) for name, case in QUESTIONS.items()],
+)
 def test_the_flow_is_that_of_explicit_neurons(case):
     link, coefficients, directions, count = case
     axes = 1 if directions is None else 2

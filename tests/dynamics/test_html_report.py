@@ -121,20 +121,22 @@ def test_exponents_stand_beside_the_finite_size_and_the_asymptotic_ones(written)
 
 
 @pytest.mark.parametrize(
-    ("build", "figures", "table"),
+    ("build", "figures", "table", "curves"),
     [
-        (lambda: dynamics.predict_emergence(two_directions()), 2, "Predicted times"),
+        (lambda: dynamics.predict_emergence(two_directions()), 2, "Predicted times", 0),
         (
             lambda: dynamics.solve_committee(
                 two_directions(activation="erf", width=3, student="committee"), save_at=AT(0.1, 30, 20), progress=False
             ),
             2,
             "Emergence times against prediction",
+            2,
         ),
         (
             lambda: dynamics.solve_spherical(spherical(), save_at=AT(0.1, 20, 20), progress=False),
             2,
             "When the loss falls below a fraction",
+            1,
         ),
         (
             lambda: dynamics.solve_mean_field(
@@ -142,33 +144,37 @@ def test_exponents_stand_beside_the_finite_size_and_the_asymptotic_ones(written)
             ),
             1,
             "Times at which half the weight is carried",
+            1,
         ),
-        (lambda: dynamics.solve_coupling(spherical(), save_at=AT(0.1, 2, 12)), 1, "Distances over time"),
+        (lambda: dynamics.solve_coupling(spherical(), save_at=AT(0.1, 2, 12)), 1, "Distances over time", 0),
         (
             lambda: dynamics.propagation_of_chaos(
                 spherical(), widths=[8, 16], seeds=2, save_at=AT(0.1, 2, 6), progress=False
             ),
             1,
             "Points",
+            0,
         ),
-        (lambda: finite_size(betas=[1.0], sizes=[16, 64], dimension=4096, starts=2, progress=False), 1, "Points"),
+        (lambda: finite_size(betas=[1.0], sizes=[16, 64], dimension=4096, starts=2, progress=False), 1, "Points", 0),
         (
             lambda: dynamics.sweep(
                 two_directions(), {"width": [4, 8, 64], "seed": [1, 2]}, study="prediction", workers=0, progress=False
             ),
             2,
             "Points",
+            0,
         ),
     ],
     ids=["prediction", "committee", "spherical", "mean-field", "coupling", "chaos", "finite-size", "sweep"],
 )
-def test_every_answer_has_its_tables_and_figures(build, figures, table, written):
+def test_every_answer_has_its_tables_figures_and_curves(build, figures, table, curves, written):
     result = build()
     assert answer_of(result) in FINDINGS
     page = written(result)
     assert "could not be made" not in " ".join(page.text("li"))
     assert len(page.images) == figures
     assert page.tables[table]
+    assert len(paths(page)) == curves
     assert page.text("h2")[0] == "Findings"
 
 
@@ -216,7 +222,10 @@ def test_a_sweep_of_runs_counts_those_without_emergence_as_latest():
         stop_reason=("width", ["reached_end", "max_runtime", "max_runtime"]),
     ).assign_coords(time=[1.0, 2.0])
     found = find_findings(sweep)
-    assert found.cautions == ["2 points ended early (max runtime)."]
+    assert (found.verdict, found.cautions) == (
+        "Unfinished: 3 of 3 points were answered.",
+        ["2 points ended early (max runtime)."],
+    )
     assert [row["last loss"] for row in found.tables[0].rows] == [None, 0.5, 1.0]
     assert [row["emerged"] for row in found.tables[0].rows] == ["2 of 3", "1 of 3", "3 of 3"]
     (line,) = found.drawings[1].draw().axes[0].get_lines()
@@ -288,7 +297,7 @@ def test_an_unfinished_run_says_how_it_goes_on(tmp_path):
     stop = Callback(stopped)
     dynamics.solve_overlaps(two_directions(), trackers=[stop], checkpoint=file, progress=False)
     page = read_page(dynamics.write_report(file, tmp_path / "page.html"))
-    assert verdict(page).startswith("Not finished: stopped early")
+    assert verdict(page).startswith("Unfinished: stopped early")
     assert page.text("code") == [f"python -m dynamics.solve --resume '{tmp_path}/it'\"'\"'s a run.nc'"]
     assert not any("checkpoint" in row["name"] for row in page.tables["Variables"])
     # Without the checkpoint nothing can go on, and the page of a dataset says nothing of files.

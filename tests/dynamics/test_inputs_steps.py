@@ -148,6 +148,7 @@ def test_the_mean_step_is_that_of_a_gauss_rule(rows, batch):
     np.testing.assert_allclose(moved, first[:, :r], rtol=0, atol=1e-10 * np.abs(first).max())
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("rows", [None, [[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]]])
 @pytest.mark.kernels
 def test_descent_takes_the_steps_of_autograd(rows):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from kernel_calls import Kernels
 from overlap_equations import overlap_rates
+from shared_links import MIXED
 
 import dynamics
 from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.link_kernels import render
 
-pytestmark = pytest.mark.kernels
+pytestmark = [pytest.mark.kernels, pytest.mark.slow_to_compile]
 
 ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
 
@@ -21,7 +22,7 @@ ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
     scope="module",
     params=[
         ({4: 1.0}, dynamics.Teacher.power_law(3, 1.0)),
-        ({0: 0.3, 1: 0.2, 3: 0.4, 4: 0.5}, dynamics.Teacher([1.0, 0.5, 0.3], directions=ROWS)),
+        (MIXED, dynamics.Teacher([1.0, 0.5, 0.3], directions=ROWS)),
     ],
     ids=["h4, orthonormal", "mixed, tilted"],
 )

@@ -61,7 +61,13 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         # Steeper than the limit, as every law is at so few directions; the frontier most of all.
         assert points[law]["measured"] == pytest.approx(limit, rel=0.6)
         assert points[law]["measured"] == pytest.approx(points[law]["sum_formula"], rel=0.1)
-    assert plot_study(found).axes[0].get_title() == r"$L \propto t^x$"
+    panels = plot_study(found).axes
+    assert panels[0].get_title() == r"$L \propto t^x$"
+    for ax in panels:
+        # No fit and no slope beside it leaves its panel.
+        ends = [line.get_ydata() for line in ax.get_lines() if line.get_linestyle() in ("--", "-.", ":")]
+        assert ax.get_ylim()[0] < min(end.min() for end in ends)
+        assert max(end.max() for end in ends) < ax.get_ylim()[1]
 
 
 def on_a_spectrum(width, seed, directions=16, dimension=512):
@@ -102,6 +108,7 @@ def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectru
     assert asymptotic_exponents(4, 1.0, alpha=0.25).loss_width == -1.0
 
 
+@pytest.mark.long
 def test_laws_on_a_spectrum_by_command(tmp_path, monkeypatch, capsys):
     """Two errors hold T_p; the loss in time and samples is steeper than its limit, as at so few directions it must be."""
     monkeypatch.setattr(scaling, "SPECTRUM", scaling.SPECTRUM._replace(dimensions=2))
@@ -203,6 +210,7 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
         (["transfer", "--widths", "4,8,2,1"], "Option --widths must hold at least 4 increasing integers, but is [4, 8, 2, 1]."),
         (["transfer", "--spectrum", "0.25"], "Option --spectrum must be absent for transfer, but is given; it is one of scaling."),
         (["transfer", "--no-such"], "unrecognized arguments: --no-such"),
+        (["transfer", "--withs", "4"], "unrecognized arguments: --withs 4. Did you mean '--widths'?"),
         (["scaling", "--spectrum", "1.5"], "Option --spectrum must be at most 1, but is 1.5."),
         (["scaling", "--spectrum", "0.25", "--directions", "257"], "Option --directions must be at most 256, but is 257."),
         (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),
@@ -257,7 +265,9 @@ def interrupted_after(monkeypatch, module, name, count):
     ("module", "name", "count", "arguments"),
     [
         (families, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
-        (families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"]),
+        pytest.param(
+            families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long
+        ),
         (families, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],

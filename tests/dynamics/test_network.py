@@ -59,8 +59,9 @@ ACCEPTED = {
 @pytest.mark.parametrize(
     ("name", "method"),
     [
-        *((name, "explicit") for name in ACCEPTED),
+        *((name, "explicit") for name in ACCEPTED if name != "two links"),
         ("staircase", "bdf"),
+        pytest.param("two links", "explicit", marks=pytest.mark.long),
         *(pytest.param(name, "bdf", marks=pytest.mark.long) for name in ACCEPTED if name != "staircase"),
     ],
 )
@@ -82,6 +83,7 @@ def test_relu_keeps_the_difference_of_its_layers():
     assert np.abs(found.second_layer - found.second_layer[0]).max() > 0.1
 
 
+@pytest.mark.slow_to_compile
 def test_relu_with_biases_on_a_polynomial_has_the_accepted_slope():
     problem = problem_of(4, polynomial("x2 + x1*x2*x3 - 0.5*(x3^2 - 1)"), "relu", d=5)
     kernels = Kernels(NetworkSystem(problem))
@@ -210,6 +212,7 @@ def test_committees_wait_at_the_accepted_losses(link, K, T, wanted):
         assert saddle.x[1] > 1.2 * saddle.x[2]  # neurons repel each other beyond the teacher's span
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("d", "wanted"), [(10**4, 1.151280), (10**8, 2.302585)])
 def test_phase_retrieval_leaves_its_plateau_at_the_accepted_time(d, wanted):
     student = dynamics.Student(activation="z**2", width=1, second_layer="fixed", initial_second_layer=[1.0])
@@ -287,7 +290,29 @@ def test_by_default_times_reach_beyond_what_is_learned():
 
 def test_the_report_names_the_components():
     found = dynamics.solve_problem(CASE_3, save_at=TIMES, progress=False)
-    assert "x1*x2*x3" in find_findings(found).as_text({})
+    findings = find_findings(found)
+    assert "x1*x2*x3" in findings.as_text({})
+    chart, names = findings.chart(), found.component_name.values.tolist()
+    np.testing.assert_array_equal(chart.time, found.time[found.time > 0])
+    assert [curve.facts["component"] for curve in chart.curves] == names
+    for curve, name in zip(chart.curves, names, strict=True):
+        one = found.sel(component_name=name)
+        ratio = (one.component / one.teacher_component).values[found.time > 0]
+        np.testing.assert_allclose(curve.values, ratio, rtol=1e-12)
+        assert chart.limits[0] < ratio.min() <= ratio.max() < chart.limits[1]
+        np.testing.assert_equal(curve.facts["learned at t ="], float(one.component_learned_time))
+        np.testing.assert_equal(curve.predicted, float(one.predicted_component_time))
+
+
+def test_the_axes_of_a_teacher_of_units_are_curves_to_explore():
+    found = dynamics.solve_problem(CASE_1, save_at=TIMES, progress=False)
+    chart = find_findings(found).chart()
+    for at, curve in enumerate(chart.curves):
+        squared = np.square(found.teacher_overlap.isel(direction=at)).max("neuron").values[found.time > 0]
+        np.testing.assert_allclose(curve.values, squared, rtol=1e-12)
+        assert curve.facts["axis"] == at + 1
+    summary = found.drop_vars("teacher_overlap")
+    assert find_findings(summary).chart is None
 
 
 # --- what is refused --------------------------------------------------------------------------------------------
@@ -341,6 +366,7 @@ def test_steps_without_what_they_need_are_refused():
     )
 
 
+@pytest.mark.long
 def test_a_component_that_no_neuron_can_carry_is_warned_of():
     problem = problem_of(3, polynomial("x1 + x1*x2*x3"), "relu", "none")
     with pytest.warns(UserWarning, match=r"^No neuron ever carries x1\*x2\*x3: the mean derivative of relu"):
@@ -356,6 +382,7 @@ def test_a_loss_may_rise_only_with_decay_or_steps():
     assert not NetworkSystem(CASE_3, 0.1).falls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["explicit", pytest.param("bdf", marks=pytest.mark.long)])
 def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
     start = problem_of(3, dynamics.Teacher([1.0], links=["sign"]), "tanh", "none")

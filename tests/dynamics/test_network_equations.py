@@ -20,11 +20,13 @@ pytestmark = pytest.mark.kernels
 
 
 FULL = "FULL_TESTS" in os.environ
+#: Whether links are drawn too: each set of them is a system to compile.
+ANY_LINKS = FULL or config.DISABLE_JIT
 
 
 def examples(count):
-    """How many networks are drawn: two with the compiler off, where the lines are counted and each takes seconds."""
-    return 2 if config.DISABLE_JIT else count if FULL else 8
+    """How many networks are drawn: four with the compiler off, where the lines are counted."""
+    return 4 if config.DISABLE_JIT else count if FULL else 6
 
 
 CUBIC = {0: 0.1, 1: 0.5, 2: -0.3, 3: 0.2}
@@ -43,6 +45,16 @@ CASES = [
     ("relu", "units", False),
     ("tanh", "units", True),
 ]
+#: Systems that other tests compile too, the first with a Jacobian.
+WITH_JACOBIAN, WITHOUT = ("erf", "polynomial", True), ("relu", "units", False)
+
+
+def cases(*compiled, among=CASES):
+    """All cases, with the compiler off but for those named."""
+    marks = [pytest.mark.longer, pytest.mark.slow_to_compile]
+    return [pytest.param(case, marks=marks[: 1 + (case not in compiled)], id=str(case)) for case in among]
+
+
 POLYNOMIALS = ("x1 + x1*x2", "x1*x2 - 0.5*x2^2 + 0.3", "h3(x1) - 0.7*x1*x2^2")
 
 
@@ -51,8 +63,8 @@ def number(low, high):
 
 
 @st.composite
-def networks(draw, case, *, all_links=False):
-    """Draw a problem, its student's link and those of the teacher's units; with `all_links` of one system per case."""
+def networks(draw, case):
+    """Draw a problem, its student's link and those of the teacher's units."""
     name, kind, biased = case
     link = CUBIC if name == "cubic" else name
     m, sphere = draw(st.integers(1, 3)), draw(st.booleans())
@@ -77,12 +89,13 @@ def networks(draw, case, *, all_links=False):
     if kind == "polynomial":
         teacher = dynamics.Teacher.polynomial(draw(st.sampled_from(POLYNOMIALS)))
     else:
-        # A link by itself or all together: each set of links is a system to compile.
-        units = draw(st.sampled_from((UNITS[name], UNITS[name][::-1]) + (() if all_links else (UNITS[name][:1],))))
+        # A link by itself or all together: each set of links is a system to compile, as are biases of the teacher alone.
+        alone, together = UNITS[name][:1], UNITS[name]
+        units = draw(st.sampled_from((together, together[::-1], alone))) if ANY_LINKS else 2 * alone
         count = len(units)
         rows = rng.standard_normal((count, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        with_biases = draw(st.booleans()) and name != "tanh" and (biased or not all_links)
+        with_biases = draw(st.booleans()) and name != "tanh" and (biased or ANY_LINKS)
         given_biases = rng.uniform(-0.6, 0.6, count) if with_biases else None
         coefficients = rng.uniform(0.3, 1.2, count) * rng.choice([-1.0, 1.0], count)
         teacher = dynamics.Teacher(
@@ -96,15 +109,9 @@ def networks(draw, case, *, all_links=False):
     return problem, link, units
 
 
-TIERS = pytest.mark.longer, pytest.mark.long
-#: The Jacobian of a teacher's polynomial is the same whatever the student.
-ALIKE = [("relu", "polynomial", True), ("cubic", "polynomial", True)]
-
-
-def compiled(case, problem, units):
+def compiled(case, problem):
     """Return the kernels, with a Jacobian where one is tested: to compile it later takes as long as both together."""
-    alike = case in ALIKE or len(units) == 1 or (not case[2] and problem.teacher.biases is not None)
-    return Kernels(NetworkSystem(problem), "explicit" if alike else "bdf")
+    return Kernels(NetworkSystem(problem), "explicit" if case == WITHOUT else "bdf")
 
 
 def assert_same(found, wanted, tolerance):
@@ -113,13 +120,12 @@ def assert_same(found, wanted, tolerance):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.longer
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", cases(WITH_JACOBIAN, WITHOUT))
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
     problem, link, units = data.draw(networks(case))
-    kernels = compiled(case, problem, units)
+    kernels = compiled(case, problem)
     wanted, loss = rates_of_state(problem, link, units)
     # Measured: 3e-12 at most where the reference's nodes leave out nothing.
     assert_same(kernels.system.unpack(kernels.rhs()), wanted, 1e-9)
@@ -127,11 +133,11 @@ def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
         assert kernels.system.loss(kernels.state) == pytest.approx(loss, rel=1e-9, abs=1e-11)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=TIERS[case in ALIKE]) for case in CASES], ids=str)
+@pytest.mark.parametrize("case", cases(WITH_JACOBIAN))
 @settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
-    problem, _, _ = data.draw(networks(case, all_links=not FULL))
+    problem, _, _ = data.draw(networks(case))
     kernels = Kernels(NetworkSystem(problem), "bdf")
     direction = np.random.default_rng(data.draw(st.integers(0, 10**6))).standard_normal(kernels.state.size)
     if problem.student.biases == "none":
@@ -146,14 +152,13 @@ def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-7 * np.abs(wanted).max())
 
 
-@pytest.mark.longer
-@pytest.mark.parametrize("case", [case for case in CASES if case[0] == "relu"], ids=str)
+@pytest.mark.parametrize("case", cases(WITHOUT, among=[case for case in CASES if case[0] == "relu"]))
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_the_loss_changes_by_what_all_gradients_move(case, data):
     """The loss that is observed belongs to the flow: d loss/dt = 2 Σ ∇·move, −2 Σ ε |∇|² without decay."""
     problem, link, units = data.draw(networks(case))
-    kernels = compiled(case, problem, units)
+    kernels = compiled(case, problem)
     (dv, db, dW), _ = velocities(problem, link, units)
     student = problem.student
     start, h = kernels.state, 1e-4
@@ -244,8 +249,14 @@ def test_the_sensitivity_of_a_unit_that_jumps_is_unknown():
     assert np.isnan(NetworkSystem(a_problem(teacher=teacher)).teacher_sensitivity()).all()
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.4])
-@pytest.mark.parametrize("overlap", [0.0, 0.3, -0.8, 0.9999, 1.0, -1.0])
+@pytest.mark.parametrize(
+    ("overlap", "bias"),
+    [
+        pytest.param(overlap, bias, marks=[pytest.mark.long] * (bias == 0.0 or abs(overlap) > 0.9))
+        for overlap in (0.0, 0.3, -0.8, 0.9999, 1.0, -1.0)
+        for bias in (0.4, 0.0)
+    ],
+)
 def test_a_teacher_of_two_units_has_the_square_of_their_sum(overlap, bias):
     """For erf and relu the closed means of section 2, here by one integral over the angle's cosine (Price)."""
     from scipy.integrate import quad

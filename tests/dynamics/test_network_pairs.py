@@ -143,6 +143,7 @@ def test_differences_of_products_keep_their_digits():
             assert abs(difference(a, b, c, d) - float(exact)) <= 4e-16 * abs(float(exact)) + 1e-31
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize(("student", "teacher"), PAIRS)
 @pytest.mark.parametrize("biased", [True, False])
 def test_closed_means_are_those_of_conditional_quadrature(student, teacher, biased):
@@ -160,6 +161,7 @@ def test_closed_means_are_those_of_conditional_quadrature(student, teacher, bias
             assert abs(value - exact) <= 1e-13 * size_a[p] * size_b[q], (s, rho_a, rho_b, p, q)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("student", SOURCES)
 def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(student):
     compute, link = kernels(student), 1
@@ -173,6 +175,7 @@ def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(studen
         np.testing.assert_allclose(compute("own", a=a), own, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("student", ["erf", "relu"])
 def test_without_biases_the_means_are_those_with_biases_of_zero(student):
     lean, full = kernels(student, centred=True), kernels(student)
@@ -192,6 +195,7 @@ def test_without_biases_the_means_are_those_with_biases_of_zero(student):
 
 
 @pytest.mark.kernels
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize(("student", "teacher"), PAIRS)
 def test_moments_are_those_of_conditional_quadrature(student, teacher):
     compute, link = kernels(student), SOURCES[student].index(teacher) + 1
@@ -206,6 +210,7 @@ def test_moments_are_those_of_conditional_quadrature(student, teacher):
 
 
 @pytest.mark.kernels
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("student", SOURCES)
 def test_slopes_of_a_neuron_with_itself_are_those_of_its_values(student):
     compute = kernels(student)
@@ -219,6 +224,7 @@ def test_slopes_of_a_neuron_with_itself_are_those_of_its_values(student):
             np.testing.assert_allclose(found[:, column], slope, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("student", SOURCES)
 def test_derivatives_of_a_link_are_those_of_its_smoothed_self(student):
     compute = kernels(student)
@@ -258,12 +264,12 @@ OTHER_PAIRS = [
     ("abs", "tanh"),
     ("erf", "gelu"),
     ("tanh", "step"),
-    ("gelu", "tanh"),
+    pytest.param("gelu", "tanh", marks=pytest.mark.long),
     ("silu", "z**3 - z"),
     ("z**3 - z", "tanh"),
     ("softplus", "erf"),
     ("exp", "sin"),
-    ("elu", "relu"),
+    pytest.param("elu", "relu", marks=pytest.mark.long),
 ]
 
 
@@ -297,7 +303,9 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         np.testing.assert_allclose(picked, found, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", "gelu"])
+@pytest.mark.parametrize(
+    "student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", pytest.param("gelu", marks=pytest.mark.long)]
+)
 def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
     compute = other_kernels(student, student, trained=True)
     first = hermite.expand(student)

@@ -21,6 +21,7 @@ def call(C, bias, weight, noise, d, exact, m, numbers, layout, work, out):
     write_step_second(C, bias, weight, noise, d, exact, m, numbers, layout, work, out)
 """
 POLYNOMIAL = {0: 0.2, 1: 0.5, 2: -0.3, 3: 0.4}
+pytestmark = pytest.mark.slow_to_compile
 BOTH = pytest.mark.parametrize("exact", [False, True], ids=["infinite-d", "finite-d"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ from dynamics.equations.network.step_system import NetworkStepSystem
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
 STAIRS = dynamics.Teacher.polynomial("x1 + x1*x2 + x1*x2*x3")
 UNITS = dynamics.Teacher([0.9, -0.7], directions=[[1.0, 0.0], [0.0, 1.0]], links=["relu", "sign"], biases=[0.3, -0.4])
+
+
+FULL = "FULL_TESTS" in os.environ
 
 
 def start(width=2, columns=3):
@@ -85,20 +89,26 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("changes", "grids", "theory"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("changes", "grids", "theory"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow_to_compile] * (name in ("units", "polynomial")))
+        for name, case in CASES.items()
+    ],
+)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     decay = (0.0, 0.2) if "first_layer" in changes else (0.1, 0.2)
     problem = question(scale=0.8, rates=(1.3, 0.5, 0.25), decay=decay, **changes)
     wanted = mean_step(problem, 0.2, batch, grids, theory)
     system = NetworkStepSystem(problem, learning_rate=0.2, step_theory=theory, batch_size=batch)
-    # The Jacobian is tested for one link and teacher, and to compile it later takes as long as both together.
-    found = Kernels(system, "explicit" if {"link", "teacher"} & changes.keys() else "bdf").rhs()
+    found = Kernels(system).rhs()
     # Measured: 3e-15.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-14 * np.abs(wanted).max())
     assert np.abs(found - mean_step(problem, 0.0, batch, grids, theory)).max() > 0.01
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize(
     ("changes", "theory"), [({"decay": (0.1, 0.2)}, "finite-d"), ({"first_layer": "sphere"}, "infinite-d")]
 )
@@ -142,6 +152,7 @@ def order_parameters(answer):
     return R, answer.student_overlap.values * length[:, :, None] * length[:, None, :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", REFERENCE, ids=lambda case: f"K={case['K']}, eta={case['eta']}")
 def test_reference_of_saad_and_solla(case):
     """Their learning rate is η d, their time step/d, their error half the loss."""
@@ -301,11 +312,12 @@ def test_tends_to_the_flow_at_first_order(theory):
     assert abs(gaps[0]) > 1e-6
 
 
+@pytest.mark.longer
 def test_methods_agree_and_the_dataset_says_what_was_solved():
     problem = question(decay=(0.05, 0.02))
     step = {"learning_rate": 0.1, "batch_size": 2}
     found = solve(problem, method="explicit", **step)
-    for method in ("bdf", "scipy:DOP853"):
+    for method in ("bdf", "scipy:DOP853") if FULL else ("scipy:DOP853",):
         np.testing.assert_allclose(solve(problem, method=method, **step).loss, found.loss, rtol=0, atol=1e-6)
     assert (found.attrs["learning_rate"], found.attrs["step_theory"], found.attrs["batch_size"]) == (0.1, "finite-d", 2)
     stored = json.loads(found.attrs["parameters"])["solver"]

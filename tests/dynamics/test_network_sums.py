@@ -84,7 +84,9 @@ def own_kernels(problem):
     return network._kernels_of_neurons(link, biased=problem.student.has_biases)
 
 
-@pytest.mark.parametrize("link", ["erf", "relu", CUBIC])
+@pytest.mark.parametrize(
+    "link", [*(pytest.param(name, marks=pytest.mark.slow_to_compile) for name in ("erf", "relu")), CUBIC]
+)
 def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
     """To a thousand roundings of the largest sum."""
     problem = network_of(link, "trained", np.random.default_rng(3))
@@ -98,6 +100,7 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
         np.testing.assert_allclose(slopes, A, rtol=0.0, atol=1e-13 * np.abs(A).max())
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("link", ["erf", CUBIC])
 def test_with_fixed_layers_what_moves_nothing_is_left_out(link):
     """K and K1 are zero then, K2 and K12 as ever."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from shared_links import MIXED
 from weight_space import gradient_flow, population_loss
 
 import dynamics
@@ -23,7 +24,7 @@ CASES = {
     "h4 + 0.5 h6": {"activation": {4: 1.0, 6: 0.5}},
     "truncated tanh": {"activation": hermite.expand("tanh", order=9).truncated()},
     "truncated relu, c_0 != 0": {"activation": hermite.expand("relu", order=8).truncated()},
-    "h3 + 0.4 h4, no parity": {"activation": {3: 1.0, 4: 0.4}},
+    "h3 and h4, no parity": {"activation": MIXED},
     "h4, teacher not orthonormal": {
         "activation": "he4",
         "teacher": dynamics.Teacher([1.0, 0.7, 0.5], directions=TILTED),
@@ -32,7 +33,13 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES, ids=CASES.keys())
+OF_OTHER_LINKS = ("h4 + 0.5 h6", "truncated tanh", "truncated relu, c_0 != 0")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.long] * (name in OF_OTHER_LINKS)) for name in CASES],
+)
 def weight_space_case(request):
     """A problem with moderate weights, its flow in overlap space, and the same flow by autograd in weight space."""
     settings = {
@@ -72,7 +79,9 @@ def test_loss_never_increases_and_the_state_stays_realisable(weight_space_case):
 
 
 @pytest.mark.parametrize(
-    "case", json.loads(REFERENCE.read_text())["values"], ids=lambda c: f"k{c['k']}-{c['m0']}-{c['m1']}"
+    "case",
+    [pytest.param(c, marks=[pytest.mark.long] * (c["k"] > 4)) for c in json.loads(REFERENCE.read_text())["values"]],
+    ids=lambda c: f"k{c['k']}-{c['m0']}-{c['m1']}",
 )
 def test_single_neuron_escape_times_at_tiny_norm(case):
     """With n → 0 the flow is the correlation flow of the reference; n(0) = 1e-14 perturbs it by less than 1e-10."""

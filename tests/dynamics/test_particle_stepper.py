@@ -39,7 +39,13 @@ def swept(monkeypatch):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("case", QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow_to_compile] * (name == "two axes"))
+        for name, case in QUESTIONS.items()
+    ],
+)
 def test_sweeps_take_the_steps_of_the_plain_method(case, monkeypatch):
     *asked, end = case
     question, count = problem(*asked), 40

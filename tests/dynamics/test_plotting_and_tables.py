@@ -133,7 +133,8 @@ def test_summary_figure_is_written_for_results_with_and_without_history(flow, tm
 
 def test_table_shows_measured_beside_predicted_times(flow):
     text = find_findings(flow).as_text({})
-    rows = text.splitlines()
+    assert text.startswith("Reached its end.")
+    rows = text.partition("\n\n")[2].splitlines()
     assert rows[1].split()[0] == "1"
     assert float(rows[1].split()[4]) == pytest.approx(float(flow.emergence_time[0]), rel=1e-4)
     assert "learned: 6 of 6 directions" in text

@@ -112,6 +112,12 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
             "Argument `activation` must be a formula, but contains the name 'tahn', which is not z, x, pi or e. "
             "Did you mean 'tanh'?",
         ),
+        (
+            lambda: problem(student="comittee"),
+            ValueError,
+            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', 'stiefel', but is 'comittee'. "
+            "Did you mean 'committee'?",
+        ),
         (lambda: problem(width=2.5), TypeError, "Argument `width` must be an integer, but is 2.5."),
         (lambda: problem(width=True), TypeError, "Argument `width` must be an integer, but is True."),
         (

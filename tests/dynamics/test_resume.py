@@ -98,6 +98,7 @@ def test_a_large_mean_field_goes_on_too(tmp_path, monkeypatch):
     assert_same(go_on(tmp_path / "run.nc", [8.0]), whole)
 
 
+@pytest.mark.long
 def test_a_run_that_has_changed_its_method_goes_on_with_the_new_one(tmp_path):
     """ "stiff" gives up on this problem after t = 1e4, as measured in test_trapped."""
     given = {"save_at": dynamics.SaveAt.geometric(1.0, 1e8, 20), "progress": False, "method": "stiff", "rtol": 1e-6}
@@ -122,8 +123,8 @@ def test_torch_goes_on_too(tmp_path):
 
 def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(tmp_path, monkeypatch):
     """Every version of the file, the first and each of the later ones, leads to the same end."""
-    monkeypatch.setattr(run, "LARGEST_CHUNK_STEPS", 24)
-    monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 24)
+    monkeypatch.setattr(run, "LARGEST_CHUNK_STEPS", 60)
+    monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 60)
     monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
     versions = []
     kept = storage.netcdf_writer

@@ -72,13 +72,14 @@ def test_the_answers_are_those_of_bdf(asked):
 
 
 def test_constants_are_those_of_the_large_flow_solver():
-    own = load_method("small-flow", VectorSystem(problem()).pieces).kernels.namespace
+    method = load_method("small-flow", VectorSystem(problem()).pieces)
+    own, of_a_step = method.kernels.namespace, method.of_a_step.namespace
     for name in ("GROUP", "MASS", "DISTANCE", "STILL", "LEAVE_DISTANCE", "LEAVE_STILL"):
-        assert getattr(own, name) == getattr(division, name)
+        assert getattr(of_a_step, name) == getattr(division, name)
     for name in ("SAFETY", "LAG_SAFETY", "LARGEST_FACTOR", "SMALLEST_FACTOR"):
         assert getattr(own, name) == getattr(step_control, name)
     assert own.KAPPA == step_control.KAPPA
-    assert own.DISPLACED_SHARE == device_step.DISPLACED_SHARE
+    assert of_a_step.DISPLACED_SHARE == device_step.DISPLACED_SHARE
     assert pytest.approx(landing.NOTICED * stepper.LAG_TOLERANCE) == NOTICED
     assert own.KEPT_TIMES == step_control.STALL_STEPS + 1
 

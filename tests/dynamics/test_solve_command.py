@@ -198,7 +198,7 @@ def test_early_stop_is_said_on_the_screen(here, capsys):
     arguments = ["--k", "4", *SMALL, "--t-max", "1e7", "--method", "explicit", "--max-runtime", "0.2", "--no-plot"]
     assert solve.main(arguments) == 0
     told = capsys.readouterr().out
-    assert "Not finished: stopped early at t = " in told
+    assert told.startswith("Unfinished: stopped early at t = ")
     assert "(max runtime). The wall-clock budget ran out" in told
 
 

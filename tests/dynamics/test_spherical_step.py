@@ -63,7 +63,10 @@ def axis_grid(places=()):
 
 @pytest.mark.parametrize(
     ("link", "teacher_link"),
-    [("erf", None), ("erf", "relu"), ("erf", "step"), ("erf", "he3"), (MIXED, OTHER)],
+    [
+        (MIXED, OTHER),
+        *(pytest.param("erf", name, marks=pytest.mark.slow_to_compile) for name in (None, "relu", "step", "he3")),
+    ],
 )
 @pytest.mark.parametrize("batch", [1, 3])
 def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batch):
@@ -113,7 +116,10 @@ def test_normalise_keeps_unit_lengths_and_one_half():
     assert G[0, 1] == G[1, 0] == system.unpack(system.initial_state)[1][1, 0]
 
 
-@pytest.mark.parametrize(("link", "gamma"), [("erf", 1.5), (MIXED, 0.1)], ids=["erf", "polynomial"])
+@pytest.mark.parametrize(
+    ("link", "gamma"),
+    [pytest.param("erf", 1.5, id="erf", marks=pytest.mark.long), pytest.param(MIXED, 0.1, id="polynomial")],
+)
 def test_one_neuron_follows_its_scalar_equation(link, gamma):
     """C' = g'(C)(1 − C²) − ½ γ C E[(e² + τ²) σ'²], the mean by quadrature in the plane, integrated by scipy."""
     d = 1000

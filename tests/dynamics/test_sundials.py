@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from shared_links import MIXED
 from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, VAN_DER_POL, toy
 
 import dynamics
@@ -260,7 +261,7 @@ TILTED = dynamics.Teacher([1.0, 0.5, 0.3], directions=[[1.0, 0.0, 0.0], [0.6, 0.
 
 @pytest.mark.parametrize(
     "problem",
-    [flow_problem(), flow_problem({0: 0.3, 1: 0.2, 3: 0.4, 4: 0.5}, TILTED)],
+    [flow_problem(), flow_problem(MIXED, TILTED)],
     ids=["h4, orthonormal", "mixed, tilted"],
 )
 def test_overlap_flow_agrees_with_the_other_methods(problem):

@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pytest
+from html_reader import read_page
 
 import dynamics
 from dynamics import tokens
 from dynamics.problem import stored_question
+from dynamics.report.page import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
 from dynamics.tokens.answers import _Steps
 from dynamics.tokens.recovery import frequencies_of, spectral_recovery
@@ -253,10 +255,15 @@ def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose([row["learned"] for row in told["components"]], times(SMALL, 0.25), rtol=1e-9)
     assert (tmp_path / "p.png").stat().st_size > 10_000
+    assert main(["composition", "--hop", "2"]) == 2
+    assert capsys.readouterr().err == "error: unrecognized arguments: --hop 2. Did you mean '--hops'?\n"
     assert main(["composition", "--hops", "3"]) == 2
     assert "must be a power of 2, but is 3" in capsys.readouterr().err
     page = dynamics.write_report(dynamics.load("p.nc"), tmp_path / "p.html")
-    assert "hop 4" in page.read_text(encoding="utf-8")
+    told = [tag["data-facts"] for tag in read_page(page).all("path") if tag["class"] == "curve"]
+    found = dynamics.load("p.nc")
+    hop, closed, learned = found.component.values[2], found.predicted_learned_time[2], found.learned_time[2]
+    assert told[2] == f"component {hop}; closed form t = {cell_text(float(closed))}; learned at t = {learned:.5g}"
 
 
 def test_problems_are_light_and_theory_needs_no_torch():
@@ -596,7 +603,11 @@ def one_step(d, N, a, *, spectral=True):
 
 @pytest.mark.parametrize(
     ("sizes", "spectral", "gradient"),
-    [((48, 1000, 1.5), 38.2, (5.7, 0.3)), ((128, 3870, 1.5), 143.8, (9.7, 0.4)), ((96, 2000, 2.0), 89.7, (5.4, 0.4))],
+    [
+        ((48, 1000, 1.5), 38.2, (5.7, 0.3)),
+        pytest.param((128, 3870, 1.5), 143.8, (9.7, 0.4), marks=pytest.mark.long),
+        pytest.param((96, 2000, 2.0), 89.7, (5.4, 0.4), marks=pytest.mark.long),
+    ],
 )
 def test_one_step_recovers_the_counts_of_the_closed_forms(sizes, spectral, gradient):
     # The spectral counts are those of another evaluation of the same formulas, the others draws and their errors.

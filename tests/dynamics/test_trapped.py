@@ -66,6 +66,7 @@ def lsoda(asked, times):
     return [(unit(y)[:, :P], unit(y) @ unit(y).T, np.exp(y[m * D :])) for y in found.y.T]
 
 
+@pytest.mark.long
 @pytest.mark.kernels
 def test_three_neurons_agree_with_a_dense_implicit_method():
     """Measured: C to 3e-7, G to 8e-9 with all of them, most of it the referee's own error; 0.05 s with "bdf"."""
@@ -88,6 +89,7 @@ def test_three_neurons_agree_with_a_dense_implicit_method():
         assert float(flow.teacher_overlap[-1, 1, 0]) == pytest.approx(0.885807, abs=1e-5)
 
 
+@pytest.mark.long
 def test_many_neurons_reach_the_horizon():
     asked = random_problem(155)
     flows = {method: solve(155, method, keep="summary") for method in ("bdf", "stiff")}
@@ -126,7 +128,7 @@ def test_an_escape_after_a_wait_of_1e13_is_resolved():
     np.testing.assert_allclose(event_times(flows[0]), event_times(flows[1]), rtol=1e-5)
 
 
-@pytest.mark.kernels
+@pytest.mark.slow_to_compile
 def test_when_a_run_is_held_up_does_not_depend_on_the_caller():
     """Neither on how many steps are asked for at once, nor on a restart from a saved state."""
     method = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, last_time=LAST[90])
@@ -162,7 +164,9 @@ def test_the_dense_output_is_as_wrong_as_its_last_coefficient_says():
         assert 0.7 < error / (DOP853_DENSE_ERROR * abs(b[6])) < 1.1
 
 
-@pytest.mark.parametrize(("device", "first", "last"), [(None, -40, 20), ("cpu", -10, 0)])
+@pytest.mark.parametrize(
+    ("device", "first", "last"), [pytest.param(None, -40, 20, marks=pytest.mark.long), ("cpu", -10, 0)]
+)
 def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, first, last, monkeypatch):
     """Also where a step to the time asked for ends beyond it by rounding."""
     if device is None:
@@ -185,6 +189,7 @@ def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, f
     assert rounded < 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("device", "last"), [(None, 1.05e5), ("cpu", 4e3)])
 def test_states_inside_steps_are_as_good_as_their_ends(device, last):
     """At rest a step is as long as stability allows; how far its polynomial strays was left to chance, that is to last bits.

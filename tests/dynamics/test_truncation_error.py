@@ -110,6 +110,7 @@ def exact_sphere(asked, times):
     return np.array(loss)
 
 
+@pytest.mark.long
 def test_both_parts_cover_the_distance_to_the_exact_kernel_on_the_sphere():
     weights = np.random.default_rng(3).standard_normal((4, 5))
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)

@@ -136,9 +136,10 @@ LOW_EXPONENTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(config.DISABLE_JIT, reason="flows of so many steps need compiled kernels")
 @pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
-@pytest.mark.parametrize("name", [pytest.param("relu", marks=pytest.mark.long), "h2 and h4", "h2 and h4, tiny start"])
+@pytest.mark.parametrize("name", LOW_EXPONENTS)
 def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
     """Steps are 0.66, 0.71 and 0.86 of those with every component held to its own size; errors at most 4.1 rtol."""
     asked, rtol = dynamics.Problem(dimension=256, seed=0, **LOW_EXPONENTS[name]), 1e-6

@@ -579,4 +579,5 @@ def calls_of_answers(answers: dict[str, Any]) -> Iterator[Call]:
             ("axes" if name in ("plot_comparison", "plot_loss_band") else "ax"): bad.no_axes,
         }
         yield Call(name, getattr(sgd_check, name), {"tree": answers["tree"]}, kinds)
-    yield Call("plot_study", sgd_check.plot_study, {"dataset": answers["flow"]}, {"dataset": bad.no_dataset})
+    kinds = {"dataset": bad.no_dataset, "axes": bad.no_axes}
+    yield Call("plot_study", sgd_check.plot_study, {"dataset": answers["flow"]}, kinds)

@@ -40,7 +40,7 @@ def test_sgd_agrees_with_the_flow(tree):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("stretch", "side"), [(1.3, "early"), (1 / 1.3, "late")])
+@pytest.mark.parametrize(("stretch", "side"), [pytest.param(1.3, "early", marks=pytest.mark.long), (1 / 1.3, "late")])
 def test_a_prediction_off_by_thirty_percent_is_refuted(tools, escape, escape_runs, stretch, side):
     flow = tools.flow(escape, np.geomspace(0.02, 1.06, 20), stretch=stretch)
     comparison = sgd_check.compare(flow, escape_runs)["comparison"]
@@ -260,7 +260,7 @@ def test_beyond_leading_order_the_scatter_of_the_runs_sets_the_band(escape, step
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("stretch", "side"), [(1.1, "early"), (1 / 1.1, "late")])
+@pytest.mark.parametrize(("stretch", "side"), [(1.1, "early"), pytest.param(1 / 1.1, "late", marks=pytest.mark.long)])
 def test_ten_percent_are_refuted_of_flow_and_finite_step_equation(
     tools, escape, step_equation, escape_runs, stretch, side
 ):

@@ -12,6 +12,7 @@ import dynamics
 import sgd_check
 from dynamics.equations.spherical.coupling import make_particle_system
 from dynamics.laws.chaos import coupled_tracers, function_gap
+from dynamics.report.findings import find_findings
 from dynamics.runs.storage import load, save
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts import mean_field
@@ -104,6 +105,7 @@ def test_neurons_are_held_against_those_that_follow_the_field(asked, law, family
     np.testing.assert_allclose(found["largest_coupling_error"], np.sqrt(m) * largest, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_noise_is_that_of_the_steps_and_pairs_are_free_of_it(asked):
     """Fixed seeds. A quarter of the batch has four times the noise, and pairs have the distance of the exact flow.
@@ -147,7 +149,13 @@ def judged(gap, rate):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("edge", [-1.0 - mean_field.WIDTH_CORRECTION, -1.0 + mean_field.WIDTH_CORRECTION])
+@pytest.mark.parametrize(
+    "edge",
+    [
+        -1.0 - mean_field.WIDTH_CORRECTION,
+        pytest.param(-1.0 + mean_field.WIDTH_CORRECTION, marks=pytest.mark.long),
+    ],
+)
 def test_false_alarms_at_the_edge_of_the_band_are_as_rare_as_stated(edge, rng):
     """120 families at a rate of 10 %, half of it on the side that is tested here: more than 15 alarms have p < 1e-3."""
     alarms = sum(judged(made_up(edge, rng), 0.1).p < 0.1 for _ in range(120))
@@ -289,6 +297,17 @@ def test_the_figure_takes_four_axes_and_the_tree_a_file(tree, law, family, tmp_p
     again = load(save(tree, tmp_path / "tree.nc"))
     assert set(again["simulation"].children) == {f"width_{m}" for m in WIDTHS}
     xr.testing.assert_identical(again["comparison"].to_dataset(), tree["comparison"].to_dataset())
+
+
+def test_learned_masses_are_curves_to_explore_with_the_times_of_the_widest_runs(tree, law, family):
+    chart, widest = find_findings(tree).chart(), family[-1]
+    later = law.time.values > 0
+    for at, curve in enumerate(chart.curves):
+        mass = law.learned_mass.values[later, at] / law.teacher_coefficient.values[at]
+        np.testing.assert_allclose(curve.values, mass, rtol=1e-12)
+        np.testing.assert_equal(curve.predicted, float(law.learned_time[at]))
+        times = np.where(np.isnan(widest.learned_time), np.inf, widest.learned_time)[:, at]
+        assert curve.facts[f"SGD of width {WIDTHS[-1]}, median t ="] == np.median(times)
 
 
 # --- the command ------------------------------------------------------------------------------------------

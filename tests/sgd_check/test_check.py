@@ -53,6 +53,7 @@ def test_a_problem_alone_is_enough(problem):
     assert tree["simulation"].attrs["steps"] == course.steps
 
 
+@pytest.mark.long
 def test_without_the_equation_the_flow_is_tested_and_a_warning_says_so():
     problem = Problem(activation="tanh", teacher=Teacher([1.0]), width=1, dimension=8, seed=1)
     with pytest.warns(UserWarning, match="^The times in the prediction are tested, without the finite-step equation: "):

@@ -39,8 +39,13 @@ def ensemble(rng, shape, scatter, runs):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("scatter", "runs"), [(0.05, 32), (0.2, 8), (0.5, 8), (0.5, 32)])
+@pytest.mark.parametrize(
+    "shape", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in list(SHAPES)[1:])]
+)
+@pytest.mark.parametrize(
+    ("scatter", "runs"),
+    [(0.2, 8), (0.5, 32), *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.05, 32), (0.5, 8)))],
+)
 @pytest.mark.parametrize("edge", [0.0, 1.0, -1.0])
 def test_false_alarms_are_at_most_the_stated_ones(shape, scatter, runs, edge):
     """1000 ensembles at level 1 %, theory at the mean or at an edge of its band: 1 % and 4 standard errors at most."""
@@ -218,9 +223,11 @@ def test_an_extrapolated_mean_is_that_of_the_runs_without_step_size(flow, runs):
 
 def test_runs_that_stopped_early_are_unfinished_first(flow, relu):
     cut = sgd_check.simulate(relu, learning_rate=1e-6, steps=10**8, seeds=8, max_runtime=0.3, **QUIET)
-    attrs = sgd_check.compare(flow, cut)["comparison"].attrs
+    tree = sgd_check.compare(flow, cut)
+    attrs = tree["comparison"].attrs
     assert attrs["verdict"] == "undecided"
     assert attrs["reasons"].startswith("The runs stopped early (max_runtime) at time")
+    assert find_findings(tree).as_text({}).startswith(f"Unfinished: undecided. {attrs['reasons']}\n")
 
 
 def test_too_few_runs_are_said(flow, relu):
@@ -257,6 +264,7 @@ def test_simulations_that_do_not_belong_together_are_refused(flow, relu, runs):
 # --- finite steps, check and what is said -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_check_of_a_linear_link_tests_the_finite_step_equation():
     tree = sgd_check.check(Problem(activation="he1", teacher=Teacher([1.0]), width=2, dimension=8), **QUIET)
     attrs = tree["comparison"].attrs
@@ -264,6 +272,7 @@ def test_check_of_a_linear_link_tests_the_finite_step_equation():
     assert "finer" not in tree.children
 
 
+@pytest.mark.long
 def test_check_of_relu_chooses_its_steps_and_simulates_twice(relu):
     with pytest.warns(UserWarning, match="leaves out|without the finite-step equation"):
         tree = sgd_check.check(relu, **QUIET)
@@ -293,6 +302,7 @@ def test_every_curve_that_moves_has_an_end_of_its_own(relu, flow):
     assert ends[0] < 0.9 * ends[-1]
 
 
+@pytest.mark.long
 def test_runs_that_scatter_widely_do_not_refute_the_equation_of_finite_steps():
     """Noise as large as the start itself: phase retrieval escapes earlier than the mean step says, at any large rate."""
     student = Student(activation="h2(z)", width=1, second_layer="fixed", initial_second_layer=[1.0])

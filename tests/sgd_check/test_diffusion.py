@@ -156,7 +156,7 @@ def test_search_in_high_dimension_is_the_exact_diffusion_on_a_growing_sphere():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("activation", "batch"), [("he3", 1), ("he4", 4)])
+@pytest.mark.parametrize(("activation", "batch"), [("he3", 1), pytest.param("he4", 4, marks=pytest.mark.long)])
 def test_a_converged_neuron_is_an_ornstein_uhlenbeck_process(activation, batch):
     """Noise τ² times the Hessian: every coordinate of w − √a θ has variance η τ²/2B, so Var n = 2 a η τ²/B.
 
@@ -189,7 +189,7 @@ ESCAPES = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ESCAPES)
+@pytest.mark.parametrize("name", ["one neuron, k = 3", pytest.param("two neurons, k = 4", marks=pytest.mark.long)])
 def test_escapes_have_the_law_of_the_projected_engine(name):
     """Kolmogorov-Smirnov at level 1e-3 of times, overlaps and norms at three times: false-alarm rate 1e-2 and 2e-2.
 

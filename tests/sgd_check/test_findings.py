@@ -66,6 +66,10 @@ def test_a_verdict_has_its_tone_and_lost_runs_are_named(tree, word, tone):
     found = find_findings(judged)
     assert found.tone == tone
     assert found.cautions == ["3 of 8 runs blew up and are left out."]
+    judged["simulation"].attrs["stop_reason"] = "max_runtime"
+    early = find_findings(judged)
+    assert early.as_text({}).startswith(f"Unfinished: the runs stopped early (max runtime). {found.verdict}\n")
+    assert early.tone == tone
 
 
 def test_a_file_beside_the_tested_equation_has_a_column(tree, written):
@@ -90,7 +94,7 @@ def test_runs_alone_show_their_quartiles_and_what_was_not_seen(runs, written):
     assert len(page.images) == 2
 
 
-@pytest.mark.parametrize("polynomial", [True, False])
+@pytest.mark.parametrize("polynomial", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_runs_of_a_network_show_axes_and_components(polynomial, written):
     units = dynamics.Teacher([1.0, -0.6, 0.5], directions=[[1, 0], [0.6, 0.8], [0, 1]], links=["erf", "he3", "erf"])
     problem = dynamics.Problem(
@@ -141,7 +145,7 @@ def test_unfinished_runs_go_on_by_their_command(tools, tmp_path):
         problem, learning_rate=1e-5, steps=10**8, seeds=2, max_runtime=0.3, checkpoint=file, progress=False
     )
     page = read_page(dynamics.write_report(file, tmp_path / "page.html"))
-    assert page.text("strong")[0].startswith("Not finished")
+    assert page.text("strong")[0].startswith("Unfinished")
     assert page.text("code") == [f"python -m sgd_check.run PREDICTION --resume {file}"]
 
 

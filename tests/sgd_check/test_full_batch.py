@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
@@ -85,6 +86,11 @@ def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     left, right = sgd_check.plot_study(stored).axes
     np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), stored.predicted_overlap_squared)
     assert right.get_xscale() == "log"
+    own = Figure().subplots(1, 2)
+    assert sgd_check.plot_study(stored, own) is own[0].figure
+    np.testing.assert_array_equal(own[0].get_lines()[0].get_ydata(), stored.predicted_overlap_squared)
+    with pytest.raises(ValueError, match="Argument `axes` must be 2 axes, but has 1"):
+        sgd_check.plot_study(stored, own[:1])
 
 
 @pytest.mark.parametrize(

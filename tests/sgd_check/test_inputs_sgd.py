@@ -101,10 +101,11 @@ def stepped(asked, start, s, g):
 @pytest.mark.parametrize(
     "given",
     [
-        {},
         {"teacher": dynamics.Teacher([0.8, 0.6], directions=[[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])},
-        {"inputs": dynamics.Inputs([1.5, 0.7], [8, 8])},
-        {"batch": 3, "rate": 2e-3},
+        *(
+            pytest.param(given, marks=pytest.mark.long)
+            for given in ({}, {"inputs": dynamics.Inputs([1.5, 0.7], [8, 8])}, {"batch": 3, "rate": 2e-3})
+        ),
     ],
 )
 def test_classes_have_the_law_of_sgd_in_space(given):
@@ -163,6 +164,7 @@ def test_runs_blow_up_beyond_the_limit_of_stability(share, lost):
         np.testing.assert_allclose(last, np.tile([0.8, 0.6], (20, 1)), atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.kernels
 def test_the_equation_of_finite_steps_is_the_mean_of_runs():
     """n after 400 steps at half the limit, 400 runs: within 4.5 standard errors, from which the flow is farther.

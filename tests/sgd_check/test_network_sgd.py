@@ -119,11 +119,11 @@ def weights_of_samples(run, problem, known, noise, rate):
         ("erf", UNITS, 30, 1),
         ("erf", UNITS, 5, 1),
         ("erf", POLYNOMIAL, 30, 4),
-        ("relu", POLYNOMIAL, 30, 1),
+        pytest.param("relu", POLYNOMIAL, 30, 1, marks=pytest.mark.slow_to_compile),
         ("relu", UNITS, 6, 3),
         ("erf", POLYNOMIAL, 30, 2),
         ("relu", UNITS, 7, 9),
-        ("tanh(z)", POLYNOMIAL, 30, 9),
+        pytest.param("tanh(z)", POLYNOMIAL, 30, 9, marks=pytest.mark.slow_to_compile),
     ],
 )
 def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dimension, batch, first_layer):
@@ -142,6 +142,7 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dim
         assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
 
 
+@pytest.mark.slow_to_compile
 def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
     """Its table is exact: the jump is at the end of a piece."""
     problem = network("sign", UNITS, 30, biases="fixed", rates=(0, 1, 0), decay=(0, 0.2))
@@ -220,7 +221,7 @@ def many_parameters(v, b, w):
     [
         ("erf", UNITS, {}),
         ("relu", UNITS, {"biases": "none", "initial_biases": 1.0, "decay": (0.0, 0.0)}),
-        ("tanh(z)", POLYNOMIAL, {"first_layer": "sphere"}),
+        pytest.param("tanh(z)", POLYNOMIAL, {"first_layer": "sphere"}, marks=pytest.mark.long),
     ],
 )
 def test_a_hundred_steps_have_the_law_of_plain_sgd_in_r_40(link, teacher, changes):
@@ -245,7 +246,7 @@ def test_a_hundred_steps_have_the_law_of_plain_sgd_in_r_40(link, teacher, change
 # --- links and teachers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["projected", "torch"])
+@pytest.mark.parametrize("name", [pytest.param("projected", marks=pytest.mark.long), "torch"])
 def test_a_callable_is_tabulated_where_a_series_would_fail(name):
     """np.sin of neurons of length 3 and biases, against the formula on the same samples; its series is off by 1e3."""
     runs = []
@@ -405,6 +406,7 @@ def test_axes_of_a_product_emerge_at_part_of_an_even_share(text, level):
     assert Teacher.polynomial(text).emergence_level == pytest.approx(level, rel=1e-15)
 
 
+@pytest.mark.long
 def test_a_teacher_of_units_has_axes_and_no_components():
     runs = sgd_check.simulate(network("relu", UNITS, 30), **GIVEN)
     assert (runs.sizes["direction"], runs.sizes["neuron"]) == (2, 3)
@@ -413,7 +415,14 @@ def test_a_teacher_of_units_has_axes_and_no_components():
     assert np.isfinite(runs.loss).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"batch_size": 3}, {"engine": "torch"}, {"engine": "torch", "batch_size": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 3},
+        *(pytest.param(changes, marks=pytest.mark.long) for changes in ({}, {"engine": "torch"})),
+        {"engine": "torch", "batch_size": 2},
+    ],
+)
 def test_a_simulation_that_was_stopped_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
     problem, path = network("erf", STAIRCASE, 30, "sphere" if "engine" in changes else "free"), tmp_path / "runs.nc"
     whole = sgd_check.simulate(problem, **GIVEN | changes)
@@ -438,6 +447,7 @@ def stop_after(patch, kind, calls):
     patch.setattr(kind, "advance", counted)
 
 
+@pytest.mark.long
 def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
     """What comes back from the file as its link is its Hermite series. Here the theory refuses it: there is no loss."""
 
@@ -459,6 +469,7 @@ def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
         sgd_check.resume(path, progress=False)
 
 
+@pytest.mark.long
 def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
     problem = network("he3", STAIRCASE, 20, decay=(0, 0))
     given = {"learning_rate": 0.02, "steps": 400, "progress": False}
@@ -474,6 +485,7 @@ def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
         assert np.isfinite(alone[name]).all()
 
 
+@pytest.mark.long
 def test_a_second_layer_alone_can_blow_up():
     """On the sphere no norm grows; the large scale makes the step of v too large."""
     problem = network("relu", POLYNOMIAL, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)

@@ -73,6 +73,7 @@ def test_the_equation_of_finite_steps_is_tested_with_one_simulation(staircase, r
         sgd_check.compare(stepped, [runs[0], runs[0]])
 
 
+@pytest.mark.long
 def test_a_teacher_of_units_is_judged_by_its_sensitivity():
     student = Student(activation="relu", width=3, second_layer="trained")
     problem = Problem(student=student, teacher=Teacher([1.0, -0.6]), dimension=10, initial_norm=0.5)
@@ -96,6 +97,7 @@ def test_a_step_size_that_moves_much_is_not_extrapolated_from(flow, staircase):
     assert "too much to extrapolate from two learning rates: use smaller ones." in attrs["reasons"]
 
 
+@pytest.mark.long
 def test_neurons_on_the_sphere_are_said_to_have_no_equation_of_finite_steps():
     student = Student(activation="erf", width=2, second_layer="fixed", first_layer="sphere")
     problem = Problem(student=student, teacher=Teacher([1.0]), dimension=8)
@@ -115,6 +117,11 @@ def test_findings_and_figure_show_components(flow, runs):
     found = find_findings(tree)
     assert [table.caption for table in found.tables] == ["Curves of SGD against prediction"]
     assert found.tables[0].rows[1]["what"] == "component x1"
+    chart = found.chart()
+    for at, curve in enumerate(chart.curves):
+        times = tree["simulation"]["component_learned_time"].values[:, at]
+        assert curve.facts["SGD, median t ="] == np.median(np.where(np.isnan(times), np.inf, times))
+        np.testing.assert_equal(curve.predicted, float(flow.component_learned_time[at]))
     panels = plot_comparison(tree).axes
     assert panels[2].get_ylabel() == r"component $f_\alpha / f^*_\alpha$"
     assert [text.get_text() for text in panels[2].get_legend().get_texts()] == ["$x_{1}$", r"$x_{1}\,x_{2}$"]

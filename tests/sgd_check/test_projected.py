@@ -130,13 +130,13 @@ def repeated_steps(problem, rate, batch, repeats, seed):
     ("dimension", "batch", "directions"),
     [
         (5, 1, None),
-        (5, 4, CROOKED),
-        (6, 1, None),
-        (7, 4, None),
         (7, 32, None),
         (9, 1, CROOKED),
-        (40, 32, CROOKED),
         (40, 4, None),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in ((5, 4, CROOKED), (6, 1, None), (7, 4, None), (40, 32, CROOKED))
+        ),
     ],
 )
 def test_first_two_moments_of_a_step_are_those_in_r_d(dimension, batch, directions):
@@ -188,6 +188,7 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     assert np.abs(expected / error).max() > 20, "the step must have moved for the comparison to see anything"
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_escape_times_have_the_law_of_the_torch_engine(tools):
     """Kolmogorov-Smirnov of times and of norms, level 1e-3 each: false-alarm rate 3e-3; a stretch by 20 % is seen."""

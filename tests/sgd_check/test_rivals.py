@@ -62,7 +62,10 @@ def _against_runs(problem, part):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("seed", "untested", "earliness_only"),
-    [pytest.param(0, [1], [], id="noise decides"), pytest.param(11, [], [3], id="a neuron goes elsewhere")],
+    [
+        pytest.param(0, [1], [], id="noise decides"),
+        pytest.param(11, [], [3], id="a neuron goes elsewhere", marks=pytest.mark.long),
+    ],
 )
 def test_a_right_theory_is_not_refuted_where_noise_chooses_the_neuron(seed, untested, earliness_only):
     """One comparison each at a level of 1 %, with fixed seeds; means of ln T are −0.9 and −0.7 there."""

@@ -65,7 +65,7 @@ def vectors(asked, rates, runs, batch=1):
 @pytest.mark.parametrize(
     ("asked", "rate", "steps", "runs", "batch"),
     [
-        (problem("he3", 0.0, 16, 0.3), 0.02, 60, 15_000, 1),
+        pytest.param(problem("he3", 0.0, 16, 0.3), 0.02, 60, 15_000, 1, marks=pytest.mark.long),
         (problem("he3", 2.0, 16, 0.3), 0.05, 150, 1500, 1),
         (problem("he4", 2.0, 16, 0.3), 0.02, 150, 1500, 1),
         (
@@ -86,24 +86,24 @@ def test_the_chain_has_the_law_of_vectors(asked, rate, steps, runs, batch):
 
 
 @pytest.mark.statistical
-def test_the_mean_time_is_that_of_the_mean_equation():
+@pytest.mark.parametrize("d", [64, *(pytest.param(d, marks=pytest.mark.long) for d in (128, 256))])
+def test_the_mean_time_is_that_of_the_mean_equation(d):
     """Means over the flow's are 1.028, 1.039 and 1.030 on the page; a mean of 64 has a standard error of 0.016."""
-    for d in (64, 128, 256):
-        asked = problem("he3", d**0.25, d)
-        rate = 0.02 * d**-0.5  # c d^(−k/2) λ^(2k − 2)
-        flow = mean_time(asked)
-        assert 1.0 < mean_time(asked, rate) / flow < 1.04
-        runs = sgd_check.simulate(asked, learning_rate=rate, steps=int(2.5 * flow / rate), seeds=64, progress=False)
-        assert runs.attrs["engine"] == "scalar"
-        assert not runs.censored.any()
-        assert 0.97 < float(runs.emergence_time.mean()) / flow < 1.10
+    asked = problem("he3", d**0.25, d)
+    rate = 0.02 * d**-0.5  # c d^(−k/2) λ^(2k − 2)
+    flow = mean_time(asked)
+    assert 1.0 < mean_time(asked, rate) / flow < 1.04
+    runs = sgd_check.simulate(asked, learning_rate=rate, steps=int(2.5 * flow / rate), seeds=64, progress=False)
+    assert runs.attrs["engine"] == "scalar"
+    assert not runs.censored.any()
+    assert 0.97 < float(runs.emergence_time.mean()) / flow < 1.10
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("d", "runs", "square", "cut"),
     [
-        (100, 300, 14.20, 24.46),
+        pytest.param(100, 300, 14.20, 24.46, marks=pytest.mark.long),
         (1000, 60, 28.97, 51.97),
         pytest.param(10_000, 16, 43.5, 78.6, marks=pytest.mark.long),
         pytest.param(100_000, 24, 58.6, 105.5, marks=pytest.mark.long),

@@ -94,7 +94,7 @@ def test_middle_and_scatter_do_not_depend_on_how_far_the_horizon_is():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("runs", [4, 8, 24])
+@pytest.mark.parametrize("runs", [8, *(pytest.param(runs, marks=pytest.mark.long) for runs in (4, 24))])
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_each_side_alarms_at_most_at_its_rate_whatever_is_censored(runs, share):
     """Normal values at the edge, the horizon at their quantile: at most 2.5 % and 0.5 % a side, + 4 standard errors."""

@@ -218,6 +218,7 @@ def test_a_small_neuron_of_a_full_batch_is_a_power_iteration():
     assert np.linalg.norm(weights_of(run)[0, 0] - expected) < 1e-7 * np.linalg.norm(expected)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_descent_on_a_full_batch_recovers_from_some_four_samples_per_dimension():
     """Of ten runs at d = 200 none recovers at n/d = 2, and at 6, where none of 100 failed, eight or more do."""
@@ -358,6 +359,7 @@ def test_more_than_memory_holds_is_refused():
         simulate(question(width=4, dimension=6), batch_size=1, training_samples=10**9)
 
 
+@pytest.mark.long
 def test_it_runs_where_numba_is_missing():
     code = (
         "import sys; sys.modules['numba'] = None\n"

@@ -144,7 +144,13 @@ def test_the_loss_of_free_neurons_beside_the_exact_flow(scaled_rate, least, most
     assert error < 0.05
 
 
-@pytest.mark.parametrize(("share", "known", "runs"), [(0.1, 1.03, 32), (0.25, 1.09, 64), (0.5, 1.13, 64)])
+@pytest.mark.parametrize(
+    ("share", "known", "runs"),
+    [
+        (0.5, 1.13, 64),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.1, 1.03, 32), (0.25, 1.09, 64))),
+    ],
+)
 def test_steps_to_alignment_beside_the_formula(share, known, runs):
     """From A(0) = 1/d: the mean is that of the start with its noise within 3 standard errors, one false alarm in 370.
 
@@ -189,6 +195,7 @@ def test_verdict_of_times_of_alignment(tmp_path):
     assert sgd_check.compare(others, runs)["comparison"].attrs["theory"] == "sample"
 
 
+@pytest.mark.long
 def test_a_file_of_a_frame_is_checked_by_the_command(tmp_path, monkeypatch, capsys):
     from dynamics import solve
     from sgd_check.report.figures.comparison import plot_comparison

@@ -190,6 +190,7 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     )
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_smoothing_takes_fewer_samples_as_the_equation_says():
     """Slopes within two standard errors of the equation's own: by chance, one in twenty of each; the seeds are fixed."""
@@ -318,6 +319,7 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
         (["unstable-discretisation", "--targets", "3,2"], "Option --targets must hold at least 2 increasing integers, but is [3, 2]."),
         (["unstable-discretisation", "--dimension", "31"], "Option --dimension must be at least twice the number of directions, 32, but is 31."),
         (["step-size", "--learning-rates", "1e-4"], "Option --learning-rates must hold at least two step sizes, but has shape (1,)."),
+        (["sample-complexity", "--dimension", "64"], "Option --dimension must be absent for sample-complexity, but is given; it is one of unstable-discretisation, step-size, calibration, transfer. Did you mean '--dimensions'?"),
         (["step-size", "--problem", "none.nc"], "Option --problem must name an existing file, but is 'none.nc'."),
         (["step-size", "--problem", "none.nc", "--k", "3"], "Option --k must be absent when --problem is given, but is 3."),
     ],
@@ -357,7 +359,12 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     ("name", "arguments", "unknown"),
     [
         ("step-size", ["--k", "3", "--dimension", "12", "--learning-rates", "1e-3,2e-3,4e-3"], 0),
-        ("unstable-discretisation", ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"], 2),
+        pytest.param(
+            "unstable-discretisation",
+            ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"],
+            2,
+            marks=pytest.mark.long,
+        ),
     ],
 )  # fmt: skip
 def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch, capsys, name, arguments, unknown):

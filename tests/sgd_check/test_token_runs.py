@@ -19,6 +19,7 @@ import dynamics
 import sgd_check.tokens
 from dynamics import tokens
 from dynamics.integrators.descent.euler import EulerStepper
+from dynamics.report.findings import find_findings
 from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.comparison import distances
@@ -169,6 +170,11 @@ def test_seeds_repeat_and_differ(composition):
 
 def test_files_and_reports_of_a_comparison(composition, tmp_path):
     tree = sgd_check.tokens.compare(*composition)
+    prediction, runs = composition
+    for at, curve in enumerate(find_findings(tree).chart().curves):
+        np.testing.assert_array_equal(curve.values, prediction.progress.values[prediction.time > 0, at])
+        assert curve.predicted == curve.facts["predicted at t ="] == prediction.learned_time[at]
+        assert curve.facts["runs, median t ="] == np.median(runs.learned_time[:, at])
     again = dynamics.load(dynamics.save(tree, tmp_path / "check.nc"))
     assert again["comparison"].to_dataset().identical(tree["comparison"].to_dataset())
     for result in (again, again["simulation"].to_dataset(inherit=False)):
@@ -230,8 +236,15 @@ def stopped_at(monkeypatch, step, how):
     monkeypatch.setattr(Records, "look", stop)
 
 
-@pytest.mark.parametrize("how", ["is interrupted", "dies"])
-@pytest.mark.parametrize("batch_size", [None, 600], ids=["population", "batches"])
+@pytest.mark.parametrize(
+    ("batch_size", "how"),
+    [
+        (600, "dies"),
+        (None, "is interrupted"),
+        pytest.param(600, "is interrupted", marks=pytest.mark.long),
+        pytest.param(None, "dies", marks=pytest.mark.long),
+    ],
+)
 def test_a_run_goes_on_bit_for_bit(tmp_path, batch_size, how):
     problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
     asked = {"learning_rate": 0.3, "steps": 24, "batch_size": batch_size, "seeds": 4, "progress": False}
@@ -277,6 +290,7 @@ def test_runs_that_are_not_finite_end(monkeypatch):
     assert np.isnan(runs.learned_time).all()
 
 
+@pytest.mark.long
 def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, composition):
     monkeypatch.chdir(tmp_path)
     dynamics.save(composition[0], "p.nc")
@@ -463,6 +477,7 @@ def test_runs_of_a_graph_agree_with_the_prediction(graph):
     assert sgd_check.tokens.compare(late, graph[1])["comparison"].attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_rows_of_a_chain_are_learned_on_batches_as_measured():
     problem = tokens.CausalGraph(parents=[None, *range(7)], vocabulary=5, persistence=0.9)
     runs = sgd_check.tokens.simulate(problem, learning_rate=1.0, steps=800, batch_size=64, seeds=6, progress=False)
@@ -553,7 +568,9 @@ def gaussian(spectral):
     )
 
 
-@pytest.mark.parametrize(("spectral", "count", "error"), [(True, 39.6, 0.7), (False, 5.7, 0.3)])
+@pytest.mark.parametrize(
+    ("spectral", "count", "error"), [(True, 39.6, 0.7), pytest.param(False, 5.7, 0.3, marks=pytest.mark.long)]
+)
 def test_draws_of_gaussian_embeddings_recover_what_is_measured(spectral, count, error, tmp_path):
     problem = gaussian(spectral)
     draws = sgd_check.tokens.simulate(problem, seeds=60)
@@ -571,6 +588,7 @@ def test_draws_of_gaussian_embeddings_recover_what_is_measured(spectral, count, 
         sgd_check.tokens.simulate(problem, steps=5)
 
 
+@pytest.mark.long
 def test_smoothing_by_the_norm_of_the_gradient_recovers_half_as_many():
     # λ = 0.2 |G|_F/√d, whose gradient has |G|_F² = Σ p² in the mean, in place of λ = 0.2 p_d.
     p = np.arange(1.0, 1536.0) ** -1.5

@@ -50,6 +50,7 @@ def test_the_function_answers_as_the_command_does():
     np.testing.assert_allclose(found["final_loss"], 1.0, atol=0.05)
 
 
+@pytest.mark.long
 def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     once, calls = sgd_check.simulate, []
 

@@ -15,8 +15,10 @@ def assess(log_ratio, log_horizon, delay, scatter, level):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("runs", [4, 8, 16])
-@pytest.mark.parametrize(("delay", "truth"), [(0.0, 0.0), (0.04, 0.0), (0.04, 2 * np.log(1.04))])
+@pytest.mark.parametrize("runs", [8, *(pytest.param(runs, marks=pytest.mark.long) for runs in (4, 16))])
+@pytest.mark.parametrize(
+    ("delay", "truth"), [(0.0, 0.0), pytest.param(0.04, 0.0, marks=pytest.mark.long), (0.04, 2 * np.log(1.04))]
+)
 def test_false_alarm_rate_is_at_most_the_stated_one(runs, delay, truth):
     """6000 synthetic comparisons at level 5 %: at most 5 % + 4 standard errors; 5 % at zero band."""
     rng = np.random.default_rng(runs)
@@ -30,7 +32,7 @@ def test_false_alarm_rate_is_at_most_the_stated_one(runs, delay, truth):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("runs", [8, 16])
+@pytest.mark.parametrize("runs", [8, pytest.param(16, marks=pytest.mark.long)])
 def test_false_alarm_rate_survives_censoring(runs):
     """Horizon at the 80 % quantile of the runs: censored runs enter there, and alarms stay below 5 % + 4 errors."""
     rng = np.random.default_rng(runs)

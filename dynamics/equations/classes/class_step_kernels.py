@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
 
 #: A squared norm beyond this multiple of Σ a counts as infinite, as in the equation of isotropic inputs.
@@ -164,7 +164,7 @@ def write_share(
     power[:, :] = 1.0
     for e in range(size):
         rows = write_halves(e, i, j, degree, hat, w, Q, H)
-        np.dot(H[:rows], power, Y[:rows])
+        product(H[:rows], power, Y[:rows])
         P[:, :] = 0.0
         join_halves(e, degree, whole, hat, Z, H, Y, P, ends)
         for a in range(M):
@@ -199,7 +199,7 @@ def write_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector, se
     for i in range(m):
         for j in range(i + 1):
             slope = write_share(i, j, noise, degree, sizes[6] == 1, hat, w, Q, rest, J)
-            np.dot(parts, work[o : o + M * M], share)
+            product(parts, work[o : o + M * M], share)
             for c in range(classes):
                 more = share[c] if sizes[6] == 1 else 0.0
                 second[c, i * m + j] = second[c, j * m + i] = counts[c] * slope + more
@@ -222,7 +222,7 @@ def move_class(
     of_class = P + P * sizes[2]
     s = parameters[of_class + c]
     of_drift, of_noise = parameters[of_class + 2 * classes + 1], parameters[of_class + 2 * classes + 2]
-    np.dot(F, part[:m], V)
+    product(F, part[:m], V)
     for i in range(m):
         for p in range(P):
             for b in range(m + P):
@@ -238,7 +238,7 @@ def move_class(
             out[i * m + j] = s * (V[i, j] + V[j, i]) + s * s * (of_drift * drift + of_noise * second[i * m + j])
 
 
-@kernel
+@counting_kernel
 def blown_up(y: Vector, parameters: Vector, m: int, P: int) -> bool:
     """Whether a squared norm is beyond `LARGEST_NORM` of the teacher's."""
     return bool(np.max(y[y.size - m :]) > np.log(LARGEST_NORM * np.sum(parameters[:P])))
@@ -271,7 +271,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         i, j = x // m % m, x % m
         out[m * r + x] -= 0.5 * (growth[i] + growth[j]) * y[m * r + x]
     U, dU = matrix(y, 0, m, r), matrix(out, 0, m, r)
-    np.dot(F, U, dU)
+    product(F, U, dU)
     for i in range(m):
         for k in range(r):
             for p in range(P):

@@ -59,7 +59,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), work[place + 2 * m * M :]
     write_forces(parameters, sizes, work, N, k)
     C = matrix(work, 0, M, M)
-    np.dot(N, C, F)
+    product(N, C, F)
     for i in range(m):
         for b in range(M):
             F[i, b] += k[i] * C[i, b]

@@ -15,13 +15,11 @@ Y = H C^(∘e)/e!, and C^(∘e)/e! for e = 0 … K.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dynamics.compiler.arrays import Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
 
 
 @kernel
@@ -91,7 +89,7 @@ def write_half_diagrams(
 @kernel
 def contract_rows(rows: int, source: int, power: int, target: int, M: int, work: Vector) -> None:
     """Y = H C^(∘e)/e!."""
-    np.dot(matrix(work, source, rows, M), matrix(work, power, M, M), matrix(work, target, rows, M))
+    product(matrix(work, source, rows, M), matrix(work, power, M, M), matrix(work, target, rows, M))
 
 
 @kernel

@@ -18,7 +18,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
 
 
 @kernel
@@ -79,17 +79,17 @@ def write_drift(
             value = value * q + numbers[0]
             N[i, b] = w[b] * slope
             kappa[i] += 2.0 * w[b] * value - w[b] * slope * q
-    np.dot(N, Q, F)
+    product(N, Q, F)
     for i in range(m):
         for b in range(M):
             F[i, b] = rho[i] * (F[i, b] + kappa[i] * Q[i, b])
-    np.dot(F, N.T, drift_gram)
+    product(F, N.T, drift_gram)
     for i in range(m):
         for p in range(P):
             teacher_first[i, p] = -F[i, m + p]
         for j in range(i + 1):
-            product = rho[j] * (drift_gram[i, j] + kappa[j] * F[i, j])
-            drift_gram[i, j] = drift_gram[j, i] = product
+            change = rho[j] * (drift_gram[i, j] + kappa[j] * F[i, j])
+            drift_gram[i, j] = drift_gram[j, i] = change
             student_first[i, j] = student_first[j, i] = -(rho[j] * F[i, j] + rho[i] * F[j, i])
 
 
@@ -97,7 +97,7 @@ def write_drift(
 def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
     """Y = X Q^(∘e); for e = 0 that is the sum of each row, repeated."""
     if e > 0:
-        np.dot(X, Q, Y)
+        product(X, Q, Y)
         return
     for x in range(X.shape[0]):
         total = 0.0

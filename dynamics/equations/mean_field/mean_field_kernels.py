@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.equations.mean_field.mean_field_axis_kernels import *
     from dynamics.equations.mean_field.mean_field_layout_kernels import *
 
 
-@kernel
+@counting_kernel
 def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: Integers, lanes: Vector) -> Vector:
     """Return the masses of the particles from `first` on, in `lanes` if they grow."""
     if sizes[5] == 0:
-        return parameters[scalars_start(sizes) + 2 + first :]
+        return vector(parameters, scalars_start(sizes) + 2 + first, count)
     for i in range(count):
         lanes[i] = np.exp(y[sizes[0] * sizes[4] + first + i])
-    return lanes
+    return vector(lanes, 0, count)
 
 
 @kernel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.central_kernels import *
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import *
 
 
-@kernel
+@counting_kernel
 def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add s Σ_j v_j (K, K2)_ij to Ψ, Ψ2 and write A₀: K12 = ¼ + asin(ρ)/2π, K = √Δ/2π + c K12, K2 = √Δ/(2π Q_ii).
 

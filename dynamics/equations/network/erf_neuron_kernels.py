@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.biased_pairs_kernels import *
@@ -44,7 +44,7 @@ def threshold_moments(family: int, c: float, a: Vector, b: Vector, out: Matrix) 
         sign_sign_moments(c, a, b, out)
 
 
-@kernel
+@counting_kernel
 def one_neuron_slopes(row: Vector, out: Matrix) -> None:
     """Write the derivatives of `one_neuron` in q and in b."""
     mean = np.empty((5, 5))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.list_kernels import HEADER
@@ -46,7 +46,7 @@ def beside(p: int, q: int, c: float, a: Vector, b: Vector) -> float:
     return float(one + left * right + c * left_slope * right_slope)
 
 
-@kernel
+@counting_kernel
 def lined_pair(
     link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, means: tuple[float, float, float, float]
 ) -> tuple[float, float, float, float]:
@@ -59,7 +59,7 @@ def lined_pair(
     return value, slope, scale * means[2] + beside(1, 1, c, a, b), scale * means[3] + beside(2, 0, c, a, b)
 
 
-@kernel
+@counting_kernel
 def lined_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, out: Matrix) -> None:
     """E σ_a^(p) σ_b^(q), in place of those of f."""
     a, b = np.empty(9), np.empty(9)
@@ -70,7 +70,7 @@ def lined_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
             out[p, q] = a[8] * b[8] * out[p, q] + beside(p, q, c, a, b)
 
 
-@kernel
+@counting_kernel
 def lined_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
     """Write the derivatives of the means of a neuron with itself, in place of those of f."""
     a, mean, slopes = np.empty(9), np.empty((5, 5)), np.empty((4, 2))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.normal_kernels import *
@@ -103,7 +103,7 @@ def write_functions(link: int, q: float, b: float, scale: float, count: int, num
         series_list(q, b, scale, count, int(numbers[head + 1]), numbers, out)
 
 
-@kernel
+@counting_kernel
 def write_derivatives(q: float, b: float, count: int, numbers: Vector, out: Vector) -> None:
     """D_j(q, b) of the student's link for j < count."""
     head = int(numbers[1])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import *
 
 
-@kernel
+@counting_kernel
 def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add s Σ_j v_j (K, K1, K2)_ij to Ψ, Ψ1, Ψ2 and write A₀, the sums of `list_pair` for one neuron with all others.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.list_kernels import *
@@ -47,7 +47,7 @@ def write_moments(link: int, c: float, row_a: Vector, row_b: Vector, numbers: Ve
     list_moments(c, row_a, row_b, numbers, out)
 
 
-@kernel
+@counting_kernel
 def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
     """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
     mean = np.empty((5, 5))

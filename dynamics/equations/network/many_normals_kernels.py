@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import inlined_kernel, kernel
+from dynamics.compiler.compilation import counting_kernel, inlined_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.power_sum_kernels import *
@@ -77,7 +77,7 @@ def write_mehler_factors(h: Vector, g: Matrix) -> None:
             g[n, j] = (h[j] * g[n - 1, j] - lower * g[n - 2, j]) * higher
 
 
-@kernel
+@counting_kernel
 def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
     """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs i ≠ j, r = C_ij/√(T_i T_j), by Mehler's series.
 

@@ -87,7 +87,7 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
             N[i, m + a] = -weight * means[i, 3 + a]
         if sizes[SPHERE] == 0:
             N[i, i] += weight * pulls[2, i] + parameters[DECAY_W]
-    np.dot(N, C, F)
+    product(N, C, F)
     if sizes[SPHERE] == 1:
         for i in range(m):
             turn = F[i, i] / C[i, i]
@@ -123,7 +123,7 @@ def add_squared_gradient(out: Vector, parameters: Vector, sizes: Integers, work:
     m, r = sizes[WIDTH], sizes[AXES]
     N, F = matrix(work, forces_at(sizes), m, m + r), matrix(work, products_at(sizes), m, m + r)
     squares = matrix(work, slopes_at(sizes), m, m)
-    np.dot(F, N.T, squares)
+    product(F, N.T, squares)
     for i in range(m):
         for j in range(i + 1):
             change = parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])

@@ -9,7 +9,7 @@ place of the layout | place of η | place in `work`], for U units of the teacher
 from typing import TYPE_CHECKING
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.layout_kernels import *
@@ -52,7 +52,7 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[m + p, m + q] = total
 
 
-@kernel
+@counting_kernel
 def write_step_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
     """S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|²."""
     m, M, at = sizes[WIDTH], sizes[WIDTH] + sizes[STEP_UNITS], sizes[SCRATCH_AT]

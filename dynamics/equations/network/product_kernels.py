@@ -6,8 +6,6 @@ Every mean is E σ_i^(p) σ_j^(q) =: E_pq of a pair, and dE_pq = E_(p+1)(q+1) dC
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
@@ -82,8 +80,8 @@ def jacobian_product(
             dN[i, m + a] = -dweight * means[i, 3 + a] - weight * dmeans[i, 3 + a]
         if sizes[SPHERE] == 0:
             dN[i, i] += dweight * pulls[2, i] + weight * dpulls[2, i]
-    np.dot(dN, C, dF)
-    np.dot(N, dC, turned)
+    product(dN, C, dF)
+    product(N, dC, turned)
     for i in range(m):
         for j in range(n):
             dF[i, j] += turned[i, j]

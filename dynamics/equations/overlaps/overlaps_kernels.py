@@ -14,7 +14,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
 
 
@@ -54,13 +54,13 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
     n, r = work[o + 3 * mm :], work[o + 3 * mm + m :]
     pair_forces(C, G, y, parameters, A, B, n, r, dl)
-    np.dot(A, C.T, X)
-    np.dot(B, G, BG)
-    np.dot(B, C, BC)
+    product(A, C.T, X)
+    product(B, G, BG)
+    product(B, C, BC)
     AT = A
     if sizes[2] == 0:
         AT = dC
-        np.dot(A, matrix(parameters, P, P, P), dC)
+        product(A, matrix(parameters, P, P, P), dC)
     for i in range(m):
         dl[i] *= 4.0
         for p in range(P):
@@ -167,16 +167,16 @@ def jacobian_product(
     o += 6 * mm
     n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
     pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
-    np.dot(dA, C.T, dAC)
-    np.dot(A, dC.T, AdC)
-    np.dot(dB, G, dBG)
-    np.dot(B, dG, BdG)
-    np.dot(dB, C, dBC)
-    np.dot(B, dC, BdC)
+    product(dA, C.T, dAC)
+    product(A, dC.T, AdC)
+    product(dB, G, dBG)
+    product(B, dG, BdG)
+    product(dB, C, dBC)
+    product(B, dC, BdC)
     dAT = dA
     if sizes[2] == 0:
         dAT = oC
-        np.dot(dA, matrix(parameters, P, P, P), oC)
+        product(dA, matrix(parameters, P, P, P), oC)
     for i in range(m):
         ol[i] *= 4.0
         for p in range(P):

@@ -1,12 +1,16 @@
-"""Views of flat work space; executed before the kernels that use them."""
+"""Views of flat work space, and products of matrices; executed before the kernels that use them."""
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Real
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel
+from dynamics.compiler.views import matrix
+
+__all__ = ["matrix", "product"]
 
 
-@kernel
-def matrix(flat: NDArray[Real], start: int, rows: int, columns: int) -> NDArray[Real]:
-    """Part of a flat array as a matrix; one compiled function, because every inlined reshape costs compile time."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
+@counting_kernel
+def product(left: NDArray[Real], right: NDArray[Real], out: NDArray[Real]) -> None:
+    """Set out = left right, all contiguous matrices, by BLAS; `numpy.dot` returns `out`, which `@kernel` may not."""
+    np.dot(left, right, out)

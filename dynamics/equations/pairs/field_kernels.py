@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Matrix, Real, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import counting_kernel, entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1
 
 FIELD_BLOCK = 128  # rows whose overlaps stay in cache
 
 
-@kernel
+@counting_kernel
 def stored_block(pairs: NDArray[Real], b: int, m: int) -> NDArray[Real]:
     """Return block b of the stored half of G: its rows, and the columns from its first row on."""
     first = b * FIELD_BLOCK
@@ -43,7 +43,7 @@ def multiply_pairs(begin: int, end: int, U: NDArray[Real], pairs: NDArray[Real])
         high = count - 1 - low
         for b in range(low, high + 1, max(high - low, 1)):
             first = b * FIELD_BLOCK
-            np.dot(U[first : min(first + FIELD_BLOCK, m)], U[first:].T, stored_block(pairs, b, m))
+            product(U[first : min(first + FIELD_BLOCK, m)], U[first:].T, stored_block(pairs, b, m))
 
 
 @entry("void(i8, i8, f8[:,::1], f8[::1])")

@@ -14,20 +14,20 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
 
 
 @kernel
 def multiply(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
-    np.dot(left, right, out)
+    product(left, right, out)
 
 
 @kernel
 def pair_products(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Write left · rightᵀ."""
-    np.dot(left, right.T, out)
+    product(left, right.T, out)
 
 
 @kernel

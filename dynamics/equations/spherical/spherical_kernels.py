@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1
 
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 STRIP = 32
 
 
-@kernel
+@counting_kernel
 def strip_of_gram(y: Vector, first: int, count: int, sizes: Integers, work: Vector) -> Matrix:
     """Write w_i·w_j of `count` neurons from `first` on with all."""
     m, D = sizes[0], sizes[2]
     products = matrix(work, 0, count, m)
-    np.dot(matrix(y, first * D, count, D), matrix(y, 0, m, D).T, products)
+    product(matrix(y, first * D, count, D), matrix(y, 0, m, D).T, products)
     return products
 
 
@@ -64,7 +64,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
                 forces[i, j] = g1(forces[i, j]) * (-1.0 / m)
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
-        np.dot(forces, W, matrix(out, first * D, count, D))
+        product(forces, W, matrix(out, first * D, count, D))
     link = P + P * r
     for i in range(m):
         for p in range(P):

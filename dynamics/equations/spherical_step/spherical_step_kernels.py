@@ -9,18 +9,16 @@ and `layout` are those of `dynamics.equations.network.step_source`. The equation
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.network.network_step_erf_kernels import write_step_second
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1
 
 
-@kernel
+@counting_kernel
 def write_gram(y: Vector, parameters: Vector, sizes: Integers, gram: Matrix) -> None:
     """Gram matrix [G C; Cᵀ T] of all vectors."""
     m, P = sizes[0], sizes[1]
@@ -68,7 +66,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         for p in range(P):
             _, slope = pull(gram[i, m + p], parameters, sizes)
             N[i, m + p] = parameters[p] * slope
-    np.dot(N, gram, X)
+    product(N, gram, X)
     rate = parameters[sizes[6] - 2 * M - 2]
     for i in range(m):
         lost = X[i, i] + 0.5 * rate * V[i, i]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.bdf.krylov_kernels import *
@@ -161,7 +161,7 @@ def advance(
     return status
 
 
-@entry("void(f8, f8[::1], f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
+@kernel
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import product
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
     from dynamics.integrators.large_flow.plan_kernels import Plan
@@ -60,7 +61,7 @@ def add_sources(
     source: Integers,
 ) -> None:
     """Write the force of the fast sources and add their growth; a source exerts none on itself."""
-    np.dot(u, sources.T, overlap)
+    product(u, sources.T, overlap)
     for x in range(rows.size):
         skipped = source[rows[x]]
         total = 0.0
@@ -75,10 +76,10 @@ def add_sources(
             total -= mass[skipped] * g0(s)
             overlap[x, skipped] = 0.0
         growth[x] -= total
-    np.dot(overlap, sources, F)
+    product(overlap, sources, F)
 
 
-@kernel
+@counting_kernel
 def add_rounded_sources(
     u: Matrix, sources: Matrix, rounded: SingleMatrix, mass: Vector, F: Matrix, growth: Vector
 ) -> None:
@@ -92,7 +93,7 @@ def add_rounded_sources(
     for x in range(R):
         for k in range(D):
             vectors[x, k] = rounded_coordinate(u[x, k])
-    np.dot(vectors, rounded.T, overlap)
+    product(vectors, rounded.T, overlap)
     for x in range(R):
         total = 0.0
         for j in range(S):
@@ -107,7 +108,7 @@ def add_rounded_sources(
             near[x, j] = w if is_near else 0.0
             overlap[x, j] = 0.0 if is_near or abs(w) < SMALLEST_WEIGHT else -w
         growth[x] -= total
-    np.dot(overlap, rounded, force)
+    product(overlap, rounded, force)
     for x in range(R):
         for k in range(D):
             F[x, k] = force[x, k]

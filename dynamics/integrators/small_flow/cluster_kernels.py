@@ -1,8 +1,8 @@
-"""Slowed clusters of a small flow: which neurons have learned a direction, and their mean velocities.
+"""Slowed clusters of a small flow, at every stage of a step.
 
-Executed after `small_slots`. The tests and what is done to velocities are those of the large-flow solver
-(`large_flow.division`, `step_kernels.slow_together`), where they are explained; with the whole field
-at every stage there are no fast sources and no lagged rest, as on a device.
+Executed after `small_slots`. What is done to velocities is what the large-flow solver does to them
+(`step_kernels.slow_together`), where it is explained; with the whole field at every stage there are no fast sources and
+no lagged rest, as on a device.
 """
 
 from typing import TYPE_CHECKING
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.slots import *
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import System
 
-# As in `large_flow.division` and `step_control`, whose values a test holds these to.
-GROUP, MASS, DISTANCE, STILL, LEAVE_DISTANCE, LEAVE_STILL = 0.9, 0.05, 1e-3, 1e-6, 3.0, 100.0
+# As in `large_flow.step_control`, whose value a test holds this to.
 KAPPA = 4.0
 
 
@@ -34,10 +34,16 @@ def link_value(squares: Vector, s: float, order: int) -> float:
     return total
 
 
-@kernel
-def part(counters: Integers, k: int, m: int) -> Integers:
-    """Return part k of the integers behind the counts."""
-    return counters[INTEGERS + k * (m + 1) : INTEGERS + (k + 1) * (m + 1)]
+@counting_kernel
+def parts(counters: Integers, m: int) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return the four parts of the integers behind the counts: cluster, pole, order and first."""
+    n, at = m + 1, INTEGERS
+    return (
+        vector(counters, at, n),
+        vector(counters, at + n, n),
+        vector(counters, at + 2 * n, n),
+        vector(counters, at + 3 * n, n),
+    )
 
 
 @kernel
@@ -47,133 +53,12 @@ def kept_share(h: float, rate: float) -> float:
 
 
 @kernel
-def group_neurons(y: Vector, both_poles: bool, counters: Integers, direction: Integers, system: System) -> int:
-    """Group neurons with C_ip² above `GROUP` by direction, into the last two parts; return the number of groups."""
-    m, P, D = system[2][0], system[2][1], system[2][2]
-    pole, order, first = part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
-    nearest = np.full(m, -1)
-    place = np.zeros(P + 1, dtype=np.int64)
-    for i in range(m):
-        best = 0.0
-        for p in range(P):
-            c = y[i * D + p]
-            size = abs(c) if both_poles else c
-            if size > best and size * size > GROUP:
-                best = size
-                nearest[i] = p
-                pole[i] = -1 if c < 0.0 else 1
-        if nearest[i] >= 0:
-            place[nearest[i] + 1] += 1
-    count = 0
-    first[0] = 0
-    for p in range(P):
-        if place[p + 1] > 0:
-            direction[count] = p
-            count += 1
-            first[count] = place[p] + place[p + 1]
-        place[p + 1] += place[p]
-    for i in range(m):
-        if nearest[i] >= 0:
-            order[place[nearest[i]]] = i
-            place[nearest[i]] += 1
-    return count
-
-
-@kernel
-def weigh_group(
-    p: int, members: Integers, h: float, vectors: Matrix, drift: Vector, squares: Vector, pole: Integers, system: System
-) -> tuple[float, float, float, float]:
-    """Write the mean velocity of a group over the last step, of length h; return what `divide` tests.
-
-    That is the mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of direction and norm are from the drift.
-    """
-    y, before, velocity, mean = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES], vectors[ROW_MEAN]
-    m, D, a = system[2][0], system[2][2], system[1][p]
-    value = link_value(squares, 1.0, 0)
-    mass = 0.0
-    distance = a * a * value
-    for k in range(D + 1):
-        mean[k] = drift[k] = 0.0
-    for x in range(members.size):
-        i = members[x]
-        u, q = i * D, m * D + i
-        n = np.exp(y[q])
-        mass += n
-        distance += n * n * value - 2.0 * a * n * link_value(squares, y[u + p], 0)
-        for z in range(x):
-            j = members[z]
-            s = 0.0
-            for k in range(D):
-                s += y[u + k] * y[j * D + k]
-            distance += 2.0 * n * np.exp(y[m * D + j]) * link_value(squares, s, 0)
-        w = n * pole[i]
-        for k in range(D):
-            mean[k] += w * velocity[u + k]
-            drift[k] += w * (y[u + k] - before[u + k])
-        mean[D] += n * velocity[q]
-        drift[D] += n * (y[q] - before[q])
-    square = 0.0
-    for k in range(D + 1):
-        drift[k] /= mass * h
-        mean[k] = mean[k] / mass - drift[k]
-    for k in range(D):
-        square += mean[k] * mean[k]
-    return mass, distance, np.sqrt(square), abs(mean[D])
-
-
-@kernel
-def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
-    m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
-    y, all_drifts = vectors[ROW_STATE], vectors[ROW_DRIFT]
-    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
-    value, slope = link_value(squares, 1.0, 0), link_value(squares, 1.0, 1)
-    h = scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
-    direction, new = np.empty(m, dtype=np.int64), np.full(m, -1)
-    count = group_neurons(y, scalars[BOTH_POLES] > 0.0, counters, direction, system)
-    kept = filled = begin = 0
-    for c in range(count):
-        p, end = direction[c], first[c + 1]
-        a, members, drift = system[1][p], order[begin:end], all_drifts[kept * (D + 1) : (kept + 1) * (D + 1)]
-        mass, distance, off, off_norm = weigh_group(p, members, h, vectors, drift, squares, pole, system)
-        was, unchanged = False, True
-        for i in range(m):
-            was = was or cluster[i] == p
-        reach, patience = (
-            DISTANCE * a * a * value * (LEAVE_DISTANCE if was else 1.0),
-            STILL * (LEAVE_STILL if was else 1.0),
-        )
-        if (
-            abs(mass - a) <= MASS * a
-            and distance <= reach
-            and off <= patience * a * slope
-            and off_norm <= patience * 4.0 * a * value
-        ):
-            for x in range(begin, end):
-                new[order[x]] = p
-                order[filled] = order[x]
-                filled += 1
-            # A mean velocity over a step is one of the members it had then.
-            for i in range(m):
-                unchanged = unchanged and (cluster[i] == p) == (new[i] == p)
-            if not unchanged:
-                for k in range(D + 1):
-                    drift[k] = 0.0
-            kept += 1
-            first[kept] = filled
-        begin = end
-    counters[CLUSTERS] = kept
-    for i in range(m):
-        cluster[i] = new[i]
-
-
-@kernel
 def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
     """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_together`)."""
     m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
-    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
+    cluster, pole, order, first = parts(counters, m)
     mean, shift = vectors[ROW_MEAN], vectors[ROW_SHIFT]
     value, slope = link_value(squares, 1.0, 0), link_value(squares, 1.0, 1)
     for c in range(counters[CLUSTERS]):

@@ -1,6 +1,7 @@
 """Steps of a small flow: DOP853 on unit vectors with slowed clusters, from save time to save time without Python.
 
-Executed after `cluster_kernels`, `small_landing_kernels` and the tableau; it is compiled once for all links.
+Executed after `cluster_kernels` and the tableau; it is compiled once for all links. What happens once per step alone,
+`division_kernels` and `small_landing_kernels`, is compiled beside it and called by address.
 
 References
 ----------
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.invocation import invoke
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import *
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.shared_kernels import *
     from dynamics.integrators.slots import *
     from dynamics.integrators.small_flow.cluster_kernels import *
-    from dynamics.integrators.small_flow.small_landing_kernels import *
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import *
 
@@ -52,7 +53,7 @@ def combined_error(five: float, three: float, h: float, count: float) -> float:
 def leading_direction(i: int, y: Vector, both_poles: bool, counters: Integers, system: System) -> int:
     """Return the direction without a cluster that neuron i may be about to learn, −1 for none."""
     m, P, D = system[2][0], system[2][1], system[2][2]
-    cluster, order, first = part(counters, 0, m), part(counters, 2, m), part(counters, 3, m)
+    cluster, _, order, first = parts(counters, m)
     best, leading = 0.0, -1
     for p in range(P):
         c = y[i * D + p]
@@ -71,8 +72,8 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
     m, D, rtol = system[2][0], system[2][2], scalars[RTOL]
     y, new, e5, e3 = vectors[ROW_START], vectors[ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
     stages = vectors[ROW_STAGES:ROW_DENSE]
-    add_stages(vectors[ROW_ZERO], stages, 16, 1.0, y.size, e5)
-    add_stages(vectors[ROW_ZERO], stages, 17, 1.0, y.size, e3)
+    for q in range(2):
+        add_stages(vectors[ROW_ZERO], stages, 16 + q, 1.0, y.size, vectors[ROW_FIVE + q])
     worst = 0.0
     for i in range(m):
         q = m * D + i
@@ -100,7 +101,8 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
     for s in range(1, 12):
         take_stage(s, h, vectors, scalars, counters, system)
     counters[EVALUATIONS] += 11
-    add_stages(vectors[ROW_START], vectors[ROW_STAGES:ROW_DENSE], 12, h, first.size, vectors[ROW_NEW])
+    # The weights of the new state follow those of the last stage. (For a literal 12 a second copy would be compiled.)
+    add_stages(vectors[ROW_START], vectors[ROW_STAGES:ROW_DENSE], s + 1, h, first.size, vectors[ROW_NEW])
     return step_error(h, vectors, scalars, counters, atol, system)
 
 
@@ -173,7 +175,7 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, valu
     return float(high)
 
 
-@kernel
+@counting_kernel
 def record_events(vectors: Matrix, scalars: Vector, counters: Integers, events: Matrix, system: System) -> None:
     """Write the times of events that were passed in the last step, or at the start."""
     if not events_passed(scalars[TIME], vectors[ROW_STATE], events, system):
@@ -199,7 +201,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, ev
     for i in range(y.size):
         fastest = max(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
     scalars[STEP] = 1e-2 / fastest
-    cluster = part(counters, 0, m)
+    cluster, _, _, _ = parts(counters, m)
     for i in range(m):
         cluster[i] = -1
     counters[READY] = 1
@@ -216,7 +218,7 @@ def take_step(
     `target`, or after a fifth of its length if `target` comes before that.
     """
     y, t, h = vectors[ROW_STATE], scalars[TIME], scalars[STEP]
-    divide(vectors, scalars, counters, system)
+    invoke(system[0][DIVIDE], (vectors, scalars, counters, system))
     copy_row(vectors[ROW_START], y)
     copy_row(vectors[ROW_RATES_START], vectors[ROW_RATES])
     before, planned, most, error = scalars[LAST_STEP], 0.0, LARGEST_FACTOR, 0.0
@@ -235,7 +237,7 @@ def take_step(
             counters[EVALUATIONS] += 1
             scalars[LAST_STEP] = h
             counters[DENSE_READY] = 0
-            land(h, vectors, scalars, counters, system)
+            invoke(system[0][LAND], (h, vectors, scalars, counters, system))
             inside = t < target < t + h and h != target - t
             if not inside or prepare_dense(vectors, scalars, counters, system) <= 1.0:
                 break
@@ -279,7 +281,7 @@ def advance(
     return STATUS_REACHED
 
 
-@entry("void(f8, f8[::1], f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
+@kernel
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step."""
     prepare_dense(vectors, scalars, counters, system)

@@ -13,7 +13,7 @@ from dynamics.compiler.compilation import kernel
 if TYPE_CHECKING:
     from dynamics.integrators.shared_kernels import copy_row
     from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_value, part
+    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_value, parts
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import System, normalise, rhs
 
@@ -28,7 +28,7 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
     Returned is the largest change of another neuron's velocity by it.
     """
     m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
-    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
+    cluster, pole, order, first = parts(counters, m)
     y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
     p = cluster[order[first[c]]]
     a, shift = system[1][p], vectors[ROW_SHIFT, c * (D + 1) : (c + 1) * (D + 1)]
@@ -71,7 +71,7 @@ def land(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system:
     """
     m, D = system[2][0], system[2][2]
     y, rates, felt = vectors[ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
-    cluster, pole, order, first = part(counters, 0, m), part(counters, 1, m), part(counters, 2, m), part(counters, 3, m)
+    cluster, pole, order, first = parts(counters, m)
     noticed = 0.0
     for c in range(counters[CLUSTERS]):
         noticed = max(noticed, weigh_shift(c, h, vectors, scalars, counters, system))

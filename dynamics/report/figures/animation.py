@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-FRAMES, FRAMES_PER_SECOND, DPI = 72, 12, 64
-SUFFIXES = (".gif", ".mp4")
+FRAMES, FRAMES_PER_SECOND = 72, 12
+#: Endings of files -> pixels along a frame: an image for a page, a film for a projector.
+PIXELS = {".gif": 480, ".mp4": 1200}
 #: Share of the frames that stand still at the end.
 REST = 0.15
 #: Directions that the circle has room for; the later ones are left out, with what neurons have of them.
 MOST_DIRECTIONS = 24
+#: Diameter of the ring of a direction in points.
+RING = 11.0
 #: Losses below this part of the first are not shown.
 LOWEST = 1e-5
 #: Part of the largest change of a squared overlap below which neurons count as still, before and after.
@@ -84,8 +88,8 @@ def check_animation(path: str | os.PathLike[str], *, overwrite: bool = False) ->
     from matplotlib.animation import FFMpegWriter
 
     target = check_target(path, overwrite=overwrite)
-    if target.suffix.lower() not in SUFFIXES:
-        msg = f"Argument `path` must end in {' or '.join(SUFFIXES)}, but is {shown(str(target))}."
+    if target.suffix.lower() not in PIXELS:
+        msg = f"Argument `path` must end in {' or '.join(PIXELS)}, but is {shown(str(target))}."
         raise ValueError(msg)
     if target.suffix.lower() == ".mp4" and not FFMpegWriter.isAvailable():
         msg = f"Argument `path` must end in .gif where ffmpeg is not installed, but is {shown(str(target))}."
@@ -151,6 +155,9 @@ def _stage(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, An
         now.set_data([time[frame]], [max(losses[frame], right.get_ylim()[0])])
         title.set_text(f"$t$ = {time[frame]:.3g}")
 
+    draw(len(time) - 1)  # which takes most room
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # else panels move from frame to frame
     return figure, draw
 
 
@@ -159,8 +166,10 @@ def _draw_circle(ax: Axes, corners: Array, colours: Array) -> None:
     turn = np.linspace(0.0, 2.0 * np.pi, 200)
     ax.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
     for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
-        ax.plot(*corner, "o", mfc="none", color=colour, ms=11, mew=1.4)
-        ax.text(1.19 * corner[0], 1.19 * corner[1], f"{p}", ha="center", va="center", fontsize=small(ax))
+        ax.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
+        beyond = 0.5 * RING + 0.8 * small(ax)
+        number = ax.annotate(f"{p}", corner, beyond * corner, textcoords="offset points", fontsize=small(ax))
+        number.set(ha="center", va="center")
     ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     ax.set_axis_off()
 
@@ -172,8 +181,12 @@ def _write(figure: Figure, draw: Any, frames: int, suffix: str, path: Path) -> N
     writer: AbstractMovieWriter = (PillowWriter if suffix == ".gif" else FFMpegWriter)(fps=FRAMES_PER_SECOND)
     with tempfile.TemporaryDirectory() as folder:
         movie = Path(folder) / f"movie{suffix}"
-        with writer.saving(figure, str(movie), dpi=DPI):
-            for frame in range(frames):
-                draw(frame)
-                writer.grab_frame()
+        try:
+            with writer.saving(figure, str(movie), dpi=PIXELS[suffix] / figure.get_figwidth()):
+                for frame in range(frames):
+                    draw(frame)
+                    writer.grab_frame()
+        except (subprocess.CalledProcessError, BrokenPipeError):
+            msg = "ffmpeg failed; a film that ends in .gif needs none"
+            raise OSError(msg) from None
         shutil.copyfile(movie, path)

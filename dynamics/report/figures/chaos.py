@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Exponents that are shown at least, and the lowest that are where bands are wider.
+USUAL_EXPONENTS, LOWEST_EXPONENT = (-1.6, 0.1), -3.0
+
 
 def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Sequence[Axes]:
     """Draw m E(f_m − f_∞)², √m |Δ| and the exponents in m over log time.
@@ -80,9 +83,12 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
         ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
         ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
     )
+    lowest = USUAL_EXPONENTS[0]
     for name, label, line, colour in names:
         exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
+        low, high = exponent - BAND * error, exponent + BAND * error
         ax.plot(time, exponent, line, color=colour, lw=1.5, label=label)
-        ax.fill_between(time, exponent - BAND * error, exponent + BAND * error, color=colour, alpha=0.18, lw=0)
+        ax.fill_between(time, low, high, color=colour, alpha=0.18, lw=0)
+        lowest = float(np.nanmin(low, initial=lowest))
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
-    ax.set(ylim=(-1.6, 0.1), ylabel="exponent in the width $m$")
+    ax.set(ylim=(max(lowest, LOWEST_EXPONENT), USUAL_EXPONENTS[1]), ylabel="exponent in the width $m$")

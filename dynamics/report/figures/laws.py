@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.bands import log_band
-from dynamics.report.figures.panels import MOST_NAMED, check_drawable, colour_bar, finish_panel, new_panels
+from dynamics.report.figures.panels import check_drawable, colour_bar, finish_panel, new_panels
 from dynamics.report.figures.style import (
     IDEAL,
     MEASURED,
@@ -109,7 +109,7 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     known = x[np.isfinite(measured)]
     span = np.clip(span, known.min(), known.max()) if known.size else span
     middle = np.exp(np.log(span).mean())
-    height = float(law["prefactor"].values[0]) * middle ** exponent[0]
+    height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
     # Slopes are drawn apart from each other, so that each can be seen.
     for at, (source, shift, style, colour) in enumerate(SLOPES):
         label = f"{source}: {formula(exponent[at], error[at])}"
@@ -120,12 +120,13 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
         else:
             slope = shift * height * (span / middle) ** exponent[at]
             ax.loglog(span, slope, style, color=colour, lw=1.3, label=label)
+            lowest = min(lowest, slope.min())
     *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
     shown = measured[np.isfinite(measured) & (measured > 0.0)]
     if shown.size and ordinate.startswith(("loss", "least")):
         # What comes long after the window would hide the law.
         floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
-        ax.set_ylim(max(shown.min(), 0.05 * floor), 2.0 * shown.max())
+        ax.set_ylim(0.8 * min(max(shown.min(), 0.05 * floor), lowest), 2.0 * shown.max())
     finish_panel(ax, abscissa, ordinate, typeset_law(name))
 
 
@@ -172,7 +173,8 @@ def _draw_frontier(dataset: xr.Dataset) -> Figure:
     for (route, law), ax in zip(routes, panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
-        finish_panel(ax, COMPUTE, "loss", rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$")
+        title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
+        finish_panel(ax, COMPUTE, "loss", title, loc="lower left")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
@@ -195,10 +197,8 @@ def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
     colours = shades(len(widths))
     for m, colour in zip(widths, colours, strict=True):
         loss = losses.sel(width=m).values
-        label = f"$m = {m}$" if len(widths) <= MOST_NAMED else None
-        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1, label=label)
-    if len(widths) > MOST_NAMED:
-        colour_bar(ax, "$m$", widths, colours, (0.86, 0.56))
+        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
+    colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
     ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
 
 
@@ -235,15 +235,15 @@ def _draw_quadratic(dataset: xr.Dataset) -> Figure:
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span = _fitted(law)
-        label = f"{name.partition(', ')[2]}: {power('t', exponent[0], error[0])}"
-        left.loglog(
-            law["abscissa"], log_band(law["ordinate"].sel(curve="measured").values)[0], color=colour, label=label
-        )
+        dimension = formula(float(name.partition("d = ")[2]))
+        label = f"$d =$ {dimension}: {power('t', exponent[0], error[0])}"
+        _draw_mean(left, law["abscissa"].values, law["ordinate"].sel(curve="measured").values, colour, label=label)
         if np.isfinite(exponent[0]):
             left.loglog(span, law["prefactor"].values[0] * span ** exponent[0], "--", color="k", lw=1.0)
     if np.isfinite(exponent[3]):
         slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
+    left.set(xscale="log", yscale="log")
     finish_panel(left, r"scaled time $4 a_1 t / \ln(d/m)$", "loss $|Q - A|^2$", "dashed: fits")
     for name, ax in zip(others, panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)

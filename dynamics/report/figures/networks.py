@@ -47,7 +47,7 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
     """
     check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
     ax = axes_or_new(ax, style)
-    ratio = dataset["component"].values / dataset["teacher_component"].values
+    ratio = component_ratio(dataset)
     predicted = dataset["predicted_component_time"].values
     names = [component_formula(name) for name in dataset["component_name"].values.tolist()]
     _draw_curves(ax, dataset["time"].values, ratio, names, predicted)
@@ -75,10 +75,7 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     """
     check_drawable(dataset, emergence_time=("direction",))
     ax = axes_or_new(ax, style)
-    if "teacher_overlap" in dataset:
-        squared = (dataset["teacher_overlap"].values ** 2).max(axis=1)
-    else:
-        squared = dataset["max_overlap"].values ** 2
+    squared = squared_axis_overlap(dataset)
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     _draw_curves(ax, dataset["time"].values, squared, names)
     ax.set_ylim(-0.05, 1.05)
@@ -97,6 +94,18 @@ def network_figure(dataset: xr.Dataset) -> Figure:
     plot_loss(dataset, panels[-1], fit=False)
     figure.suptitle(headline(dataset), fontsize="medium")
     return figure
+
+
+def component_ratio(dataset: xr.Dataset) -> Array:
+    """Return f_α/f*_α, shape (time, component)."""
+    return np.asarray(dataset["component"].values / dataset["teacher_component"].values)
+
+
+def squared_axis_overlap(dataset: xr.Dataset) -> Array:
+    """Return the largest squared overlap of a neuron with each axis of the teacher, shape (time, direction)."""
+    if "teacher_overlap" in dataset:
+        return np.asarray((dataset["teacher_overlap"].values ** 2).max(axis=1))
+    return np.asarray(dataset["max_overlap"].values ** 2)
 
 
 def _draw_curves(ax: Axes, time: Array, curves: Array, names: list[str], predicted: Array | None = None) -> None:

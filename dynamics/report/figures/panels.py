@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import Formatter
 
-#: Log axes that span less than the first factor are labelled as linear ones, less than the second within decades;
-#: beyond the third they have no minor ticks, and beyond the fourth fewer labels than decades.
-NARROW_AXIS, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 1e2, 1e4, 1e5
+#: Log axes that span less than the first factor are labelled as linear ones, less than the next two within decades;
+#: beyond the fourth they have no minor ticks, and beyond the fifth fewer labels than decades.
+NARROW_AXIS, HALF_DECADE, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 5.0, 1e2, 1e4, 1e5
 #: Numbers on log axes without powers of ten.
 PLAIN_NUMBERS = (1e-3, 1e4)
 #: Letters of titles, legends and notes, as parts of those of the axes' names.
@@ -90,7 +90,7 @@ def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> No
 
 
 def log_ticks(ax: Axes) -> None:
-    """Label log axes at decades, or at 1, 2 and 5 times each where the axis is short; at most five where it is long."""
+    """Label log axes at decades, or within each where the axis is short; at most five where it is long."""
     from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
 
     for axis in (ax.xaxis, ax.yaxis):
@@ -98,7 +98,8 @@ def log_ticks(ax: Axes) -> None:
             continue
         low, high = axis.get_view_interval()
         short, many = high < SHORT_AXIS * low, high > MANY_DECADES * low
-        places = (1.0, 2.0, 5.0) if short else (1.0,)
+        # Two of these are on any axis that is not narrow.
+        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < HALF_DECADE * low else (1.0, 2.0, 5.0) if short else (1.0,)
         narrow = high < NARROW_AXIS * low
         axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=5 if many else None))
         axis.set_major_formatter(_log_formatter())

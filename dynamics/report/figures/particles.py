@@ -104,7 +104,7 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     quantile = dataset["overlap_quantile"]
     for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
         curve = quantile.sel(share=share).values
-        ax.plot(time, curve, line, color="white", lw=2.6)
+        ax.plot(time, curve, color="white", lw=2.6)
         ax.plot(time, curve, line, color=MEASURED, lw=1.4, label=label)
     overlap = f"overlap with direction {int(dataset['direction'])}"
     ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Told apart by readers of every kind of colour vision (Okabe and Ito); what is compared has shapes of its own, too.
 MEASURED, PREDICTED, IDEAL, REFERENCE = "#0072b2", "#d55e00", "#009e73", "#6f7780"
+#: One after the other, for what has no order and no part of its own.
+COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Of error bars and bands, in standard errors.
 BAND = 2.0
 #: A figure wider than this many inches on a screen takes the width of the page, else that of a column.
@@ -57,6 +59,7 @@ COMMON = MappingProxyType(
         "svg.fonttype": "path",
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.prop_cycle": f"cycler('color', {COLOURS})",
         "axes.unicode_minus": True,
         "mathtext.fontset": "dejavusans",
     }
@@ -175,9 +178,9 @@ def formula(value: float, error: float = np.nan) -> str:
 
 
 def _typeset(value: float, error: float) -> str:
-    """Return a number with its error as mathtext, 2.0e-7 as a power of ten."""
+    """Return a number with its error as mathtext, 2.0e-7 as a multiple of a power of ten."""
     text = re.sub(r"e([+-])0*(\d+)", lambda m: rf"\cdot 10^{{{m[1].strip('+')}{m[2]}}}", with_error(value, error))
-    return text.replace("±", r"\pm")
+    return re.sub(r"^(-?)1\\cdot ", r"\1", text).replace("±", r"\pm")
 
 
 def component_formula(name: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.report.figures.panels import finish_panel, log_ticks, new_panels, small
 from dynamics.report.figures.particles import draw_loss, plot_particles
-from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, plain_text, shades
+from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, shades
 
 if TYPE_CHECKING:
     import os
@@ -53,8 +53,8 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     """Draw how one teacher is learned over log time, the mean field beside a finite network, the loss below.
 
     For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
-    over its end, which is the mass of neurons on the teacher's directions. `law` and `network` are answers of
-    `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
+    over its end, which is the mass of neurons on the teacher's directions. Formulas in `title` are mathtext. `law` and
+    `network` are answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
     figure, panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
     problem = Problem.from_dataset(law)
@@ -66,19 +66,20 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     width = Problem.from_dataset(network).width
     time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
     loss = np.maximum(network["loss"].values, lowest)
+    panels[1].get_lines()[0].set_label("loss, infinite width")
     panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, $m = {width}$")
     panels[1].set(xlim=(time[0], time[-1]), ylim=(lowest, None))
     panels[1].legend(frameon=False, fontsize=small(panels[1]), loc="lower left")
-    figure.suptitle(f"{plain_text(title)}, $d = {problem.dimension}$", fontsize="medium")
+    figure.suptitle(f"{title}, $d = {problem.dimension}$", fontsize="medium")
     figure.savefig(path, dpi=110)
 
 
 def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     shares = _shares(law), _shares(network)
     coefficients = Problem.from_dataset(law).teacher.coefficients
-    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True)):
-        ax.plot(law["time"].values, shares[0][:, p], color=colour, lw=1.8, label=f"$a = {weight:g}$")
-        ax.plot(network["time"].values, shares[1][:, p], "--", color=colour, lw=1.1)
+    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True), start=1):
+        ax.plot(law["time"].values, shares[0][:, p - 1], color=colour, lw=1.8, label=f"$a_{p} = {weight:g}$")
+        ax.plot(network["time"].values, shares[1][:, p - 1], "--", color=colour, lw=1.1)
     ax.set_ylim(0.0, None)
     finish_panel(ax, "", "learned mass, share of its end", loc="upper left", title="dashed: finite width")
 

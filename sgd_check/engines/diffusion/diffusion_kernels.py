@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.compilation import counting_kernel, entry, kernel
 
 if TYPE_CHECKING:
     from sgd_check.engines.diffusion.diffusion_law_kernels import (
@@ -138,7 +138,7 @@ def choose_span(
     return (remaining + pieces - 1) // pieces
 
 
-@kernel
+@counting_kernel
 def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, squares: Vector, G: Matrix) -> None:
     """Take half the mean of a span: w ← w − ½ E_1 G(w − share E_1 G(w)), where G(w) is known."""
     m, D = W.shape
@@ -180,7 +180,7 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
                 rows[i, x] -= along * rows[j, x] * inverse
 
 
-@kernel
+@counting_kernel
 def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
     """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
 

@@ -8,7 +8,7 @@ below; √j; and the nodes (y_1, y_2, weight) of Gauss-Hermite rules in one and 
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import kernel
+from dynamics.compiler.compilation import counting_kernel, kernel
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -21,7 +21,7 @@ Bench = tuple[Matrix, Matrix, FloatArray, FloatArray, Matrix, Matrix, Matrix]
 SAME_DIRECTION = 1e-9
 
 
-@kernel
+@counting_kernel
 def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
     """Return V, w, ρ and Q, with the teacher's part filled in."""
     P, r = teacher.shape
@@ -39,7 +39,7 @@ def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
     return V, w, np.zeros(m), Q
 
 
-@kernel
+@counting_kernel
 def make_bench(link: Link, M: int) -> Bench:
     """Return scratch: smoothed link, its neighbours, powers of the rest products, sums over nodes, and small ones."""
     rows = link[1].shape[0]
@@ -222,7 +222,7 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
     return plain
 
 
-@kernel
+@counting_kernel
 def write_covariance(
     noise: float, batch: float, G: Matrix, vectors: Vectors, link: Link, bench: Bench,
     covariance: Matrix, beyond: Matrix

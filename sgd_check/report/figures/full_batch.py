@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+#: Points of one ratio are so far from each other, as a part of the largest ratio.
+APART = 0.012
+
 
 def draw_full_batch(dataset: xr.Dataset, axes: Any) -> None:
     """Left: squared overlaps and exact recoveries against n/d. Right: samples of online SGD over d against d."""
@@ -24,21 +27,26 @@ def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
     ratio = dataset["ratio"].values
     law = dataset["predicted_overlap_squared"]
     ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label=r"law, $d\to\infty$")
-    ax.axvline(float(dataset.attrs["threshold_ratio"]), color=PREDICTED, ls="--", lw=1.0, label="its threshold")
+    threshold = float(dataset.attrs["threshold_ratio"])
+    ax.axvline(threshold, color=PREDICTED, ls="--", lw=1.0, label="its threshold")
     sizes = dataset["dimension"].values.tolist()
     for at, (d, colour) in enumerate(zip(sizes, shades(len(sizes), 0.85), strict=True)):
+        # Overlaps and shares of all dimensions side by side.
+        place, share_place = (ratio + APART * ratio[-1] * (2 * at + s - len(sizes) + 0.5) for s in (0, 1))
         runs = dataset["overlap_squared"].values[at]
         error = BAND * runs.std(axis=1, ddof=1) / np.sqrt(runs.shape[1])
         label = f"first eigenvector, $d = {d}$"
-        ax.errorbar(ratio, runs.mean(axis=1), yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
+        ax.errorbar(place, runs.mean(axis=1), yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
         share = dataset["recovered_share"].values[at]
         bars = share_bars(share, runs.shape[1])
         style = {"fmt": "s--", "color": colour, "ms": 4, "lw": 0.9, "capsize": 2, "mfc": "none"}
-        ax.errorbar(ratio, share, yerr=bars, **style, label=f"exact by descent, $d = {d}$")
+        ax.errorbar(share_place, share, yerr=bars, **style, label=f"exact by descent, $d = {d}$")
     ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
     cut = float(dataset.attrs["cut"])
+    # The legend stands to the right of the threshold, above the law.
+    beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
     title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
-    finish_panel(ax, "$n/d$", "squared overlap, share of the runs", title)
+    finish_panel(ax, "$n/d$", "squared overlap, share of the runs", title, loc="upper left", bbox_to_anchor=beside)
 
 
 def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:

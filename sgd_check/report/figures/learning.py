@@ -24,10 +24,8 @@ _LABELS = {
     "sensitivity": r"sensitivity over the teacher's, $\lambda_i / \lambda^*_i$",
     "loss": r"loss $\mathrm{E}(f-f^*)^2$",
 }
-# What is learned goes from 0 to 1; the room above is for the legend.
-_LIMITS = (-0.2, 1.4)
-# Eigenvalues of a sensitivity are never negative.
-_LIMITS_OF_SENSITIVITY = (-0.05, 1.25)
+# What is learned goes from 0 to 1; the room above the curves is for the legend.
+_LIMITS, _ROOM = (-0.05, 1.0), 0.2
 _LEAST_LOSS = 1e-8
 
 
@@ -83,17 +81,16 @@ def plot_learning(
     ax.set_yscale("log" if quantity == "loss" else "linear")
     label = _LABELS[theory[0].kind] if theory else quantity
     show_last_decades(ax, time)
-    _set_limits(ax, prediction, theory[0].kind if theory else quantity)
+    _set_limits(ax, prediction, is_loss=quantity == "loss")
     finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
     return ax
 
 
-def _set_limits(ax: Axes, prediction: xr.Dataset, kind: str) -> None:
-    """Show of the loss what theory takes on in the times that are drawn, of the rest at least the usual limits."""
-    if kind != "loss":
+def _set_limits(ax: Axes, prediction: xr.Dataset, *, is_loss: bool) -> None:
+    """Show of the loss what theory takes on in the times that are drawn, of the rest all and at least the usual."""
+    if not is_loss:
         low, high = ax.dataLim.intervaly
-        least, largest = _LIMITS_OF_SENSITIVITY if kind == "sensitivity" else _LIMITS
-        ax.set_ylim(min(low, least), max(high, largest))
+        ax.set_ylim(min(low, _LIMITS[0]), max(high, _LIMITS[1]) + _ROOM)
     elif "loss" in prediction:
         first, last = ax.get_xlim()
         seen = prediction["loss"].sel(time=slice(first, last)).values

@@ -8,11 +8,13 @@ import numpy as np
 
 from dynamics.report import (
     BAND,
+    COLOURS,
     IDEAL,
     MEASURED,
     PREDICTED,
     REFERENCE,
     check_drawable,
+    check_panels,
     draw_transfer,
     figure_style,
     finish_panel,
@@ -27,19 +29,19 @@ from sgd_check.report.studies import rows_of
 from sgd_check.studies.work import log_means
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
-#: Okabe and Ito's, which readers of every colour vision tell apart.
-COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Of information exponents.
 MARKERS = ("o", "s", "^", "D")
 
 
-def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
+def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw the figure of a study.
 
     Parameters
@@ -47,8 +49,10 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
     dataset : Dataset
         Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
         `calibration` or `sgd_transfer`.
+    axes : sequence of Axes, optional
+        Where to draw: three of `unstable_discretisation` and `sgd_transfer`, two of others; by default a new figure.
     style : {"screen", "paper", "talk"}, optional
-        See `figure_style`.
+        Of a new figure; see `figure_style`.
 
     Returns
     -------
@@ -57,7 +61,7 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
     Raises
     ------
     ValueError
-        If the dataset is no study's.
+        If the dataset is no study's, or `axes` are not so many.
     """
     check_drawable(dataset)
     answer = dataset.attrs["answer"]
@@ -65,9 +69,11 @@ def plot_study(dataset: xr.Dataset, *, style: str | None = None) -> Figure:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
     draw, size, rows, columns, options = _DRAWN[answer]
+    check_panels("axes", axes, rows * columns)
     with figure_style(style):
-        figure, panels = new_panels(size, rows, columns, **options)
+        panels: Any = new_panels(size, rows, columns, **options)[1] if axes is None else axes
         draw(dataset, panels)
+    figure: Figure = panels[0].get_figure()
     return figure
 
 
@@ -133,11 +139,12 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     error = float(dataset["exponent_error"].values[2])
     ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
     middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
-    for slope, style, label, height in (
-        (fitted, "k--", f"fit: {power('n', fitted, error)}", 1.0),
-        (law, ":", f"asymptotic: {power('n', law)}", 1.6),
+    for slope, style, colour, label, height in (
+        (fitted, "--", "k", f"fit: {power('n', fitted, error)}", 1.0),
+        (law, ":", REFERENCE, f"asymptotic: {power('n', law)}", 1.6),
     ):
-        ax.loglog(needed, height * loss[middle] * (needed / needed[middle]) ** slope, style, lw=1.3, label=label)
+        line = height * loss[middle] * (needed / needed[middle]) ** slope
+        ax.loglog(needed, line, style, color=colour, lw=1.3, label=label)
     count = int(dataset["large_target"].values[-1])
     finish_panel(ax, "samples $n$", "loss reached", f"theory, targets 1 to {count}, step tuned to each")
 
@@ -147,7 +154,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
     for at, target, colour in _coloured_targets(dataset):
         blown = float(dataset["blown_up_share"].values[at])
-        lost = f", {blown:.0%} blown up" if blown > 0 else ""
+        lost = f", {100 * blown:.0f} % blown up" if blown > 0 else ""
         # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
         ended = np.isfinite(losses[at]).any(axis=0)
         middle = np.median(np.where(np.isnan(losses[at][:, ended]), np.inf, losses[at][:, ended]), axis=0)
@@ -158,10 +165,11 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
             mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
             bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
             ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
-    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", color=PREDICTED, ms=8, mew=1.6, label="theory")
+    crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
+    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
     law = float(dataset["exponent"].values[0])
     error = float(dataset["exponent_error"].values[0])
-    ax.set_ylim(0.5 * level[-1], 3.0)
+    ax.set_ylim(0.5 * level[-1], 1.6)
     fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
     finish_panel(ax, "samples $n$", r"loss $\mathrm{E}(f-f^*)^2$", f"SGD, medians; circles: target reached{fitted}")
 
@@ -172,23 +180,27 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     lag = dataset["predicted_learned_time"].values - flow
     end = dataset["step_size"].values * _last_samples(dataset)
     late = dataset["emergence_time"].values
-    ratios = np.median(np.where(np.isnan(late), np.inf, late), axis=1) / flow
+    late = np.sort(np.where(np.isnan(late), np.inf, late), axis=1)
+    ratios = np.median(late, axis=1) / flow
+    low, high = (late[:, round(q * (late.shape[1] - 1))] / flow for q in (0.25, 0.75))
     delays = (dataset["delayed_time"].values - lag) / flow
-    drawn = np.concatenate([ratios, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
+    drawn = np.concatenate([ratios, high, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
     top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
     for at, target, colour in _coloured_targets(dataset):
         noise = a[target - 1] / a
         # Directions that the flow itself would not have time for say nothing of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
         found = seen & np.isfinite(ratios[at])
-        ax.semilogx(noise[found], ratios[at][found], "o", color=colour, ms=4, label=f"tuned to {target}")
+        bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, found] - ratios[at][found])
+        thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
+        ax.errorbar(noise[found], ratios[at][found], yerr=bars, fmt="o", color=colour, **thin)
         ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
         lost = seen & ~found
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
-    ax.set_ylim(0.8, top)
+    ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
     x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
-    finish_panel(ax, x, y, "medians; lines: theory; arrows: not in half of the runs")
+    finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
 
 
 def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
