@@ -20,6 +20,8 @@ from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
 from .report.figures.style import figure_style as figure_style
 from .report.figures.tokens import plot_progress as plot_progress
+from .report.summary import Summary as Summary
+from .report.summary import summary as summary
 from .runs.outcome import SolveError as SolveError
 from .runs.outcome import SolveInterrupted as SolveInterrupted
 from .runs.provenance import __version__ as __version__

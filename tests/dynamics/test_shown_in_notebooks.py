@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 
 import dynamics
 import hermite
+
+COMPARISON = Path(__file__).parents[1] / "old_files/finished/comparison.nc.xz"
 
 
 def read(value):
@@ -115,6 +119,35 @@ def test_times_of_learning_show_the_interval_or_why_there_is_none():
     never = dynamics.LearningSteps(**values, event="learned", steps=float("inf"), **gone)
     assert read(never)[1]["steps"] == "never"
     assert "samples" not in read(never)[1]
+
+
+def test_a_summary_begins_with_what_must_be_read_first():
+    """A stopped run says so before any number, in lines and in tables; text of an answer is escaped."""
+    stop = dynamics.Callback(lambda time, state: time > 1.0)
+    times = dynamics.SaveAt.linear(0.0, 50.0, 51)
+    flow = dynamics.solve_overlaps(problem(), save_at=times, trackers=[stop], progress=False)
+    flow.attrs["stop_message"] = "<script>"
+    shown = dynamics.summary(flow)
+    lines = str(shown).splitlines()
+    assert lines[0].startswith("Unfinished: stopped early at t = ")
+    page = ElementTree.fromstring(shown._repr_html_())
+    assert "".join(page[0].itertext()) == lines[0]
+    assert [entry.text for entry in page.iter("li")] == lines[1 : 1 + len(list(page.iter("li")))]
+    heads = ["".join(cell.itertext()) for cell in page.iter("th")]
+    assert heads[:3] == ["p", "a_p", "T_p, leading order"]
+    assert "<script>" not in shown._repr_html_()
+
+
+def test_a_summary_of_a_comparison_says_its_verdict_and_one_of_a_foreign_answer_that_it_is_none(tmp_path):
+    (tmp_path / "comparison.nc").write_bytes(lzma.decompress(COMPARISON.read_bytes()))
+    tree = dynamics.load(tmp_path / "comparison.nc")
+    word = tree["comparison"].attrs["verdict"]
+    assert str(dynamics.summary(tree)).lower().startswith(word)
+    assert dynamics.summary(tree)._repr_html_().lower().startswith(f"<div><p><strong>{word}")
+    foreign = str(dynamics.summary(tree["comparison"].to_dataset().assign_attrs(answer="tea", parameters="")))
+    assert foreign.splitlines()[1] == "No family of results knows this answer."
+    with pytest.raises(TypeError, match=r"^Argument `answer` must be a Dataset or DataTree, but is str\.$"):
+        dynamics.summary("run.nc")
 
 
 @pytest.mark.parametrize("made", ["hermite.expand('he3')", "problem"])
