@@ -148,13 +148,13 @@ def _draw_finite_size(dataset: xr.Dataset) -> Figure:
         one = dataset.sel(beta=beta)
         exponent, error = one["exponent"].values, one["exponent_error"].values
         law = exponent[np.isfinite(exponent[:, 3]), 3]
-        for at, colour, style, label in (
-            (2, IDEAL, "s-", "ideal sum (bars: jackknife)"),
-            (0, MEASURED, "o", "matched pairs (bars: starts)"),
+        # The points of one P side by side.
+        for at, shift, colour, style, label in (
+            (2, 0.9, IDEAL, "s-", "ideal sum (bars: jackknife)"),
+            (0, 1.1, MEASURED, "o", "matched pairs (bars: starts)"),
         ):
-            ax.errorbar(
-                count, exponent[:, at], yerr=error[:, at], fmt=style, color=colour, ms=4, capsize=2, label=label
-            )
+            bars: dict[str, Any] = {"yerr": error[:, at], "ms": 4, "capsize": 2}
+            ax.errorbar(shift * count, exponent[:, at], fmt=style, color=colour, label=label, **bars)
         if law.size:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
