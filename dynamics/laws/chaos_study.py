@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from dynamics.laws.chaos import default_chaos_schedule, propagation_of_chaos
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt
+from dynamics.runs.bars import bar_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class ChaosStudy:
             save_at=self.save_at,
             rtol=RTOL,
             atol=ATOL,
-            progress=sys.stderr.isatty() if self.progress is None else self.progress,
+            progress=not bar_settings(self.progress)["disable"],
         )
         dataset.attrs["wall_seconds"] = clock.perf_counter() - began
         return dataset

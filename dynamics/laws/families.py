@@ -5,7 +5,6 @@ A family is a list of problems that differ in size or start. An interruption kee
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from concurrent.futures import BrokenExecutor
 from functools import partial
@@ -17,6 +16,7 @@ from dynamics.compiler.cores import available_cores, one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
+from dynamics.runs.bars import bar_settings
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.study.pool import WorkerPool
@@ -55,15 +55,14 @@ def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1
 
     Each task returns the answer to one problem; for several workers it is a `partial` of functions at the top of
     modules. Workers are processes, each on one thread; 1 is this process, with threads of its own. Answers are the
-    same. `progress` shows a bar on stderr; None shows it if that is a terminal.
+    same. `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's.
     """
     from tqdm import tqdm
 
     datasets: list[xr.Dataset] = []
     seconds: list[float] = []
     reason = "reached_end"
-    hidden = None if progress is None else not progress
-    with tqdm(total=len(tasks), file=sys.stderr, disable=hidden, leave=False, unit="problem") as bar:
+    with tqdm(total=len(tasks), unit="problem", **bar_settings(progress)) as bar:
         try:
             for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
                 datasets.append(dataset)

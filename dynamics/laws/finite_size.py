@@ -115,7 +115,7 @@ def finite_size(
     seed : int
         Seed of the first start.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

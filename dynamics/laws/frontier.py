@@ -167,7 +167,7 @@ def compute_frontier(
     largest_width : int, optional
         Largest width of the coupled flow, by default 256.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

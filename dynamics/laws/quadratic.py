@@ -157,7 +157,7 @@ def quadratic_laws(
     seed : int
         Seed of the first start.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -130,7 +130,7 @@ def transfer_study(
     workers : int, optional
         Number of processes, by default one per core. Results do not depend on it.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -1,3 +1,4 @@
+from .bars import bar_settings as bar_settings
 from .checkpoint import DEFAULT_SECONDS as DEFAULT_SECONDS
 from .checkpoint import Rhythm as Rhythm
 from .checkpoint import labelled_arrays as labelled_arrays

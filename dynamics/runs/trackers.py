@@ -5,13 +5,13 @@ A tracker sees the run between compiled chunks and may ask it to stop; it never 
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
+from dynamics.runs.bars import bar_settings
 from dynamics.runs.result import StopReason
 from hermite.text.messages import shown
 
@@ -75,27 +75,22 @@ class UrgentTracker(Protocol):
 
 
 class Progress(Tracker):
-    """Progress bar on stderr in log time; silent when stderr is not a terminal unless `force` is set."""
+    """Progress bar on stderr in log time; by default where that is a terminal or a notebook's."""
 
     patient = True
 
     def __init__(self, *, force: bool = False) -> None:
-        self.force = force
+        self._settings = bar_settings(progress=True if force else None)
         self._bar: Any = None
 
     def start(self, view: RunView) -> None:
         """Open the bar, if anybody sees it."""
-        if not (self.force or (sys.stderr is not None and sys.stderr.isatty())):
+        if self._settings["disable"]:
             return
         from tqdm import tqdm
 
         self._first = max(view.end * 1e-6, 1e-12)
-        self._bar = tqdm(
-            total=1.0,
-            file=sys.stderr,
-            leave=False,
-            bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]",
-        )
+        self._bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]", **self._settings)
 
     def check(self, view: RunView) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
@@ -110,7 +105,8 @@ class Progress(Tracker):
     def finish(self, view: RunView) -> None:  # noqa: ARG002
         """Show where the run ended, and close the bar."""
         if self._bar is not None:
-            self._bar.refresh()
+            if self._bar.format_dict["elapsed"] >= self._settings["delay"]:
+                self._bar.refresh()
             self._bar.close()
 
 

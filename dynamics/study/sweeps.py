@@ -6,7 +6,6 @@ Points that have no answer yet are run, the largest first, and all are merged to
 from __future__ import annotations
 
 import pickle
-import sys
 import tempfile
 import warnings
 from concurrent import futures
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.compiler.cores import available_cores, one_core
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_integer
+from dynamics.runs.bars import bar_settings
 from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
@@ -242,8 +242,7 @@ def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[C
     """Show a bar over points; yield the function that moves it on."""
     from tqdm import tqdm
 
-    hidden = None if progress is None else not progress
-    with tqdm(total=total, initial=total - missing, file=sys.stderr, disable=hidden, leave=False, unit="point") as bar:
+    with tqdm(total=total, initial=total - missing, unit="point", **bar_settings(progress)) as bar:
         failed = 0
 
         def advance(answer: PointAnswer) -> None:

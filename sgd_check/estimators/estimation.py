@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
+from dynamics.runs import bar_settings
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
 from sgd_check.estimators.spectral import leading_vector
@@ -55,7 +55,7 @@ def estimate_direction(
     transform : {"labels", "optimal"} or callable
         As for `predict_recovery`, the sign included, which the estimator is told: nothing else does it know of σ.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------
@@ -135,8 +135,8 @@ def _each(work: Callable[[int], tuple[float, float]], seeds: Sequence[int], prog
     """Return what work finds for every seed, NaN where Ctrl-C came before, and why it ended."""
     from tqdm import tqdm
 
-    found, hidden = np.full((len(seeds), 2), np.nan), None if progress is None else not progress
-    with tqdm(total=len(seeds), file=sys.stderr, disable=hidden, leave=False, unit="sample") as bar:
+    found = np.full((len(seeds), 2), np.nan)
+    with tqdm(total=len(seeds), unit="sample", **bar_settings(progress)) as bar:
         try:
             for at, seed in enumerate(seeds):
                 found[at] = work(seed)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.runs import Interrupts, Rhythm, labelled_arrays
+from dynamics.runs import Interrupts, Rhythm, bar_settings, labelled_arrays
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class StepLoop:
     """Takes the steps of a simulation from look to look; between them clock, bar, Ctrl-C and file are served.
 
     `now` says how far engine and recorder are, and moves; `budget` is seconds of wall-clock time. A bar is shown if
-    `progress`; None: if stderr is a terminal. `keep` writes down in the rhythm given how far the runs are, for an
-    engine that can be resumed.
+    `progress`; None: as of `bar_settings`. `keep` writes down in the rhythm given how far the runs are, for an engine
+    that can be resumed.
     """
 
     engine: Stepper
@@ -97,9 +96,7 @@ class StepLoop:
 
         # The steps of a span are many: it is torn at any instant rather than heard at its end.
         self.interrupts = Interrupts(tears=isinstance(self.engine, SpanEngine))
-        hidden = None if self.progress is None else not self.progress
-        total, done = self.plan.steps, self.now.step
-        self._bar = tqdm(total=total, initial=done, file=sys.stderr, disable=hidden, leave=False, unit="step")
+        self._bar = tqdm(total=self.plan.steps, initial=self.now.step, unit="step", **bar_settings(self.progress))
         self._started = clock.perf_counter() - self.now.seconds
         self._deadline = self._started + self.now.seconds + self.budget
 

@@ -46,7 +46,7 @@ def resume(
     learning_rate : callable, optional
         The function of the step that was given to `simulate`, which a file cannot hold; absent for a number.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
         Wall-clock budget in seconds, of this part alone.
     every : float, default 30

@@ -113,7 +113,7 @@ def simulate(
         an order of its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default
         every step has fresh samples. The loss is that of the population in either case.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
         Wall-clock budget in seconds; what was recorded until then is kept.
     checkpoint : path or RunFile, optional

@@ -176,7 +176,7 @@ def calibration(
     seed : int
         First seed of the samples.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -240,7 +240,7 @@ def sample_complexity(
     seed : int
         First seed of the samples.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -199,7 +199,7 @@ def unstable_discretisation(
     large_directions, large_dimension : int
         P and d of the theory alone; m = 3 P and a random start.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

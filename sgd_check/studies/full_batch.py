@@ -221,7 +221,7 @@ def full_batch_recovery(
     seed : int
         First seed of the samples.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -143,7 +143,7 @@ def step_size_phases(
     seed : int
         First seed of the samples.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

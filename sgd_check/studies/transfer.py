@@ -122,7 +122,7 @@ def sgd_transfer(
     seed : int
         First seed of both.
     progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal.
+        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 import warnings
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import numpy as np
 
 from dynamics.commands import duration
 from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
-from dynamics.runs import study_dataset
+from dynamics.runs import bar_settings, study_dataset
 from dynamics.solve import solve_overlaps
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
@@ -79,8 +78,8 @@ def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
     """
     from tqdm import tqdm
 
-    started, hidden = clock.perf_counter(), None if shown is None else not shown
-    bar = tqdm(total=round(steps), file=sys.stderr, disable=hidden, leave=False, unit="step", unit_scale=True)
+    started = clock.perf_counter()
+    bar = tqdm(total=round(steps), unit="step", unit_scale=True, **bar_settings(shown))
     meter = Meter(bar.update)
     with bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)

@@ -97,7 +97,7 @@ def check(
     dtype : {"auto", "float32", "float64"}
         As of `simulate`.
     progress : bool, optional
-        Show bars on stderr; by default if it is a terminal.
+        Show bars on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
         Wall-clock budget of the simulation in seconds; what was recorded until then is compared.
     checkpoint : path or RunFile, optional

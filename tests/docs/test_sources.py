@@ -42,7 +42,8 @@ def test_links_lead_to_files_and_headings(page):
 
 def test_every_page_is_in_the_contents():
     listed = re.findall(r"^([\w/]+)$", (DOCS / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    pages = [path.relative_to(DOCS).with_suffix("").as_posix() for path in [*DOCS.glob("*.md"), *DOCS.glob("api/*.md")]]
+    files = [path for kind in ("*.md", "*.ipynb", "api/*.md") for path in DOCS.glob(kind)]
+    pages = [path.relative_to(DOCS).with_suffix("").as_posix() for path in files]
     assert sorted([*listed, "index"]) == sorted(pages)
 
 

@@ -95,6 +95,7 @@ def test_masses_grow_by_the_potential_of_explicit_neurons(case):
     np.testing.assert_allclose(np.repeat(rates[axes * count :], angles), -4 * potential, atol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_wide_networks_approach_it_as_one_over_root_m():
     """The same mass m σ0² at the start. Fixed seeds; the ratio, 3, has a factor 2 of scatter: false alarms near 15 %."""

@@ -88,6 +88,7 @@ def tail_left_by(problem):
     return left.sum()
 
 
+@pytest.mark.long
 def test_what_m_neurons_leave_on_a_spectrum_is_the_tail_and_that_of_the_coupled_flow():
     """From the two starts each neuron learns the direction it is matched with; a thief would leave 10 % more."""
     family = [(on_a_spectrum(m, seed), None) for seed in (0, 1) for m in (2, 4, 8)]

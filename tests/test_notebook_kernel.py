@@ -1,0 +1,93 @@
+"""In a kernel of Jupyter: bars are shown to who waits, and an interruption keeps what was computed.
+
+Needs the extra `docs`.
+"""
+
+from __future__ import annotations
+
+import os
+import time as clock
+
+import pytest
+from processes import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(170)]
+
+PROBLEM = """
+import sys, time
+import dynamics, sgd_check
+problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=16)
+times = dynamics.SaveAt.linear(0.0, 2.0, 2001)
+def slow(time_, state):
+    print("begun", flush=True)
+    time.sleep(0.5)
+"""
+
+
+class Kernel:
+    """A kernel that runs one cell after the other, and is interrupted once a cell has said that it has begun."""
+
+    def __init__(self):
+        from jupyter_client.manager import start_new_kernel
+
+        self.manager, self.client = start_new_kernel(env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+    def run(self, code, *, interrupt=False):
+        """Status of the reply ("ok" or the name of an exception), and what went to stdout and stderr."""
+        told = {"stdout": "", "stderr": ""}
+
+        def hear(message):
+            if message["msg_type"] == "stream":
+                told[message["content"]["name"]] += message["content"]["text"]
+                if interrupt and "begun" in told["stdout"] and "sent" not in told:
+                    told["sent"] = ""
+                    clock.sleep(0.2)
+                    self.manager.interrupt_kernel()
+
+        reply = self.client.execute_interactive(code, output_hook=hear, timeout=100)["content"]
+        return reply.get("ename", reply["status"]), told["stdout"], told["stderr"]
+
+    def close(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    started = Kernel()
+    assert started.run(PROBLEM)[0] == "ok"
+    yield started
+    started.close()
+
+
+def test_a_bar_is_shown_if_asked_for_or_if_the_run_takes_its_time(kernel):
+    asked = kernel.run("flow = dynamics.solve_overlaps(problem, save_at=times, progress=True)")
+    assert asked[0] == "ok"
+    assert "steps" in asked[2]
+    quick = "runs = sgd_check.simulate(problem, learning_rate=1e-3, steps=10, seeds=2)"
+    assert kernel.run(quick) == ("ok", "", "")
+    assert kernel.run("flow = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([1.0]))") == ("ok", "", "")
+    waiting = "dynamics.Callback(lambda time_, state: time.sleep(0.2))"
+    status, _, bar = kernel.run(
+        f"flow = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.linear(0.0, 2.0, 21), trackers=[{waiting}])"
+    )
+    assert status == "ok"
+    assert "t = " in bar
+    assert bar.rstrip(" \r").count("\n") == 0, "one line, which is wiped at the end"
+
+
+def test_an_interrupted_flow_is_kept(kernel):
+    call = "dynamics.solve_overlaps(problem, save_at=times, trackers=[dynamics.Callback(slow)], progress=False"
+    assert kernel.run(f"flow = {call})", interrupt=True)[0] == "SolveInterrupted"
+    look = "print(kept.attrs['stop_reason'], 0 < int(kept.loss.notnull().sum()) < 2001)"
+    assert kernel.run(f"kept = sys.last_value.dataset; {look}") == ("ok", "interrupted True\n", "")
+    assert kernel.run(f"kept = {call}, on_failure='return')", interrupt=True)[0] == "ok"
+    assert kernel.run(look) == ("ok", "interrupted True\n", "")
+
+
+def test_interrupted_runs_of_sgd_are_kept_and_the_kernel_goes_on(kernel):
+    long = "runs = sgd_check.simulate(problem, learning_rate=1e-9, steps=10**9, seeds=2, progress=False)"
+    assert kernel.run(f"print('begun', flush=True); {long}", interrupt=True)[0] == "ok"
+    assert kernel.run("print(runs.attrs['stop_reason'], float(runs.loss[0, 0]) > 0)")[1] == "interrupted True\n"
+    again = "print(dynamics.solve_overlaps(problem, progress=False).attrs['stop_reason'])"
+    assert kernel.run(again) == ("ok", "reached_end\n", "")
