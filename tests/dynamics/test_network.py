@@ -60,9 +60,8 @@ ACCEPTED = {
     ("name", "method"),
     [
         *((name, "explicit") for name in ACCEPTED if name != "two links"),
-        ("staircase", "bdf"),
         pytest.param("two links", "explicit", marks=pytest.mark.long),
-        *(pytest.param(name, "bdf", marks=pytest.mark.long) for name in ACCEPTED if name != "staircase"),
+        *(pytest.param(name, "bdf", marks=pytest.mark.long) for name in ACCEPTED),
     ],
 )
 def test_losses_are_those_of_quadrature_in_space(name, method):

@@ -45,12 +45,12 @@ CASES = [
     ("relu", "units", False),
     ("tanh", "units", True),
 ]
-#: Systems that other tests compile too, the first with a Jacobian.
-WITH_JACOBIAN, WITHOUT = ("erf", "polynomial", True), ("relu", "units", False)
+#: Systems that other tests compile too, without a Jacobian.
+COMPILED = [("erf", "polynomial", True), ("relu", "units", False)]
 
 
-def cases(*compiled, among=CASES):
-    """All cases, with the compiler off but for those named."""
+def cases(among=CASES, compiled=COMPILED):
+    """Cases with the compiler off, but for some."""
     marks = [pytest.mark.longer, pytest.mark.slow_to_compile]
     return [pytest.param(case, marks=marks[: 1 + (case not in compiled)], id=str(case)) for case in among]
 
@@ -111,7 +111,7 @@ def networks(draw, case):
 
 def compiled(case, problem):
     """Return the kernels, with a Jacobian where one is tested: to compile it later takes as long as both together."""
-    return Kernels(NetworkSystem(problem), "explicit" if case == WITHOUT else "bdf")
+    return Kernels(NetworkSystem(problem), "explicit" if case in COMPILED else "bdf")
 
 
 def assert_same(found, wanted, tolerance):
@@ -120,7 +120,7 @@ def assert_same(found, wanted, tolerance):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("case", cases(WITH_JACOBIAN, WITHOUT))
+@pytest.mark.parametrize("case", cases())
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
@@ -133,7 +133,7 @@ def test_the_flow_is_that_of_gradients_in_weight_space(case, data):
         assert kernels.system.loss(kernels.state) == pytest.approx(loss, rel=1e-9, abs=1e-11)
 
 
-@pytest.mark.parametrize("case", cases(WITH_JACOBIAN))
+@pytest.mark.parametrize("case", cases(compiled=()))
 @settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
@@ -152,7 +152,7 @@ def test_the_product_with_the_jacobian_is_a_difference_of_the_flow(case, data):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-7 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("case", cases(WITHOUT, among=[case for case in CASES if case[0] == "relu"]))
+@pytest.mark.parametrize("case", cases([case for case in CASES if case[0] == "relu"]))
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_the_loss_changes_by_what_all_gradients_move(case, data):
@@ -184,6 +184,7 @@ def a_problem(activation="erf", m=3, teacher=None, dimension=3, **changes):
     return dynamics.Problem(student=student, teacher=teacher, dimension=dimension, initial_weights=weights)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 def test_the_diagonal_is_that_of_the_jacobian_where_nothing_else_moves(first_layer):
     """It holds the forces, so that it is exact in v, and in M and Q for a neuron whose forces are those of others."""

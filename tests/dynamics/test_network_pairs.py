@@ -281,6 +281,7 @@ def other_kernels(student, teacher, trained):
     return Kernels(student, [teacher], **known)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize(("student", "teacher"), OTHER_PAIRS)
 def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student, teacher):
     compute = other_kernels(student, teacher, trained=False)
@@ -305,6 +306,7 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         np.testing.assert_allclose(picked, found, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow_to_compile
 @pytest.mark.parametrize(
     "student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", pytest.param("gelu", marks=pytest.mark.long)]
 )

@@ -200,6 +200,7 @@ def printed(C, w, K, eta, noise):
     return dv, drift[:, K:], dQ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_both_layers_follow_the_printed_equations(noise):
     """K = 4, M = 2; their learning rate is η d, of both layers, in the time step/d."""

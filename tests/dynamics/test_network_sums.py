@@ -84,9 +84,8 @@ def own_kernels(problem):
     return network._kernels_of_neurons(link, biased=problem.student.has_biases)
 
 
-@pytest.mark.parametrize(
-    "link", [*(pytest.param(name, marks=pytest.mark.slow_to_compile) for name in ("erf", "relu")), CUBIC]
-)
+@pytest.mark.slow_to_compile
+@pytest.mark.parametrize("link", ["erf", "relu", CUBIC])
 def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
     """To a thousand roundings of the largest sum."""
     problem = network_of(link, "trained", np.random.default_rng(3))

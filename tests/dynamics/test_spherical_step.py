@@ -106,6 +106,7 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
         np.testing.assert_allclose(kernels.events(), events, atol=1e-10)
 
 
+@pytest.mark.slow_to_compile
 def test_normalise_keeps_unit_lengths_and_one_half():
     system = SphericalStepSystem(question(), (0.5,), 0.1)
     y = system.initial_state.copy()
@@ -207,7 +208,7 @@ def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, 
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("link", "teacher_link"), [("erf", None), (MIXED, OTHER)])
+@pytest.mark.parametrize(("link", "teacher_link"), [pytest.param("erf", None, marks=pytest.mark.long), (MIXED, OTHER)])
 def test_tends_to_the_flow_at_first_order(link, teacher_link):
     problem = question(link, teacher_link)
     flow = solve(problem, [2.0], rtol=1e-11).teacher_overlap[0]
