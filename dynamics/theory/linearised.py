@@ -128,7 +128,7 @@ class _Course:
     def seen(self, state: Array) -> Array:
         """Return `found` of weights."""
         found = np.empty_like(self.found)
-        rows = np.ascontiguousarray(state[None])
+        rows = np.array(state[None])
         self._compiled.follow(0.0, 0.0, ACCURACY, self._size, rows, np.zeros(4), found, found, *self._constants)
         return found
 
