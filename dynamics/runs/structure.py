@@ -6,6 +6,8 @@ memory, read other files, or end the process. What is refused here was not writt
 
 from __future__ import annotations
 
+import mmap
+import struct
 from typing import TYPE_CHECKING, NoReturn
 
 from dynamics.runs.whole_files import StorageError
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
 MOST_GROUPS, MOST_LEVELS, MOST_MEMBERS = 500, 16, 5000
 #: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
 LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
+#: How a heap of lists and texts begins, its own size behind that; how an object in it does: index, then its size.
+_HEAP_BEGINS, _HEAP, _OBJECT = b"GCOL\x01\x00\x00\x00", struct.Struct("<8xQ"), struct.Struct("<H6xQ")
 
 
 def check_structure(path: Path) -> None:
     """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged."""
     import h5py
 
+    _check_heaps(path)
     with h5py.File(path, "r") as file:
         groups: list[h5py.Group] = [file]
         seen, members, claimed = {_address(file)}, 0, 0
@@ -48,6 +53,26 @@ def check_structure(path: Path) -> None:
                     claimed += _claimed(path, name, member)
         if claimed > SMALL_BYTES + LARGEST_EXPANSION * path.stat().st_size:
             _refuse(path, "hold what it claims", f"{claimed} bytes are more than {path.stat().st_size} can be")
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse a file with a heap in which HDF5 would go from an object to the next for ever."""
+    if path.stat().st_size == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(_HEAP_BEGINS)
+        while start >= 0:
+            at, end = start + _HEAP.size, len(content)
+            if at <= end:
+                end = min(end, start + _HEAP.unpack_from(content, start)[0])
+            while at + _OBJECT.size <= end:
+                index, size = _OBJECT.unpack_from(content, at)
+                # Of free space the size is that of all of it, of an object that of its content.
+                length = size if index == 0 else (_OBJECT.size + size + 7) // 8 * 8
+                if length < _OBJECT.size or length >= 2**64:
+                    _refuse(path, "have lists that end", "one of them does not")
+                at += length
+            start = content.find(_HEAP_BEGINS, start + 1)
 
 
 def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int:

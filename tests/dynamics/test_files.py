@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -193,6 +194,18 @@ def test_structures_that_netcdf_cannot_bear_are_refused_before_it_reads_them(kin
         told = refusal(path, read)
         assert told.startswith(f"File {str(path)!r} must ")
         assert told.endswith(f"{sentence}.")
+
+
+@pytest.mark.parametrize(("index", "size"), [(0, 0), (0, 8), (7, 2**64 - 16)])
+def test_a_list_that_never_ends_is_refused(unfinished, tmp_path, index, size):
+    """HDF5 goes from one object of a heap to the next by its size, for ever where that is nothing."""
+    path, content = tmp_path / "endless.nc", bytearray(unfinished.read_bytes())
+    struct.pack_into("<H6xQ", content, content.index(b"GCOL\x01") + 16, index, size)
+    path.write_bytes(content)
+    for read in (dynamics.load, dynamics.resume):
+        assert refusal(path, read).endswith(
+            "have lists that end, as those of this program do, but one of them does not."
+        )
 
 
 def mutations(content, rng):
