@@ -132,7 +132,7 @@ def _verdict(
     if evidence.p_value < rate and evidence.refutable and wild:
         return "undecided", (
             f"{_difference(evidence, rate)} That may be the effect of noise, since runs scatter by over "
-            f"{LARGEST_SCATTER:.0%} of the range in {_named(wild)}: use a smaller learning rate."
+            f"{100 * LARGEST_SCATTER:.0f} % of the range in {_named(wild)}: use a smaller learning rate."
         )
     if evidence.p_value < rate and evidence.refutable:
         return "disagree", _difference(evidence, rate)
@@ -160,13 +160,13 @@ def _lacking(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], evidence
     unknown = [test for test in moving if not test.curve.known]
     if unknown:
         return (
-            f"The step size moves {_named(unknown)} by over {LARGEST_EFFECT:.0%} of the range, too much to extrapolate "
-            "from two learning rates: use smaller ones."
+            f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
+            "extrapolate from two learning rates: use smaller ones."
         )
     if not unresolved:
         return ""
     advice = "use more seeds, a smaller learning rate or more steps"
-    return f"An error of {VISIBLE_ERROR:.0%} in time could have gone unseen in {_named(unresolved)}: {advice}."
+    return f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}: {advice}."
 
 
 def _agreement(evidence: CurveEvidence) -> str:
@@ -175,7 +175,7 @@ def _agreement(evidence: CurveEvidence) -> str:
     step = "" if evidence.refutable else ", without any allowance for the step size"
     return (
         f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range{step} (global "
-        f"p = {evidence.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} in time would have been seen in "
+        f"p = {evidence.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % in time would have been seen in "
         f"{_named([test for test in evidence.curves if test.curve.moves])}."
     )
 

@@ -56,7 +56,7 @@ class Course:
         if decided_by_curves(self.problem):
             horizon = f"{self.learning_rate * self.steps:.4g}"
             return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}."
-        delay = f"{self.largest_delay:.1%}" if np.isfinite(self.largest_delay) else "unknown"
+        delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
         return (
             f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
             f"horizon {self.learning_rate * self.steps:.4g}, made for {self.checked} of {self.emerging} directions."

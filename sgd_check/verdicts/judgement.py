@@ -117,7 +117,7 @@ def _gaps(evidence: Evidence, event: Event) -> dict[str, list[int]]:
             words = "Tested for earliness only, since theory does not bound the lateness: direction {}."
         elif not test.resolved:
             advice = "use more seeds, a smaller learning rate or more steps"
-            words = f"An error of {VISIBLE_ERROR:.0%} could have gone unseen in direction {{}}: {advice}."
+            words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in direction {{}}: {advice}."
         else:
             continue
         found.setdefault(words, []).append(p)
@@ -127,7 +127,9 @@ def _gaps(evidence: Evidence, event: Event) -> dict[str, list[int]]:
 def _agreement(evidence: Evidence, near: list[int]) -> str:
     """Return what was tested, save for directions that the runs reach, but not 30 % later."""
     what = "No tested direction leaves its band" if evidence.theory != "sample" else "No difference of the laws shows"
-    seen = f"{what} (global p = {evidence.p_value:.2g}), and an error of {VISIBLE_ERROR:.0%} would have been seen"
+    seen = (
+        f"{what} (global p = {evidence.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % would have been seen"
+    )
     return seen + (f", save in direction {_named(near)}, predicted near the end of the runs." if near else ".")
 
 

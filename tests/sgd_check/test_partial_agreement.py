@@ -75,7 +75,7 @@ def test_eight_directions_that_are_tested_on_both_sides_agree(logs):
     attrs = judged(logs)
     assert attrs["verdict"] == "agree"
     assert attrs["reasons"] == (
-        "No tested direction leaves its band (global p = 1), and an error of 30% would have been seen."
+        "No tested direction leaves its band (global p = 1), and an error of 30 % would have been seen."
     )
 
 
@@ -105,8 +105,8 @@ def test_a_wide_scatter_is_named_and_nothing_is_claimed_where_no_direction_agree
     attrs = judged(logs)
     assert attrs["verdict"] == "undecided"
     assert "agree on 7 of 8 directions" in attrs["reasons"]
-    assert "An error of 30% could have gone unseen in direction 6: use more seeds" in attrs["reasons"]
-    assert judged(6 * logs[:, :1])["reasons"].startswith("An error of 30% could have gone unseen in direction 1:")
+    assert "An error of 30 % could have gone unseen in direction 6: use more seeds" in attrs["reasons"]
+    assert judged(6 * logs[:, :1])["reasons"].startswith("An error of 30 % could have gone unseen in direction 1:")
 
 
 def test_few_runs_with_a_censored_one_are_not_tested(logs):
