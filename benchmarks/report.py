@@ -73,7 +73,7 @@ def _right_hand_side(cases: list[Mapping[str, Any]]) -> Iterator[str]:
     seconds = ", ".join(_short(median["program", size]) for size in RIGHT_HAND_SIDE_SIZES)
     ratios = ", ".join(f"{median['program', s] / median['three dgemm', s]:.2f}" for s in RIGHT_HAND_SIDE_SIZES)
     peak = machine_rate(cases, "dgemm peak", "operations")
-    shares = ", ".join(f"{6 * s**3 / median['program', s] / peak:.0%}" for s in RIGHT_HAND_SIDE_SIZES)
+    shares = ", ".join(f"{600 * s**3 / median['program', s] / peak:.0f} %" for s in RIGHT_HAND_SIDE_SIZES)
     yield (
         f"| one right-hand side, m = P = {sizes} | {seconds}: {ratios} times its matrix products alone, {shares} of "
         f"the {peak / 1e9:.0f} Gflop/s of one core |"
