@@ -86,6 +86,8 @@ def test_an_interrupted_flow_is_kept(kernel):
 
 
 def test_interrupted_runs_of_sgd_are_kept_and_the_kernel_goes_on(kernel):
+    # What it needs is loaded before: an interruption meanwhile is none of runs.
+    assert kernel.run("sgd_check.simulate(problem, learning_rate=1e-9, steps=10, seeds=2, progress=False);")[0] == "ok"
     long = "runs = sgd_check.simulate(problem, learning_rate=1e-9, steps=10**9, seeds=2, progress=False)"
     assert kernel.run(f"print('begun', flush=True); {long}", interrupt=True)[0] == "ok"
     assert kernel.run("print(runs.attrs['stop_reason'], float(runs.loss[0, 0]) > 0)")[1] == "interrupted True\n"
