@@ -74,7 +74,11 @@ def tabulated(expansion: HermiteExpansion) -> Array:
         msg = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
         raise ValueError(msg)
     series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
-    return np.array([chebyshev.cheb2poly(row) for row in series])
+    powers = np.zeros_like(series)
+    for row, piece in zip(powers, series, strict=True):
+        own = chebyshev.cheb2poly(piece)  # without the highest powers, where these are zero
+        row[: own.size] = own
+    return powers
 
 
 def in_powers(c: Array) -> Array:

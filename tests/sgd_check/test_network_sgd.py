@@ -282,6 +282,13 @@ def test_a_table_is_the_function_to_rounding_with_its_tangents_beyond():
     np.testing.assert_allclose(beyond.numpy(), [32**2 + 32 + 65 * 8, 32**2 - 32 + 63 * 18], rtol=1e-11)
 
 
+def test_a_table_has_pieces_of_any_degree():
+    """Of max(0, z) half of the pieces are zero, which numpy returns as one power."""
+    link, z = hermite.expand(lambda z: np.maximum(z, 0.0)), np.linspace(-32.0, 32.0, 4001)
+    value = make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].value(torch.from_numpy(z)).numpy()
+    np.testing.assert_allclose(value, np.maximum(z, 0.0), rtol=0, atol=1e-13)
+
+
 def test_a_polynomial_is_summed_by_horners_rule():
     target = Teacher.polynomial("(x1 - 0.5*x2 + x3^2)^3 + h4(x2)*x1 - x3/7 + 0.25").target
     text = horner_text(target.exponents, "c[{}]", "x[:, {}]")
