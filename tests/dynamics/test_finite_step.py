@@ -232,6 +232,7 @@ def test_tends_to_the_flow_at_first_order(theory):
     assert np.polyfit(np.log(rates), np.log(errors), 1)[0] == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.long
 def test_theories_meet_as_the_dimension_grows_at_fixed_learning_rate_times_dimension():
     """The same overlaps at η d = 1e-3: the difference falls like 1/d. Measured order -0.9997."""
     dimensions = np.array([100, 1000, 10_000])

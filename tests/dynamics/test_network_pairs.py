@@ -389,6 +389,7 @@ def steep_mean(f, s, rho):
     return float(weights @ (f(rho * z) * inner))
 
 
+@pytest.mark.long
 def test_outside_its_table_a_series_is_not_a_number_and_its_error_infinite():
     source = Kernels("tanh", biases=(0.0, 0.5)).source
     compute = other_kernels("tanh", "tanh", trained=True)
