@@ -81,9 +81,8 @@ def test_the_animation_begins_and_ends_as_the_committed_one(tmp_path, monkeypatc
     assert (GALLERY / f"{ANIMATION}.gif").stat().st_size <= 300_000
 
 
-@pytest.mark.parametrize(
-    "name", ["misspecified", *(pytest.param(name, marks=pytest.mark.long) for name in ("he3", "skew"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["misspecified", "he3", "skew"])
 def test_the_script_of_the_teachers_draws_one(name, tmp_path):
     spec = importlib.util.spec_from_file_location(TEACHERS, GALLERY / f"{TEACHERS}.py")
     script = importlib.util.module_from_spec(spec)

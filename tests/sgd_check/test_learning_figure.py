@@ -25,6 +25,7 @@ def tree():
     return sgd_check.compare(flow, runs)
 
 
+@pytest.mark.long
 def test_components_are_parts_of_their_teachers_and_bands_of_the_finer_runs(tree):
     ax = sgd_check.plot_learning(tree)
     prediction, finer = tree["prediction"], tree["finer"]
