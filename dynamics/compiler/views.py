@@ -1,8 +1,9 @@
 """Parts of flat arrays, without an owner: each lives as long as the array that a kernel was given.
 
 Compiled code counts the references to an array, by an operation of twenty cycles that no other processor may disturb,
-and steps make parts of arrays all the time: at m = P = 8 counting took half of a flow. So kernels do not count (see
-`dynamics.compiler.compilation.kernel`), and one may return these parts to another, but no array that has an owner.
+and steps make parts of arrays all the time: at m = P = 8 counting took half of the compiled time. So kernels do not
+count (see `dynamics.compiler.compilation.kernel`), and one may return these parts to another, but no array that has an
+owner.
 """
 
 from __future__ import annotations

@@ -10,25 +10,21 @@ import numpy as np
 
 from dynamics.report.as_text import number_text
 from dynamics.report.explored import PREDICTED_TIME, explored
+from dynamics.report.exponents import exponent_table, exponents
 from dynamics.report.figures.flows import (
     HISTORIES,
     plot_emergence,
     plot_emergence_times,
     plot_loss,
-    predicted_loss,
     summary_figure,
 )
 from dynamics.report.figures.panels import one_panel
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
-from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.solve.overlaps import GRAM_WARNING
-from dynamics.theory.fits import default_window, fit_power_law
-from hermite.text.rounding import with_error
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from hermite.arrays import Array
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
 #: Columns of the table of times, and those that a terminal has room for.
@@ -74,8 +70,6 @@ TIMES = (
     "emergence_time",
     "learned_time",
 )
-#: Least number of emergence times whose power law in the direction is fitted.
-FEWEST_TIMES = 8
 
 
 def flow_findings(dataset: xr.Dataset) -> Findings:
@@ -83,6 +77,8 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     cautions = _cautions(dataset)
     tone, verdict = end_of_run(dataset, cautions)
     values = flow_values(dataset)
+    laws = values["exponents"]
+    in_words = [f"{law['what']}: {law['text']}" for law in laws]
     return Findings(
         tone=tone,
         verdict=verdict,
@@ -93,7 +89,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *_at_the_far_side(dataset, values),
             *numerical_errors(dataset),
         ],
-        tables=[_times(dataset, values), *_exponent_table(values), *level_table(values)],
+        tables=[_times(dataset, values), *exponent_table(laws, in_words), *level_table(values)],
         drawings=_drawings(dataset),
         chart=explored(dataset, renamed(values["directions"], EXPLORED)),
         remarks=remarks(values),
@@ -121,7 +117,7 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         # A difference of two sums, which rounding can take below 0.
         "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
         "directions": [{"direction": p, **{name: columns[name][at] for name in TIMES}} for at, p in enumerate(numbers)],
-        "exponents": _exponents(dataset),
+        "exponents": exponents(dataset),
         "loss_levels": _loss_levels(dataset),
         "notes": attrs.get("notes", ""),
         "scaling_notes": attrs.get("scaling_notes", ""),
@@ -256,71 +252,6 @@ def _loss_levels(dataset: xr.Dataset) -> list[dict[str, float]]:
         return []
     levels, times = dataset["loss_level"].values.tolist(), dataset["loss_level_time"].values.tolist()
     return [{"level": level, "time": time} for level, time in zip(levels, times, strict=True)]
-
-
-def _exponent_table(values: dict[str, Any]) -> list[Table]:
-    laws = values["exponents"]
-    if not laws:
-        return []
-    columns = {
-        "law": "what",
-        "x, fitted": "fitted",
-        "standard error": "standard_error",
-        "from": "from",
-        "to": "to",
-        "x, sum formula at this size": "sum_formula",
-        "x, asymptotic": "asymptotic",
-    }
-    return [
-        Table(
-            caption="Exponents",
-            rows=renamed([{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws], columns),
-            note="The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it.",
-            errors={"x, fitted": "standard error"},
-            in_words=[f"{law['what']}: {law['text']}" for law in laws],
-        )
-    ]
-
-
-def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return fitted exponents beside those of the sum formula at this size and the asymptotic ones."""
-    window = default_window(dataset)
-    if window is None:
-        return []
-    laws = stored_exponents(dataset)
-    time, loss = dataset["time"].values, dataset["loss"].values
-    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, predicted_loss(dataset))]
-    emerged = dataset["emergence_time"].values
-    seen = np.isfinite(emerged) & (emerged > 0)
-    if seen.sum() >= FEWEST_TIMES and np.isfinite(laws.emergence_time_direction):
-        p = dataset["direction"].values[seen].astype(float)
-        asymptotic = laws.emergence_time_direction
-        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
-    return found
-
-
-def _law(
-    what: str, x: Array, y: Array, window: tuple[float, float], asymptotic: float, predicted: Array | None
-) -> dict[str, Any]:
-    """Return the power law of y in x, of the sum formula for y where it is predicted, and the asymptotic one."""
-    good = np.isfinite(y) & (y > 0) & (x > 0)
-    fit = fit_power_law(x[good], y[good], window=window)
-    text = f"x = {with_error(fit.exponent, fit.standard_error)} on [{fit.window[0]:.3g}, {fit.window[1]:.3g}]"
-    finite_size = None
-    if predicted is not None:
-        good &= predicted > 0
-        finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
-        text += f"; sum formula at this size {finite_size:.3f}"
-    text += f"; asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "; no asymptotic law"
-    return {
-        "what": what,
-        "fitted": fit.exponent,
-        "standard_error": fit.standard_error,
-        "window": list(fit.window),
-        "asymptotic": asymptotic,
-        "sum_formula": finite_size,
-        "text": text,
-    }
 
 
 # --- drawings ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.report.explored import ALIGNMENTS, explored
+from dynamics.report.exponents import exponent_table
 from dynamics.report.figures.panels import one_panel
 from dynamics.report.figures.quadratic import plot_quadratic_loss, plot_quadratic_times, quadratic_figure
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
@@ -164,35 +165,16 @@ def _exponent(time: Array, loss: Array, window: tuple[float, float]) -> float:
 
 
 def _exponent_table(laws: list[dict[str, Any]]) -> list[Table]:
-    if not laws:
-        return []
-    columns = {
-        "law": "what",
-        "x, fitted": "fitted",
-        "standard error": "standard_error",
-        "from": "from",
-        "to": "to",
-        "x, directions alone": "sigmoid_sum",
-        "x, staircase": "staircase",
-        "x, asymptotic": "asymptotic",
-    }
-    rows = [{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws]
     in_words = [
         f"{law['what']}: x = {with_error(law['fitted'], law['standard_error'])} on [{law['window'][0]:.3g}, "
         f"{law['window'][1]:.3g}]; every direction alone {law['sigmoid_sum']:.3f}, staircase {law['staircase']:.3f}; "
         + (f"asymptotic {law['asymptotic']:.3f}" if math.isfinite(law["asymptotic"]) else "no asymptotic law")
         for law in laws
     ]
-    return [
-        Table(
-            caption="Exponents",
-            rows=renamed(rows, columns),
-            note="The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no "
-            "part of it.",
-            errors={"x, fitted": "standard error"},
-            in_words=in_words,
-        )
-    ]
+    note = (
+        "The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no part of it."
+    )
+    return exponent_table(laws, in_words, {"x, directions alone": "sigmoid_sum", "x, staircase": "staircase"}, note)
 
 
 def _drawings(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> list[Drawing]:

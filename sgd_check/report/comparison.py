@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    from hermite.arrays import Array
     from sgd_check.verdicts.events import Event
 
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
@@ -48,6 +49,15 @@ def comparison_values(tree: xr.DataTree) -> dict[str, Any]:
     }
 
 
+def median_over_runs(times: Array) -> Array:
+    """Return the median over runs of times (runs, …), where runs without count as late; NaN without runs.
+
+    So it stays a median of all runs.
+    """
+    late = np.where(np.isnan(times), np.inf, times)
+    return np.asarray(np.median(late, axis=0)) if len(times) else np.full(times.shape[1:], np.nan)
+
+
 def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
     """Return one record per direction; numbers that do not exist are None."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
@@ -55,10 +65,7 @@ def rows(tree: xr.DataTree) -> list[dict[str, Any]]:
     mean, error = np.exp(comparison["mean_log_ratio"].values), comparison["standard_error"].values
     given = tree["given"].to_dataset()["emergence_time"].values if "given" in tree.children else predicted
     weights = comparison.get("teacher_coefficient")
-    # Runs without emergence count as late, so the median stays a median of all runs.
-    sound = simulation["blown_up"].values == 0
-    late = np.where(np.isnan(ratio[sound]), np.inf, ratio[sound])
-    median = np.median(late, axis=0) if sound.any() else np.full(predicted.size, np.nan)
+    median = median_over_runs(ratio[simulation["blown_up"].values == 0])
     records = [
         {
             "direction": p + 1,

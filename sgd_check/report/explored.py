@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dynamics.report import AXES, COMPONENTS, MASSES, PREDICTED_TIME, PROGRESS, explored, renamed
 from hermite.text.rounding import with_error
-from sgd_check.report.comparison import rows
+from sgd_check.report.comparison import median_over_runs, rows
 from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.mean_field import THEORY
 
@@ -40,11 +38,12 @@ def explored_check(tree: xr.DataTree) -> Callable[[], Chart] | None:
     if "component" in prediction:
         runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
         names = {"component": "component_name", "f* =": "teacher_component", _PREDICTED: "component_learned_time"}
-        return explored(prediction, _told(prediction, names, {_MEASURED: median_time(runs)}), COMPONENTS, _PREDICTED)
+        told = _told(prediction, names, {_MEASURED: median_over_runs(runs)})
+        return explored(prediction, told, COMPONENTS, _PREDICTED)
     if comparison.attrs["theory"] == THEORY:
         wide = list(tree["simulation"].children.values())[-1].to_dataset()
         measured = {
-            f"SGD of width {wide.sizes['neuron']}, median t =": median_time(of_sound_runs(wide, "learned_time"))
+            f"SGD of width {wide.sizes['neuron']}, median t =": median_over_runs(of_sound_runs(wide, "learned_time"))
         }
         names = {"direction": "direction", "a_p =": "teacher_coefficient", _PREDICTED: "learned_time"}
         return explored(prediction, _told(prediction, names, measured), MASSES, _PREDICTED)
@@ -59,14 +58,8 @@ def explored_check(tree: xr.DataTree) -> Callable[[], Chart] | None:
 def explored_tokens(prediction: xr.Dataset, simulation: xr.Dataset) -> Callable[[], Chart] | None:
     """Return what gives the predicted progress of every component, with the times of prediction and of runs."""
     names = {"component": "component", _PREDICTED: "learned_time"}
-    measured = {"runs, median t =": median_time(simulation["learned_time"].values)}
+    measured = {"runs, median t =": median_over_runs(simulation["learned_time"].values)}
     return explored(prediction, _told(prediction, names, measured), PROGRESS, _PREDICTED)
-
-
-def median_time(times: Array) -> Array:
-    """Return the median over runs of times (runs, curves), where runs without count as latest; NaN without runs."""
-    ordered = np.where(np.isnan(times), np.inf, times)
-    return np.median(ordered, axis=0) if len(times) else np.full(times.shape[1:], np.nan)
 
 
 def _told(dataset: xr.Dataset, names: Mapping[str, str], measured: Mapping[str, Array]) -> list[dict[str, Any]]:

@@ -63,12 +63,15 @@ def test_a_light_neuron_left_over_is_as_accurate_as_asked(seed, m, P):
     np.testing.assert_allclose(device.teacher_overlap, expected, rtol=0, atol=1e-4)
 
 
-def test_tolerances_beyond_the_order_of_the_lag_are_left_to_bdf():
-    asked = left_over(5, link="he4")
+@pytest.mark.parametrize("link", ["he4", pytest.param(LINK, marks=pytest.mark.long)])
+def test_tolerances_beyond_the_order_of_the_lag_are_left_to_bdf(link):
+    asked = left_over(5, link=link)
     flow = solve(asked, "stiff", 9e-10)
     assert flow.attrs["method"] == "bdf"
     assert flow.attrs["fallback"] == "'bdf' instead of 'stiff': rtol is below 1e-09"
     np.testing.assert_array_equal(flow.teacher_overlap, solve(asked, "bdf", 9e-10).teacher_overlap)
+    if link == LINK:
+        np.testing.assert_allclose(flow.teacher_overlap, exactly(5), rtol=0, atol=9e-10)
     with pytest.raises(
         ValueError, match=r"^Argument `device` must be None for this problem, .*: rtol is below 1e-09\.$"
     ):

@@ -329,6 +329,7 @@ def test_the_command_prints_a_table_and_writes_tree_and_figure(file, capsys):
     verdict, *lines = shown.out.splitlines()
     assert verdict.split()[0] in ("Agree.", "Undecided.", "Disagree.")
     assert ["t", "loss", "D_4", "D_8", "x", "±", "s.e.", "y", "±", "s.e."] in [line.split() for line in lines]
+    assert any(line.startswith("verdict: ") for line in lines)
     assert "Learning rate 0.02, 40 steps, widths (and batch sizes) 4 (32), 8 (32), 8 runs of each" in shown.err
     tree = load(file.with_name("mean_field-sgd.nc"))
     assert set(tree.children) == {"prediction", "simulation", "comparison"}
