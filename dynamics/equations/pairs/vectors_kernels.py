@@ -1,5 +1,6 @@
-"""Compiled kernels of the coupled flow on unit vectors; executed after the link kernels g0 = g, g1 = g', g2 = g''
-and `neuron_products_kernels`.
+"""Compiled kernels of the coupled flow on unit vectors; executed after `neuron_products_kernels` and the link's.
+
+The link's kernels are g0 = g, g1 = g' and g2 = g''.
 
 State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters], parameters = [a (P) | θ (P, D) | θ² (P, D)]
 or, with no row of θ, [a (P)]: the teacher's directions are the first P axes. The equations are those of
