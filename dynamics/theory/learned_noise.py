@@ -38,7 +38,7 @@ class LearnedBias:
     bias: float
     #: Part of `bias` that the finite-step equation "finite-d" has too.
     step_bias: float
-    #: Standard deviation over runs, divided by T_η.
+    #: Standard deviation over runs, divided by the mean.
     scatter: float
 
 
@@ -174,14 +174,14 @@ class LearningPair:
         C, log_norm, overlaps, mixed, norms = state
         # A step of the integrator may pass |C| = 1 by rounding.
         C, n, a = min(max(C, -1.0), 1.0), math.exp(log_norm), self.coefficient
-        far, (signal, slope, turn) = 1.0 - C**2, self._signal(C)
+        far, (signal, slope, turn), (whole, _, _) = 1.0 - C**2, self._signal(C), self._signal(1.0)
         stretch, cross, size, length = self._means(C, n, time)
-        pull, growth = a * slope * far, 4.0 * (a * signal - n * self._signal(1.0)[0])
+        pull, growth = a * slope * far, 4.0 * (a * signal - n * whole)
         if of_products:
             motion = (-0.5 * C * (length + 4.0 * size), length + 4.0 * size)
         else:
             motion = (-0.5 * C * length - 2.0 * cross, length - 4.0 * size)
-        own, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * self._signal(1.0)[0]
+        own, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * whole
         return np.array(
             [
                 pull + learning_rate * motion[0],
