@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dynamics.problem import Problem, check_choice, checked_integer, checked_number, is_correlation
-from dynamics.theory import escape_bias, learning_rate_limit, predict
+from dynamics.theory import escape_bias, learned_bias, learning_rate_limit, predict
 from hermite.text.html import clean, table_of_pairs
 from hermite.text.rounding import rounded, with_error
 
@@ -102,26 +102,26 @@ def learning_steps(
     learning_rate: float | None = None,
     batch_size: int | None = None,
 ) -> LearningSteps:
-    r"""Return after how many steps and samples of SGD a direction emerges, with an interval, or is learned.
+    r"""Return after how many steps and samples of SGD a direction emerges or is learned, with an interval.
 
-    The time T of emergence in the answer has the delay added that a step of finite size causes, at leading order in the
+    The time T of the event in the answer has the delay added that a step of finite size causes, at leading order in the
     learning rate, and the scatter over runs around it:
 
     .. math:: n = \frac{T}{\eta} (1 + \varphi)\, e^{s x - s^2/2}, \qquad x \sim N(0, 1),
 
-    φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B. The time at which
-    the direction is learned has the same delay added.
+    φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B for an emergence,
+    of `dynamics.theory.learned_bias` for the time at which the direction is learned.
 
     Parameters
     ----------
     answer : Dataset
-        A flow or prediction: whatever has `emergence_time` per direction. One of finite steps has a part of the delay
-        in its times; only the rest is added.
+        A flow or prediction: whatever has `emergence_time`, or `learned_time`, per direction. One of finite steps has a
+        part of the delay in its times; only the rest is added.
     direction : int
         p, from 1.
     event : str, default "emergence"
         "emergence", a neuron has squared overlap 1/2 with the direction, or "learned", the neurons carry half of its
-        weight; of the latter the mean is known, but not the interval.
+        weight.
     learning_rate : float, optional
         η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)². May be left out only where the answer has it.
     batch_size : int, optional
@@ -139,10 +139,11 @@ def learning_steps(
     Notes
     -----
     The interval is over samples, at the start of the answer; another start (`seed` of the problem) has another
-    matched overlap and so another time. Not modelled are other neurons that are nearly as close to the direction;
-    `sgd_check.check` takes account of them. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3,
-    c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under the objective "correlation". Elsewhere, and
-    where the scatter exceeds 0.6, there is no interval, and `notes` says why.
+    matched overlap and so another time. Not modelled are other neurons that are nearly as close to the direction,
+    of which `sgd_check.check` takes account, or that share its weight. Delay and scatter are known for matched pairs
+    (homogeneous student, k ≥ 3, c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under the objective
+    "correlation". Elsewhere, where the scatter of the emergence exceeds 0.6, and of the learned time above the limit of
+    stability, there is no interval, and `notes` says why.
 
     Examples
     --------
@@ -162,13 +163,11 @@ def learning_steps(
     place = _place(answer, direction, event)
     rate, size, stepped = _step(answer, learning_rate, batch_size)
     name = _EVENTS[event]
-    time, error, emergence = (_at(answer, key, place) for key in (name, f"{name}_error", _EVENTS["emergence"]))
-    lateness, scatter, notes = _effect_of_steps(Problem.from_dataset(answer), place, rate, size, stepped=stepped)
+    time, error = (_at(answer, key, place) for key in (name, f"{name}_error"))
+    lateness, scatter, notes = _effect_of_steps(Problem.from_dataset(answer), place, event, rate, size, stepped=stepped)
     if math.isnan(time):
         notes = ("the answer has no time for it: it ends before, no neuron is matched, or no formula holds",)
-    elif event == "learned":
-        scatter, notes = math.nan, (*notes, "the noise of the steps after emergence is not known: no interval")
-    delay = emergence * lateness
+    delay = time * lateness
     mean = time + (0.0 if math.isnan(delay) else delay)
     ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
     margin = 0.0 if math.isnan(error) else error
@@ -200,10 +199,10 @@ def _place(answer: object, direction: int, event: str) -> int:
     if not isinstance(answer, xr.Dataset):
         msg = f"Argument `answer` must be a Dataset, but is {type(answer).__name__}."
         raise TypeError(msg)
-    for name in {_EVENTS["emergence"], _EVENTS[event]}:
-        if name not in answer or answer[name].dims != ("direction",):
-            msg = f"Argument `answer` must have the variable {name!r} per direction, but has not."
-            raise ValueError(msg)
+    name = _EVENTS[event]
+    if name not in answer or answer[name].dims != ("direction",):
+        msg = f"Argument `answer` must have the variable {name!r} per direction, but has not."
+        raise ValueError(msg)
     return checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
 
 
@@ -228,21 +227,26 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
 
 
 def _effect_of_steps(
-    problem: Problem, place: int, rate: float, size: int, *, stepped: bool
+    problem: Problem, place: int, event: str, rate: float, size: int, *, stepped: bool
 ) -> tuple[float, float, tuple[str, ...]]:
     """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, and notes."""
     unknown, alone = (math.nan, math.nan), "the steps are those of the answer's time alone"
     if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
         return *unknown, (f"what the size of a step adds is known for matched pairs at k >= 3 only: {alone}",)
-    bias = escape_bias(problem, rate / size, predict(problem))
-    lateness, scatter = float(bias.bias[place]), float(bias.scatter[place])
+    pairs = predict(problem)
+    bias = escape_bias(problem, rate / size, pairs)
+    lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
         return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {alone}",)
-    if bias.trapped[place]:
+    notes = bias.notes
+    if math.isfinite(lateness):
+        limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
+        notes = (f"the learning rate is above the limit of stability, {limit:.3g}",) if rate > limit else ()
+        if event == "learned":
+            found = None if notes else learned_bias(problem, rate / size, pairs, bias, place)
+            lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
+    if math.isinf(lateness):
         return math.inf, math.nan, ("the noise of the steps traps the neuron: take a smaller learning rate",)
     if math.isnan(lateness):
-        return *unknown, (*bias.notes, f"what the size of a step adds is unknown: {alone}")
-    notes: tuple[str, ...] = ()
-    if not is_correlation(problem) and rate > (limit := learning_rate_limit(problem, batch_size=size)):
-        notes = (f"the learning rate is above the limit of stability, {limit:.3g}",)
-    return lateness - (float(bias.step_bias[place]) if stepped else 0.0), scatter, notes
+        return *unknown, (*notes, f"what the size of a step adds is unknown: {alone}")
+    return lateness - (known if stepped else 0.0), scatter, notes

@@ -3,6 +3,8 @@ from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
 from .correlation import largest_rate as largest_rate
 from .correlation import mean_time as mean_time
+from .learned_noise import LearnedBias as LearnedBias
+from .learned_noise import learned_bias as learned_bias
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .quadratic import check_quadratic as check_quadratic

@@ -140,7 +140,7 @@ def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch
 def predict_correlation(problem: Problem) -> EmergencePrediction:
     """Return when the overlap reaches C² = ½, and g(C)/g(1) = a/2, in the flow."""
     start = problem.start()
-    level = _learned_level(problem)
+    level = learned_level(problem)
     learned = mean_time(problem, level=level) if level < 1.0 else float("inf")
     leading = _leading_order(problem)
     only = np.zeros(1, dtype=np.int64)
@@ -166,7 +166,7 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
     return np.where(times < emergence, before, after)
 
 
-def _learned_level(problem: Problem) -> float:
+def learned_level(problem: Problem) -> float:
     """Return the size of the overlap at which g(C)/g(1) = a/2, on the side to which the flow leads; inf if none."""
     from scipy.optimize import brentq
 
@@ -209,11 +209,11 @@ def largest_rate(problem: Problem, batch_size: int = 1) -> float:
     return float(found.min())
 
 
-def correlation_bias(problem: Problem, noise_rate: float, flow_time: float) -> EscapeBias:
+def correlation_bias(problem: Problem, noise_rate: float, flow_time: float, *, level: float = EMERGED) -> EscapeBias:
     r"""Return the leading relative delay and scatter that a rate, η over the batch size, causes; see `escape_bias`.
 
-    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step. The mean equation of steps has all of
-    the drift's delay. NaN, with a note, where the means of a step are not known.
+    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step, up to an overlap of size `level`. The
+    mean equation of steps has all of the drift's delay. NaN, with a note, where the means of a step are not known.
     """
     nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)
     try:
@@ -222,7 +222,7 @@ def correlation_bias(problem: Problem, noise_rate: float, flow_time: float) -> E
         return EscapeBias(*(nothing,) * 6, never, (str(error),))
     if not 0.0 < flow_time < np.inf:
         return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing, never)
-    way = escape_of(problem)
+    way = escape_of(problem, level)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     first, last = way.ends
     u = first + 0.5 * (last - first) * (nodes + 1.0)

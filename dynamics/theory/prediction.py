@@ -210,13 +210,18 @@ def sum_formula_loss(
         return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
+    when, left = sorted_stairs(problem, prediction, step)
+    loss: Array = left[np.searchsorted(when, t, side="right")]
+    return loss
+
+
+def sorted_stairs(problem: Problem, prediction: EmergencePrediction, step: str = "learned") -> tuple[Array, Array]:
+    """Return the increasing times of the steps of the sum formula, and the loss before each and after the last."""
     when, height = _stairs(problem, prediction, step)
     order = np.argsort(when, kind="stable")
-    # Summed from the last step to the first, so that a small loss keeps its relative precision.
-    left = np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
-    loss: Array = norm * left[np.searchsorted(when[order], t, side="right")]
-    return loss
+    # Summed from the last step to the first, so that a small loss keeps its relative precision.
+    return when[order], norm * np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
 
 
 def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tuple[Array, Array]:
