@@ -1,3 +1,4 @@
+from . import tokens as tokens
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
 from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
