@@ -16,6 +16,7 @@ from .report.figures.chaos import plot_chaos as plot_chaos
 from .report.figures.flows import plot_emergence as plot_emergence
 from .report.figures.flows import plot_emergence_times as plot_emergence_times
 from .report.figures.flows import plot_loss as plot_loss
+from .report.figures.laws import plot_study as plot_study
 from .report.figures.networks import plot_axes as plot_axes
 from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles
