@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
-from hermite.text.messages import cut, shown
+from hermite.text.messages import cut, shown, suggestion
 
 #: Characters of a file of numbers; coefficients of a million directions have a fifth.
 MOST_CHARACTERS = 10**8
+#: How saved times are spaced.
+SPACINGS = ("geometric", "linear")
 
 
 def plain(text: str) -> str:
@@ -117,7 +120,12 @@ def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, .
     def read(text: str) -> str | float | tuple[float, ...]:
         if text in words:
             return text
-        found = numbers(text)
+        try:
+            found = numbers(text)
+        except ValueError:
+            if words and "," not in text and not text.startswith("@"):
+                refuse_word(f"must be {', '.join(words)} or numbers, but is {shown(text)}", text, words)
+            raise
         return found[0] if len(found) == 1 and not text.startswith("@") else found
 
     return read
@@ -127,10 +135,17 @@ def save_schedule(text: str) -> tuple[str, int]:
     """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
     kind, _, count = text.rpartition(":")
     kind = kind or ("geometric" if count.isdigit() else count)
-    require(kind in ("geometric", "linear"), f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}")
+    if kind not in SPACINGS:
+        refuse_word(f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}", kind, SPACINGS)
     number = integer(count)
     require(number >= 2, f"must ask for at least 2 times, but asks for {number}")
     return kind, number
+
+
+def refuse_word(need: str, word: str, words: Iterable[str]) -> NoReturn:
+    """Raise ValueError with a need that a word does not meet, and with the word that was meant if it was misspelt."""
+    hint = suggestion(word, words)
+    raise ValueError(f"{need}.{hint}" if hint else need)
 
 
 def require(holds: bool, need: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name, suggestion
+from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.expressions import (
     FUNCTIONS,
@@ -24,7 +24,7 @@ from hermite.text.expressions import (
     refuse,
     variable,
 )
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100

@@ -314,6 +314,17 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["--output", "run.png"], "Options --output and --plot must name different files, but both are 'run.png'."),
         (["--save", "foo"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'foo'."),
+        (["--save", "liner:9"], "must be geometric:COUNT or linear:COUNT, but is 'liner:9'. Did you mean 'linear'?\n"),
+        (
+            ["--scale", "1/n", "--model", "network"],
+            "Option --scale must be 1/m, 1/sqrt(m) or numbers, but is '1/n'. Did you mean '1/m'?\n",
+        ),
+        (["--rates", "1,x,1", "--model", "network"], "Option --rates must be a number, but is 'x'.\n"),
+        (
+            ["--method", "gradient-descend", "--model", "correlation"],
+            "but is 'gradient-descend'. Did you mean 'gradient-descent'?\n",
+        ),
+        (["--device", "cudo", "--method", "stiff"], "but is 'cudo'. Did you mean 'cuda'?\n"),
         (
             ["--plot", "figure.xyz"],
             "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",
