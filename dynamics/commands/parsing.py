@@ -225,6 +225,9 @@ def _named_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
+    if output.suffix.lower() == ".csv":
+        msg = f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}."
+        raise UsageError(msg)
     chosen_style(values)
     if values["no_plot"]:
         return None

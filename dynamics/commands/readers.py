@@ -97,6 +97,7 @@ def integers(text: str) -> tuple[int, ...]:
 def numbers(text: str) -> tuple[float, ...]:
     """Read numbers separated by commas, or @FILE, numbers separated by commas or lines."""
     if not text.startswith("@"):
+        require(not _is_file(text), f"must be numbers, or @ before the name of a file, but is {shown(text)}")
         return tuple(real(part) for part in text.split(","))
     try:
         with Path(text[1:]).open(encoding="utf-8") as file:
@@ -111,7 +112,19 @@ def numbers(text: str) -> tuple[float, ...]:
     )
     parts = [part for part in re.split(r"[,;\s]+", content) if part]
     require(bool(parts), f"must name a file with numbers, but {shown(text)} holds none")
-    return tuple(real(part) for part in parts)
+    try:
+        return tuple(real(part) for part in parts)
+    except ValueError as error:
+        msg = f"must name a file of numbers alone, such as a column without its name, but in {shown(text)} one {error}"
+        raise ValueError(msg) from None
+
+
+def _is_file(text: str) -> bool:
+    """Return whether a text that is no number names a file."""
+    try:
+        return not text.replace(".", "").isdigit() and Path(text).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, ...]]:

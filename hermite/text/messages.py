@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200
-#: Characters of a word from which on it is taken for the beginning of another.
+#: Characters of a word from which on it is taken for a part of another.
 FEWEST_CHARACTERS = 3
 
 
@@ -37,7 +37,7 @@ def cut(text: str) -> str:
 def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
     """Return the end of an error sentence: " Did you mean …?" with the choice nearest to a word, or nothing.
 
-    A choice is near if `difflib` finds it so, or if the word is its beginning; `mark` stands around it.
+    A choice is near if `difflib` finds it so, or if the word is a part of it; `mark` stands around it.
 
     Examples
     --------
@@ -48,10 +48,10 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
 
     if not isinstance(word, str):
         return ""
-    known, typed = list(choices), word.lower()
+    known, typed = {choice.lower(): choice for choice in choices}, word.lower()
     near = difflib.get_close_matches(typed, known, n=1)
-    near += [choice for choice in known if choice.startswith(typed) and len(typed) >= FEWEST_CHARACTERS]
-    return f" Did you mean {mark}{near[0]}{mark}?" if near else ""
+    near += [choice for choice in known if typed in choice and len(typed) >= FEWEST_CHARACTERS]
+    return f" Did you mean {mark}{known[near[0]]}{mark}?" if near else ""
 
 
 def not_a_choice(name: str, value: object, choices: Iterable[str], *, quoted: bool = True) -> str:
