@@ -95,6 +95,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, type):
         msg = f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}()."
         raise TypeError(msg)
+    if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
+        x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
     msg = (

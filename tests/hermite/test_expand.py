@@ -339,6 +339,15 @@ def test_functions_of_tensors_are_links_too():
     assert hermite.expand(lambda z: z.clamp(min=0)).name == "<lambda>"  # a method that arrays lack
 
 
+def test_a_vectorised_function_of_numbers_has_no_type_of_its_own():
+    """np.vectorize gives all values the type of the first, and max(-8.0, 0) is an integer."""
+    link = hermite.expand(np.vectorize(lambda z: max(z, 0)))
+    np.testing.assert_array_equal(link.value([-1.0, 0.25, 1.5]), [0.0, 0.25, 1.5])
+    np.testing.assert_allclose(
+        link.coefficients, hermite.expand("relu").coefficients, rtol=0, atol=link.coefficient_error
+    )
+
+
 @pytest.mark.parametrize("text", ["0.8 h4 + 0.6 h6", "0.8*h4+0.6*h6", "4/5 he4 + 3/5 h6(z)", "2 + 0.8 h4 - h6", "-h3"])
 def test_a_series_is_read_as_it_is_printed(text):
     spelled = re.sub(r"he?([0-9]+)(\(z\))?", r"h\1(z)", re.sub(r"([0-9]) h", r"\1*h", text))
