@@ -59,9 +59,18 @@ def one_blas_thread() -> Iterator[None]:
 
     Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
     """
-    load_blas()
-    with _libraries("torch" in sys.modules).limit(limits=1, user_api="blas"):
+    with find_blas().limit(limits=1, user_api="blas"):
         yield
+
+
+def find_blas() -> ThreadpoolController:
+    """Load BLAS and return the libraries that have threads.
+
+    A thread that loads other libraries starts after the first call: before 3.7, threadpoolctl waits for the interpreter
+    while it holds the lock under which libraries are loaded, and so for ever if another thread loads one.
+    """
+    load_blas()
+    return _libraries("torch" in sys.modules)
 
 
 @lru_cache

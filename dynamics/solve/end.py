@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import caught_warnings, end_with, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
+from dynamics.compiler.cores import find_blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ def solve_and_report(
     find: Callable[[xr.Dataset], Telling | None],
 ) -> int:
     """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
+    find_blas()
     # While compiled steps run, the interpreter is free to load what is needed at the end, which may come early.
     threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
     dataset, code = _compute(solve, file, given)

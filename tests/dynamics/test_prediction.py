@@ -12,10 +12,9 @@ from scipy.integrate import quad
 
 import dynamics
 import hermite
-from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.problem import Problem, Teacher
-from dynamics.theory import linearised, step_size
 from dynamics.theory import prediction as module
+from dynamics.theory import step_size
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.matching import draw_matched_overlaps, match_greedily
 from dynamics.theory.prediction import predict, sum_formula_loss
@@ -174,13 +173,6 @@ def test_pauses_change_no_bit_of_linearised_times(monkeypatch):
     again = predict(problem)
     np.testing.assert_array_equal(again.predicted_learned_time, found.predicted_learned_time)
     np.testing.assert_array_equal(again.predicted_emergence_time, found.predicted_emergence_time)
-
-
-def test_python_and_kernels_of_the_linearised_flow_name_the_same_places():
-    kernels = load(kernel_pieces(*linearised.KERNELS)).namespace
-    names = ("ROW_NOW", "ROW_BEFORE", "ROW_VELOCITIES", "LINEARISED_ROWS", "EVALUATED")
-    for name in (*names, "STATUS_ENDED", "STATUS_STILL", "STATUS_PASSED", "STATUS_PAUSED"):
-        assert getattr(kernels, name) == getattr(linearised, name)
 
 
 def test_a_linearised_flow_that_takes_too_long_says_so(monkeypatch):

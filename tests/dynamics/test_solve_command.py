@@ -11,7 +11,9 @@ from processes import python
 
 import dynamics
 from dynamics.commands.options import OPTIONS
+from dynamics.compiler import cores
 from dynamics.solve import __main__ as solve
+from dynamics.solve import end
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
 
@@ -85,6 +87,15 @@ def test_json_is_one_object(here, capsys):
     law = summary["exponents"][0]
     assert law["asymptotic"] == -1.0
     assert law["standard_error"] > 0
+
+
+def test_libraries_are_loaded_beside_a_run_once_those_with_threads_are_known(here, monkeypatch):
+    """A threadpoolctl before 3.7 that lists them while another thread loads one waits for ever, in every second run."""
+    known = []
+    cores._libraries.cache_clear()
+    monkeypatch.setattr(end, "_load_libraries", lambda _plotting: known.append(cores._libraries.cache_info().currsize))
+    assert solve.main(["--k", "4", *SMALL, "--quiet", "--no-plot", "--model", "decoupled"]) == 0
+    assert known == [1]
 
 
 def test_names_are_free_when_none_is_given(here):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.pairs.vectors_kernels")
+KERNELS = tuple(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", "neuron_products", "vectors"))
 
 
 class VectorSystem(System):

@@ -1,4 +1,6 @@
-"""Compiled kernels of the coupled flow on unit vectors; executed after the link kernels g0 = g, g1 = g', g2 = g''.
+"""Compiled kernels of the coupled flow on unit vectors; executed after `neuron_products_kernels` and the link's.
+
+The link's kernels are g0 = g, g1 = g' and g2 = g''.
 
 State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters], parameters = [a (P) | θ (P, D) | θ² (P, D)]
 or, with no row of θ, [a (P)]: the teacher's directions are the first P axes. The equations are those of
@@ -14,43 +16,9 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0, g1, g2
-
-
-@kernel
-def multiply(left: Matrix, right: Matrix, out: Matrix) -> None:
-    """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
-    product(left, right, out)
-
-
-@kernel
-def pair_products(left: Matrix, right: Matrix, out: Matrix) -> None:
-    """Write left · rightᵀ."""
-    product(left, right.T, out)
-
-
-@kernel
-def project(U: Matrix, teacher: Matrix, C: Matrix) -> None:
-    """Write C = U θᵀ, or the first columns of U."""
-    if teacher.shape[0] > 0:
-        pair_products(U, teacher, C)
-    else:
-        for i in range(U.shape[0]):
-            for p in range(C.shape[1]):
-                C[i, p] = U[i, p]
-
-
-@kernel
-def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
-    """Add A θ to F, or A to its first columns."""
-    for i in range(F.shape[0]):
-        if teacher.shape[0] == 0:
-            for p in range(A.shape[1]):
-                F[i, p] += A[i, p]
-        for p in range(teacher.shape[0]):
-            for k in range(F.shape[1]):
-                F[i, k] += A[i, p] * teacher[p, k]
+    from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
 
 
 @kernel
