@@ -1,3 +1,4 @@
+from . import tokens as tokens
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
 from .laws.finite_size import finite_size as finite_size
 from .laws.frontier import compute_frontier as compute_frontier
@@ -15,6 +16,7 @@ from .report.figures.chaos import plot_chaos as plot_chaos
 from .report.figures.flows import plot_emergence as plot_emergence
 from .report.figures.flows import plot_emergence_times as plot_emergence_times
 from .report.figures.flows import plot_loss as plot_loss
+from .report.figures.laws import plot_study as plot_study
 from .report.figures.networks import plot_axes as plot_axes
 from .report.figures.networks import plot_components as plot_components
 from .report.figures.particles import plot_particles as plot_particles

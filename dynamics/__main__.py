@@ -65,11 +65,9 @@ def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> in
 def _list(given: Sequence[str], lines: dict[str, str], end: str) -> int:
     """Print the commands, or refuse a name that is none."""
     if given and not given[0].startswith("-"):
-        from hermite.activations import suggestion
-        from hermite.text.messages import shown
+        from hermite.text.messages import not_a_choice
 
-        msg = f"Argument COMMAND must be one of {', '.join(NAMES)}, but is {shown(given[0])}."
-        raise UsageError(msg + suggestion(given[0], NAMES))
+        raise UsageError(not_a_choice("Argument COMMAND", given[0], NAMES, quoted=False))
     widest = max(map(len, lines))
     listed = "commands, each with --help:\n" + "\n".join(f"  {name:{widest}}  {line}" for name, line in lines.items())
     command_parser("dynamics", ABOUT, listed + end).parse_args(given)

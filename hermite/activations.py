@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from hermite.polynomials import MAX_DEGREE
@@ -83,17 +81,3 @@ def hermite_name(text: str) -> HermiteName | None:
     if match is None:
         return None
     return HermiteName(match[1] if match[1] in ("He", "H") else "h", int(match[2]))
-
-
-def suggestion(word: str, choices: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the end of an error sentence: " Did you mean …?" with the choice nearest to a word, or nothing.
-
-    A choice is near if it has at least a `likeness` to the word, between 0 and 1, as `difflib` counts it.
-
-    Examples
-    --------
-    >>> suggestion("tahn", ["tanh", "relu"])
-    " Did you mean 'tanh'?"
-    """
-    near = difflib.get_close_matches(word.lower(), list(choices), n=1, cutoff=likeness)
-    return f" Did you mean {near[0]!r}?" if near else ""

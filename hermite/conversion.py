@@ -46,11 +46,13 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           (exp(-z²)), or ``x^2 exp(-x^2)`` (meaning z² exp(-z²) - √3/9). The others are the plain functions.
         * A dict {degree: coefficient} in the orthonormal basis, a list, array or tensor [c_0, c_1, ...] of them, or a
           column of pandas, whose index has the degrees.
+        * A series as it prints, ``"0.8 h4 + 0.6 h6"``.
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, ``He4(z)`` the probabilists' polynomial
           z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
-        * A vectorised callable: array in, real array of the same shape out. Its coefficients come from quadrature,
-          and those that the rule of `hermite.zero_coefficients` counts as zero are exactly 0.
+        * A vectorised callable: array in, real array of the same shape out; or tensors instead, such as
+          ``torch.nn.functional.silu``. Its coefficients come from quadrature, and those that the rule of
+          `hermite.zero_coefficients` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
         Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.
@@ -90,6 +92,11 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
 
         expression = normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
+    if isinstance(x, type):
+        msg = f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}()."
+        raise TypeError(msg)
+    if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
+        x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
     msg = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hermite import polynomials
+from hermite.arrays import as_numpy
 from hermite.text.expressions import Expression
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class FormulaLink:
 
 @dataclass(frozen=True)
 class CallableLink:
-    """A vectorised function: a float64 array in, a real array of the same shape out.
+    """A vectorised function: a float64 array in, or a tensor of torch where it takes no array; as many real values out.
 
     Its derivative is a central difference of fourth order with step 2^-10, accurate to about 1e-12 of the function's
     scale where the function is smooth; within two steps of a kink it is a slope across the kink.
@@ -85,7 +87,7 @@ class CallableLink:
         name = callable_name(self.function)
         rule = "Argument `x` must be a vectorised callable (array in, real array of the same shape out)"
         try:
-            raw = np.asarray(self.function(points))
+            raw = np.asarray(as_numpy(self._called(points)))
         except Exception as error:
             msg = f"{rule}, but {name!r} failed on an array of shape {points.shape}: {error}"
             raise TypeError(msg) from error
@@ -97,6 +99,18 @@ class CallableLink:
             raise ValueError(msg)
         value: Array = raw.astype(np.float64)[()]
         return value
+
+    def _called(self, points: Array) -> Any:
+        """Return what the function returns of an array, or of a tensor where torch is in use and it takes no array."""
+        try:
+            return self.function(points)
+        except Exception as of_array:
+            if "torch" not in sys.modules:
+                raise
+            try:
+                return self.function(sys.modules["torch"].from_numpy(np.array(points)))
+            except Exception as of_tensor:
+                raise (of_tensor if "Tensor" in str(of_array) else of_array) from None
 
     def derivative(self, z: ArrayLike) -> Array:
         """Return [8σ(z+h) - 8σ(z-h) - σ(z+2h) + σ(z-2h)] / 12h."""

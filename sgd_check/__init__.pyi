@@ -1,3 +1,4 @@
+from . import tokens as tokens
 from .engines.schedules import piecewise as piecewise
 from .engines.schedules import power_law_decay as power_law_decay
 from .estimators.estimation import estimate_direction as estimate_direction

@@ -14,7 +14,7 @@ import dynamics
 import sgd_check
 from dynamics import mean_field_study
 from dynamics.commands.options import SOLVER_OPTIONS
-from dynamics.commands.parsing import UsageError, completed
+from dynamics.commands.parsing import UsageError, completed, read_option
 from dynamics.commands.prepared import study_function
 from dynamics.commands.readers import switch
 from dynamics.commands.study import build_parser, options_of
@@ -69,6 +69,17 @@ def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, 
     path.write_text("quiet = 1\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"^Option --quiet must be true or false in a file, but is 1\.$"):
         completed(parser.values(from_file), options)
+
+
+def test_every_choice_of_every_option_is_found_again_without_a_letter_or_its_end():
+    options = {option for command in COMMANDS for option in command.values[2] if option.choices}
+    assert len(options) >= 12
+    for option in options:
+        for choice in (choice for choice in option.choices if len(choice) > 3):
+            for typed in (choice[0] + choice[2:], choice[:-1]):
+                with pytest.raises(UsageError, match=r" Did you mean '(.*)'\?$") as caught:
+                    read_option(option, typed)
+                assert str(caught.value).endswith(f"{choice!r}?"), typed
 
 
 def test_what_is_to_be_resumed_is_typed(tmp_path, capsys):

@@ -41,6 +41,7 @@ from .readers import numbers as numbers
 from .readers import plain as plain
 from .readers import positive as positive
 from .readers import positive_integer as positive_integer
+from .readers import refuse_word as refuse_word
 from .readers import require as require
 from .study import Catalogue as Catalogue
 from .study import StudyCommand as StudyCommand

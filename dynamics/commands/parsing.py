@@ -26,7 +26,7 @@ from hermite.text.command_line import (
     tell,
     typed_name,
 )
-from hermite.text.messages import renamed, shown
+from hermite.text.messages import not_a_choice, renamed, shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,13 +101,10 @@ def read_option(option: Option, text: Any) -> Any:
     try:
         value = option.read(text)
     except ValueError as error:
-        msg = f"Option --{option.name} {error}."
-        raise UsageError(msg) from None
+        msg = f"Option --{option.name} {error}"
+        raise UsageError(msg if msg.endswith("?") else f"{msg}.") from None
     if option.choices and value not in option.choices:
-        msg = f"Option --{option.name} must be one of {', '.join(option.choices)}, but is {shown(value)}."
-        from hermite.activations import suggestion
-
-        raise UsageError(msg + suggestion(str(value), option.choices))
+        raise UsageError(not_a_choice(f"Option --{option.name}", value, option.choices, quoted=False))
     return value
 
 
@@ -170,8 +167,6 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
     for name in stored:
         if name.replace("_", "-") not in names:
             msg = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
-            from hermite.activations import suggestion
-
             raise UsageError(msg + suggestion(name.replace("_", "-"), list(names)))
     found = dict(values)
     for name, value in stored.items():
@@ -230,6 +225,9 @@ def _named_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
+    if output.suffix.lower() == ".csv":
+        msg = f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}."
+        raise UsageError(msg)
     chosen_style(values)
     if values["no_plot"]:
         return None

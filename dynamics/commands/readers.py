@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
-from hermite.text.messages import cut, shown
+from hermite.text.messages import cut, shown, suggestion
 
 #: Characters of a file of numbers; coefficients of a million directions have a fifth.
 MOST_CHARACTERS = 10**8
+#: How saved times are spaced.
+SPACINGS = ("geometric", "linear")
 
 
 def plain(text: str) -> str:
@@ -94,6 +97,7 @@ def integers(text: str) -> tuple[int, ...]:
 def numbers(text: str) -> tuple[float, ...]:
     """Read numbers separated by commas, or @FILE, numbers separated by commas or lines."""
     if not text.startswith("@"):
+        require(not _is_file(text), f"must be numbers, or @ before the name of a file, but is {shown(text)}")
         return tuple(real(part) for part in text.split(","))
     try:
         with Path(text[1:]).open(encoding="utf-8") as file:
@@ -108,7 +112,19 @@ def numbers(text: str) -> tuple[float, ...]:
     )
     parts = [part for part in re.split(r"[,;\s]+", content) if part]
     require(bool(parts), f"must name a file with numbers, but {shown(text)} holds none")
-    return tuple(real(part) for part in parts)
+    try:
+        return tuple(real(part) for part in parts)
+    except ValueError as error:
+        msg = f"must name a file of numbers alone, such as a column without its name, but in {shown(text)} one {error}"
+        raise ValueError(msg) from None
+
+
+def _is_file(text: str) -> bool:
+    """Return whether a text that is no number names a file."""
+    try:
+        return not text.replace(".", "").isdigit() and Path(text).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, ...]]:
@@ -117,7 +133,12 @@ def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, .
     def read(text: str) -> str | float | tuple[float, ...]:
         if text in words:
             return text
-        found = numbers(text)
+        try:
+            found = numbers(text)
+        except ValueError:
+            if words and "," not in text and not text.startswith("@"):
+                refuse_word(f"must be {', '.join(words)} or numbers, but is {shown(text)}", text, words)
+            raise
         return found[0] if len(found) == 1 and not text.startswith("@") else found
 
     return read
@@ -127,10 +148,17 @@ def save_schedule(text: str) -> tuple[str, int]:
     """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
     kind, _, count = text.rpartition(":")
     kind = kind or ("geometric" if count.isdigit() else count)
-    require(kind in ("geometric", "linear"), f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}")
+    if kind not in SPACINGS:
+        refuse_word(f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}", kind, SPACINGS)
     number = integer(count)
     require(number >= 2, f"must ask for at least 2 times, but asks for {number}")
     return kind, number
+
+
+def refuse_word(need: str, word: str, words: Iterable[str]) -> NoReturn:
+    """Raise ValueError with a need that a word does not meet, and with the word that was meant if it was misspelt."""
+    hint = suggestion(word, words)
+    raise ValueError(f"{need}.{hint}" if hint else need)
 
 
 def require(holds: bool, need: str) -> None:

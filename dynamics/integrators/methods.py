@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time as clock
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,7 @@ from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
 from dynamics.integrators.stepper import EVENT_VALUES, Stepper, Tolerances, check_vector
-from hermite.text.messages import shown
+from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,11 +94,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
         msg = f"Argument `method` must be a string, but is {shown(method)}."
         raise TypeError(msg)
     if method not in menu:
-        names = ", ".join(repr(name) for name in menu)
-        near = difflib.get_close_matches(method, menu, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        msg = f"Argument `method` must be one of {names}, but is {shown(method)}.{hint}"
-        raise ValueError(msg)
+        raise ValueError(not_a_choice("Argument `method`", method, menu))
     if method == "sundials":
         from dynamics.integrators.sundials.stepper import check_installed
 

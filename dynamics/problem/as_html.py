@@ -1,12 +1,13 @@
-"""What a notebook shows of a problem: formulas, sizes, teacher and start, in a short table."""
+"""What a notebook shows of a problem and of what it is made of: formulas, sizes and numbers, in a short table each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermite.text.html import clean, link_in_a_line, table_of_pairs
+from hermite.text.html import clean, first_of, link_in_a_line, table_of_pairs
 
 if TYPE_CHECKING:
+    from dynamics.problem.inputs import Inputs
     from dynamics.problem.problem import Problem
     from dynamics.problem.student import Student
     from dynamics.problem.teacher import Teacher
@@ -20,8 +21,6 @@ FORMULAS = {
     "and of one length",
     "network": "f(x) = s Σ<sub>i</sub> v<sub>i</sub> σ(w<sub>i</sub>·x + b<sub>i</sub>)",
 }
-#: Coefficients of a teacher that are shown.
-MOST_SHOWN = 12
 
 
 def problem_html(problem: Problem) -> str:
@@ -44,6 +43,42 @@ def problem_html(problem: Problem) -> str:
     return table_of_pairs(caption, rows)
 
 
+def student_html(student: Student) -> str:
+    """Return a network as a table: its function, its link, and how its layers are trained."""
+    rows = {"f(x)": FORMULAS["network"].removeprefix("f(x) = "), "link σ": link_in_a_line(student.activation)}
+    rows |= _layers(student)
+    if any(student.decay):
+        rows["decay"] = "κ<sub>w</sub> = {:g}, κ<sub>v</sub> = {:g}".format(*student.decay)
+    return table_of_pairs(f"<b>Student</b>: {_counted(student.width, 'neuron')}", rows)
+
+
+def teacher_html(teacher: Teacher) -> str:
+    """Return a teacher as a table: its function, and what it is known by."""
+    caption = f"<b>Teacher</b>: {_counted(teacher.num_directions, 'direction')}"
+    if teacher.target is not None:
+        order = {"learned in the order": clean(", ".join(teacher.order)), "leap": str(teacher.leap)}
+        return table_of_pairs(caption, {"f*(x)": clean(teacher.target.text)} | order)
+    rows = {"f*(x)": _sum_of_units(teacher), "coefficients": _coefficients(teacher), "directions": _directions(teacher)}
+    if teacher.beta is not None:
+        rows["decay"] = f"a<sub>p</sub> ∝ p<sup>−β</sup>, β = {teacher.beta:g}"
+    if teacher.links is not None:
+        rows["links"] = f"σ<sub>p</sub>: {first_of([clean(link.name) for link in teacher.links])}"
+    if teacher.biases is not None:
+        rows["biases"] = f"β<sub>p</sub> = {first_of(teacher.biases.tolist())}"
+    return table_of_pairs(caption, rows)
+
+
+def inputs_html(inputs: Inputs) -> str:
+    """Return inputs as a table of the eigenvalues of their covariance."""
+    if inputs.eigenvalues is None or inputs.multiplicities is None:
+        rows = {"eigenvalues of Σ": f"s<sub>l</sub> = l<sup>−{inputs.alpha:g}</sup>, l = 1 … d"}
+    else:
+        of_axes = zip(inputs.eigenvalues.tolist(), inputs.multiplicities.tolist(), strict=True)
+        values = [f"{value:.4g} ({count} {'axis' if count == 1 else 'axes'})" for value, count in of_axes]
+        rows = {"eigenvalues of Σ": first_of(values), "dimension": f"d = {int(inputs.multiplicities.sum())}"}
+    return table_of_pairs("<b>Inputs</b> x ~ N(0, Σ)", rows)
+
+
 def _layers(student: Student) -> dict[str, str]:
     """Return how the layers of a network are trained."""
     rates = ", ".join(
@@ -57,19 +92,28 @@ def _layers(student: Student) -> dict[str, str]:
 
 
 def _teacher(teacher: Teacher) -> str:
-    """Return the function of a teacher and its coefficients."""
+    """Return the function of a teacher, its coefficients and its directions."""
     if teacher.target is not None:
         return f"f*(x) = {clean(teacher.target.text)}"
-    several, biased = teacher.links is not None, teacher.biases is not None
-    link = "σ<sub>p</sub>" if several else "σ"
-    bias = " + β<sub>p</sub>" if biased else ""
-    shown = ", ".join(f"{value:.4g}" for value in teacher.coefficients[:MOST_SHOWN]).replace("-", "−")
-    more = ", …" if teacher.coefficients.size > MOST_SHOWN else ""
-    angles = "orthonormal" if teacher.is_orthonormal else f"given in R<sup>{teacher.span}</sup>"
-    return (
-        f"f*(x) = Σ<sub>p</sub> a<sub>p</sub> {link}(θ<sub>p</sub>·x{bias})<br/>"
-        f"a<sub>p</sub> = {shown}{more}<br/>directions θ<sub>p</sub>: {angles}"
-    )
+    return f"f*(x) = {_sum_of_units(teacher)}<br/>{_coefficients(teacher)}<br/>directions {_directions(teacher)}"
+
+
+def _sum_of_units(teacher: Teacher) -> str:
+    link = "σ<sub>p</sub>" if teacher.links is not None else "σ"
+    bias = " + β<sub>p</sub>" if teacher.biases is not None else ""
+    return f"Σ<sub>p</sub> a<sub>p</sub> {link}(θ<sub>p</sub>·x{bias})"
+
+
+def _coefficients(teacher: Teacher) -> str:
+    return f"a<sub>p</sub> = {first_of(teacher.coefficients.tolist())}"
+
+
+def _directions(teacher: Teacher) -> str:
+    return f"θ<sub>p</sub>: {'orthonormal' if teacher.is_orthonormal else f'given in R<sup>{teacher.span}</sup>'}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _start(problem: Problem) -> str:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.activations import suggestion
 from hermite.arrays import Array, as_numpy, as_scalar
 from hermite.integers import as_integer
-from hermite.text.messages import renamed, shown
+from hermite.text.messages import not_a_choice, renamed, shown
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
@@ -157,9 +156,7 @@ def checked_link(value: object, name: str, order: int | None = None) -> HermiteE
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise one sentence with the menu unless `value` is on it."""
     if not isinstance(value, str) or value not in choices:
-        msg = f"Argument `{name}` must be one of {', '.join(map(repr, choices))}, but is {shown(value)}."
-        # Among few short choices there is one like almost any word.
-        raise ValueError(msg + (suggestion(value, choices, likeness=0.75) if isinstance(value, str) else ""))
+        raise ValueError(not_a_choice(f"Argument `{name}`", value, choices))
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:

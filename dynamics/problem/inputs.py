@@ -233,6 +233,11 @@ class Inputs:
             *(None if each is None else each.tobytes() for each in (self.eigenvalues, self.multiplicities)),
         )
 
+    def _repr_html_(self) -> str:
+        from dynamics.problem.as_html import inputs_html
+
+        return inputs_html(self)
+
     def __repr__(self) -> str:
         if self.eigenvalues is None or self.multiplicities is None:
             return f"Inputs.power_law(alpha={self.alpha:g})"

@@ -231,6 +231,11 @@ class Student:
         link = stored["activation"]
         return cls(activation=read_link(link), order=link["order"], **told)
 
+    def _repr_html_(self) -> str:
+        from dynamics.problem.as_html import student_html
+
+        return student_html(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Student):
             return NotImplemented

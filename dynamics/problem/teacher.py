@@ -297,6 +297,11 @@ class Teacher:
         shapes = tuple(None if each is None else (each.shape, (each + 0.0).tobytes()) for each in arrays)
         return (*shapes, self.links, self.target)
 
+    def _repr_html_(self) -> str:
+        from dynamics.problem.as_html import teacher_html
+
+        return teacher_html(self)
+
     def __repr__(self) -> str:
         if self.target is not None:
             return f"Teacher.polynomial({self.target.text!r})"

@@ -22,6 +22,7 @@ from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree
 from dynamics.runs.tables import main_part, parts_of
 from dynamics.runs.whole_files import write_file
+from hermite.text.messages import shown
 from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ def check_page(
 ) -> Path:
     """Return the path; raise StorageError unless a page may be written there, which is not the file that it is on."""
     target = check_target(path, overwrite=overwrite)
+    if target.suffix.lower() == ".pdf":
+        msg = f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}."
+        raise StorageError(msg)
     if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
         msg = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
         raise StorageError(msg)

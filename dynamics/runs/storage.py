@@ -69,6 +69,9 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         raise TypeError(msg)
     check_switch("compress", compress)
     target = check_target(path, overwrite=overwrite)
+    if target.suffix.lower() == ".csv":
+        msg = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
+        raise StorageError(msg)
     write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
     return target
 

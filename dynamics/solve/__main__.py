@@ -45,6 +45,7 @@ from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
 from hermite.text.command_line import leave_out_unused
+from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -210,7 +211,7 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
     if answer.methods and method not in menu:
         msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
-        raise UsageError(msg)
+        raise UsageError(msg + suggestion(method, menu))
     if method == "sundials":  # both say so if the extra is missing
         from dynamics.integrators import check_method
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
 from dynamics.problem.question import check_question
 from dynamics.solve.registry import ANSWERS, answer_of
+from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,8 +54,7 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     known = list(inspect.signature(solve).parameters)[1:]
     for name in arguments:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
+            hint = suggestion(name, known, mark="`")
             msg = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}.{hint}"
             raise TypeError(msg)
     dataset: xr.Dataset = solve(problem, **arguments)

@@ -12,7 +12,7 @@ from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer
 from dynamics.theory.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
 from dynamics.theory.step_size import escape_bias, learning_rate_limit
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
     from dynamics.equations.overlaps.system import OverlapSystem
@@ -54,7 +54,7 @@ def checked_step(
     size = checked_batch_size(batch_size, steps=stochastic, but=" with a method other than 'gradient-descent'")
     if step_theory is not None and step_theory not in STEP_THEORIES:
         msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
-        raise ValueError(msg)
+        raise ValueError(msg + suggestion(step_theory, STEP_THEORIES))
     if not stochastic:
         if step_theory is not None:
             needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"

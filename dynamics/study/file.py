@@ -24,9 +24,8 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
 from dynamics.study.studies import registered_path
-from hermite.activations import suggestion
 from hermite.arrays import Array
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
@@ -98,7 +97,7 @@ def _kind(table: dict[str, Any]) -> Any:
     known = [name for name in KINDS if name != GAUSSIAN]
     if kind not in known:
         msg = f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
-        raise UsageError(msg)
+        raise UsageError(msg + suggestion(kind, known))
     return resolve_name(KINDS[kind])
 
 

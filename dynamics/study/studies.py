@@ -8,7 +8,6 @@ import it runs code, so that it must come from a caller, never from a file.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import warnings
 from functools import partial
@@ -16,8 +15,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from dynamics.solve.registry import answers_that
-from hermite.activations import suggestion
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -100,8 +98,7 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
     known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, *keys], n=1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
+            hint = suggestion(name, [*known, *keys], mark="`")
             msg = (
                 f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "
                 f"but hold `{name}`.{hint}"

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dynamics.problem.checks import checked_list, checked_number
+from hermite.text.html import clean, first_of, table_of_pairs
 
 if TYPE_CHECKING:
     from hermite.arrays import Array
@@ -53,6 +54,14 @@ class TokenProblem:
     def changed(self, **fields: Any) -> Self:
         """Return the problem with other values of these fields, as a sweep over them asks for."""
         return replace(self, **fields)  # type: ignore[type-var]  # a subclass is a dataclass
+
+    def _repr_html_(self) -> str:
+        """Return the task, which is the first line of the class's documentation, and the fields that are given."""
+        rows = {"task": clean((type(self).__doc__ or "").partition("\n")[0])}
+        for name, value in self.parameters().items():
+            if name != "kind" and value not in (None, []):
+                rows[name.replace("_", " ")] = clean(first_of(value if isinstance(value, list) else [value]))
+        return table_of_pairs(f"<b>{type(self).__name__}</b>, learned from tokens", rows)
 
     def _assign(self, **values: Any) -> None:
         for name, value in values.items():

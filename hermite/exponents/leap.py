@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from hermite.activations import suggestion
 from hermite.arrays import Array
 from hermite.conversion import expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent
@@ -24,7 +23,7 @@ from hermite.exponents.rows import (
 from hermite.exponents.several_directions import MOST_AXES, point_function, single_link
 from hermite.integers import as_integer
 from hermite.links import callable_name
-from hermite.text.messages import shown
+from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,8 +193,7 @@ def _checked_axes(axes: Any) -> int | None:
 
 def _check_kind(kind: Any) -> None:
     if kind not in get_args(Kind):
-        msg = f"Argument `kind` must be one of {', '.join(map(repr, get_args(Kind)))}, but is {shown(kind)}."
-        raise ValueError(msg + suggestion(str(kind), get_args(Kind)))
+        raise ValueError(not_a_choice("Argument `kind`", kind, get_args(Kind)))
 
 
 def _of_one_direction(link: object, kind: Kind) -> Leap:

@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hermite.text.messages import suggestion
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -79,16 +81,12 @@ class PlainParser(argparse.ArgumentParser):
         if flag:
             hint = flag_suggestion(flag[1], self._option_string_actions)
         elif choice:
-            from hermite.activations import suggestion
-
             hint = suggestion(choice[1], re.findall(r"[^\s',]+", choice[2]))
         raise UsageError(f"{message}.{hint}" if hint else message)
 
 
 def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
     """Return " Did you mean …?" with the flag nearest to one that was typed, or nothing; dashes are no likeness."""
-    from hermite.activations import suggestion
-
     hint = suggestion(flag.lstrip("-"), [one.removeprefix("--") for one in flags if one.startswith("--")])
     return hint.replace("'", "'--", 1)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn, TypeAlias
 
-from hermite.activations import suggestion
 from hermite.polynomials import MAX_DEGREE
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 Expression: TypeAlias = Any
 """A sympy expression; the alias keeps sympy out of the import of this module."""

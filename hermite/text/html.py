@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from hermite.text.series_text import format_series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermite.expansion import HermiteExpansion
 
 #: Characters that HTML forbids: those of control, and halves of surrogate pairs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _LEFT = "text-align:left;vertical-align:top"
-#: Terms of a series that are shown.
-_MOST_TERMS = 8
+#: Terms of a series, and entries of a list, that are shown.
+_MOST_TERMS, _MOST_ENTRIES = 8, 12
 
 
 def clean(text: str) -> str:
@@ -52,6 +52,19 @@ def table_of_pairs(caption: str, rows: Mapping[str, str]) -> str:
     )
     head = f'<caption style="{_LEFT}">{caption}</caption>'
     return f"<table>{head}<tbody>{body}</tbody></table>"
+
+
+def first_of(entries: Sequence[object]) -> str:
+    """Return the first entries of a list in a line, numbers with four digits; texts are HTML already.
+
+    Examples
+    --------
+    >>> first_of([1.0, -0.5, None]), first_of(range(30))[-9:]
+    ('1, −0.5, None', '10, 11, …')
+    """
+    few = entries[:_MOST_ENTRIES]
+    shown = [f"{entry:.4g}".replace("-", "−") if isinstance(entry, float) else str(entry) for entry in few]
+    return ", ".join([*shown, "…"] if len(entries) > len(few) else shown)
 
 
 def link_in_a_line(link: HermiteExpansion) -> str:

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name, suggestion
+from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.expressions import (
     FUNCTIONS,
@@ -24,7 +24,7 @@ from hermite.text.expressions import (
     refuse,
     variable,
 )
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
@@ -101,8 +101,25 @@ def _walked(text: str, walker: _Walker) -> Expression:
 
 
 def _name_hint(text: str) -> str:
-    """Return the end of a sentence, with the name of a link that the text may have meant."""
+    """Return the end of a sentence, with the name of a link that the text may have meant, or the sign that it lacks."""
+    if re.search(r"[0-9)]\s*[A-Za-z(]", text):
+        return "; write products with a sign, 3*z."
     return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
+
+
+def _refuse_node(node: ast.expr) -> NoReturn:
+    """Refuse what no formula has; a known function of a module is written without it."""
+    text = repr(ast.unparse(node))
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
+            refuse(f"contains {text}", f"; write {name}(z), without a module in front.")
+    refuse(f"contains {text}, which is no number, variable, operator or function")
+
+
+def _is_function(name: str) -> bool:
+    """Return whether a name may be called in a formula."""
+    known = (*FUNCTIONS, *FORMULAS, *ALIASES)
+    return name.lower() in known or hermite_name(name) is not None
 
 
 @dataclass(frozen=True)
@@ -148,7 +165,7 @@ class _Walker:
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 return self._call(name, arguments, depth)
             case _:
-                return refuse(f"contains {ast.unparse(node)!r}, which is no number, variable, operator or function")
+                return _refuse_node(node)
 
     def _number(self, value: float) -> _Node:
         if isinstance(value, bool):
@@ -168,6 +185,8 @@ class _Walker:
             return _Node(variable(), None, 1)
         if lower in _CONSTANTS:
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, math.pi if lower == "pi" else math.e, 0)
+        if _is_function(name):
+            refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
         hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
         return refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
 
@@ -205,7 +224,7 @@ class _Walker:
     def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
         lower = ALIASES.get(name.lower(), name.lower())
         hermite = hermite_name(name)
-        if hermite is None and lower not in FUNCTIONS and lower not in FORMULAS:
+        if not _is_function(name):
             hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
             refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
         if lower in _SEVERAL and len(arguments) < 2:

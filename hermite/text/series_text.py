@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 _TERM = re.compile(
-    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?))\s*\*\s*)?"
-    # A capital names a classical polynomial, which is no term of the series.
-    r"he?(?P<degree>[0-9]{1,9})\([zxZX]\)"
+    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]+(?:/[0-9]+|(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?))\s*(?:\*\s*)?)?"
+    # A capital names a classical polynomial, which is no term of the series; h4^2 and h4(2*z) are none either.
+    r"(?:he?(?P<degree>[0-9]{1,9})(?:\([zxZX]\))?)?\s*(?=[+-]|$)"
 )
 
 
@@ -58,7 +58,7 @@ def _one(number: str, degree: int, *, formal: bool) -> str:
 
 
 def read_series(text: str) -> dict[int, Fraction] | None:
-    """Return the exact coefficients by degree of a sum of decimals or fractions times h_k(z), None for any other text.
+    """Return the exact coefficients by degree of a sum of numbers times h_k(z), or h_k as printed; None for other text.
 
     A short cut past the general parser: it needs no sympy and does not multiply polynomials out.
 
@@ -66,6 +66,8 @@ def read_series(text: str) -> dict[int, Fraction] | None:
     --------
     >>> read_series("0.8*h4(z) - h6(z)")
     {4: Fraction(4, 5), 6: Fraction(-1, 1)}
+    >>> read_series("2 + 4/5 h4")
+    {0: Fraction(2, 1), 4: Fraction(4, 5)}
     >>> read_series("tanh(z)") is None
     True
     """
@@ -73,16 +75,16 @@ def read_series(text: str) -> dict[int, Fraction] | None:
     position = 0
     while position < len(text.rstrip()):
         match = _TERM.match(text, position)
-        if match is None or (position > 0 and not match["sign"]):
+        if match is None or match["number"] is match["degree"] is None or (position > 0 and not match["sign"]):
             return None
         try:
             number = Fraction(match["number"] or 1)
         except ZeroDivisionError:
             return None
-        degree = int(match["degree"])
+        degree = int(match["degree"] or 0)
         terms[degree] = terms.get(degree, Fraction(0)) + (-number if match["sign"] == "-" else number)
         position = match.end()
-    return terms or None
+    return terms if "h" in text else None
 
 
 def latex_series(terms: dict[int, str], limit: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from hermite.text.messages import shown
+from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,9 +155,7 @@ def engine_of(problem: Problem) -> str:
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine of that name, or refuse with the menu."""
     if not isinstance(name, str) or name not in ENGINES:
-        msg = f"Argument `engine` must be one of {', '.join(map(repr, ENGINES))}, but is {shown(name)}."
-        near = difflib.get_close_matches(str(name), ENGINES, n=1)
-        raise ValueError(msg + (f" Did you mean {near[0]!r}?" if near else ""))
+        raise ValueError(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])

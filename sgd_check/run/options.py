@@ -21,6 +21,7 @@ from dynamics.commands import (
     command_parser,
     completed,
     plain,
+    refuse_word,
     require,
 )
 from hermite.text.messages import shown
@@ -80,13 +81,9 @@ def _rate(text: str) -> float:
 
 def _theory(text: str) -> str:
     """Read what is to be tested."""
-    if text in THEORIES:
-        return text
-    from hermite.activations import suggestion
-
-    hint = suggestion(text, THEORIES)
-    msg = f"must be one of {', '.join(THEORIES)}, but is {shown(text)}"
-    raise ValueError(f"{msg}.{hint}" if hint else msg)
+    if text not in THEORIES:
+        refuse_word(f"must be one of {', '.join(THEORIES)}, but is {shown(text)}", text, THEORIES)
+    return text
 
 
 OPTIONS = (

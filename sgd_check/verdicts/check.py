@@ -10,7 +10,7 @@ import xarray as xr
 
 import dynamics
 from dynamics.problem import checked_integer, checked_number, is_correlation
-from hermite.text.messages import shown
+from hermite.text.messages import not_a_choice
 from sgd_check.runs.checks import checked_engine, checked_options
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.alignment import checked_rate, decided_by_curves, with_emergence
@@ -193,8 +193,7 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
 
 def _check_theory(theory: str) -> None:
     if theory not in THEORIES:
-        msg = f"Argument `theory` must be one of {', '.join(map(repr, THEORIES))}, but is {shown(theory)}."
-        raise ValueError(msg)
+        raise ValueError(not_a_choice("Argument `theory`", theory, THEORIES))
 
 
 def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:

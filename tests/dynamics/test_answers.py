@@ -145,6 +145,10 @@ def test_files_are_never_replaced_unasked(tmp_path, flow):
 def test_unwritable_and_foreign_files_get_one_sentence(tmp_path, flow):
     with pytest.raises(dynamics.StorageError, match="must lie in an existing directory"):
         dynamics.save(flow, tmp_path / "missing" / "flow.nc")
+    with pytest.raises(
+        dynamics.StorageError, match=r"must not end in \.csv, as `to_table\(result\)\.to_csv` writes, but is"
+    ):
+        dynamics.save(flow, tmp_path / "flow.csv")
     with pytest.raises(dynamics.StorageError, match="must not name a directory or device"):
         dynamics.save(flow, tmp_path, overwrite=True)
     with pytest.raises(dynamics.StorageError, match="must name a file that can be written"):

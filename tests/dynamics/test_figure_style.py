@@ -20,7 +20,7 @@ from dynamics.commands.parsing import UsageError, chosen_style
 from dynamics.report.figures import flows
 from dynamics.report.figures.bands import log_band
 from dynamics.report.figures.laws import typeset_law
-from dynamics.report.figures.panels import finish_panel, name_curves, new_panels
+from dynamics.report.figures.panels import finish_panel, given_panels, name_curves, new_panels
 from dynamics.report.figures.style import STYLES, component_formula, formula, plain_text, power, shades
 from dynamics.report.findings import Table, find_findings
 from hermite.text.rounding import rounded, with_error
@@ -126,11 +126,21 @@ def test_every_public_plot_takes_axes_and_a_style():
     plots = [
         getattr(package, name) for package in (dynamics, sgd_check) for name in dir(package) if name.startswith("plot_")
     ]
-    assert len(plots) == 15
+    assert len(plots) == 16
     for plot in plots:
         parameters = inspect.signature(plot).parameters
         assert parameters["style"].default is None
         assert {"ax", "axes"} & set(parameters)
+
+
+def test_axes_may_come_alone_in_a_list_or_in_an_array_of_any_shape(answer):
+    ax, *others = (axes := Figure().subplots(2, 2)).ravel()
+    assert dynamics.plot_loss(answer, ax) is dynamics.plot_loss(answer, [ax]) is ax
+    assert given_panels("axes", axes, 4).tolist() == given_panels("axes", axes.tolist(), 4).tolist() == [ax, *others]
+    with pytest.raises(ValueError, match=r"^Argument `ax` must be 1 axes, but has 4\.$"):
+        dynamics.plot_loss(answer, axes)
+    with pytest.raises(TypeError, match=r"^Argument `ax` must be matplotlib's axes, but is <Figure"):
+        dynamics.plot_loss(answer, ax.figure)
 
 
 def test_an_unknown_style_is_refused(answer):

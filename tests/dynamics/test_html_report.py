@@ -511,6 +511,10 @@ def test_bad_input_is_one_sentence_and_nothing_is_replaced(plain, tmp_path, caps
         ([str(tmp_path / "foreign.nc")], "must have been written by this program"),
         ([str(file), "--output", str(tmp_path / "kept.html")], "must not name an existing file"),
         ([str(file), "--output", str(tmp_path / "no" / "x.html")], "must lie in an existing directory"),
+        (
+            [str(file), "--output", str(tmp_path / "x.pdf")],
+            "must name a page, such as run.html, which browsers print, but is",
+        ),
         ([str(file), "--output", str(file), "--overwrite"], "must not be the file of the result"),
         ([str(file), "--colour"], "unrecognized arguments"),
     ):

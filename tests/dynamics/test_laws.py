@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import dynamics
 from dynamics.laws import families, finite_size, frontier, scaling, transfer
@@ -68,6 +69,11 @@ def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
         ends = [line.get_ydata() for line in ax.get_lines() if line.get_linestyle() in ("--", "-.", ":")]
         assert ax.get_ylim()[0] < min(end.min() for end in ends)
         assert max(end.max() for end in ends) < ax.get_ylim()[1]
+    own = Figure().subplots(2, 4)
+    assert dynamics.plot_study(found, own) is own[0, 0].figure
+    assert [ax.get_title() for ax in own.ravel()] == [ax.get_title() for ax in panels]
+    with pytest.raises(ValueError, match=r"^Argument `axes` must be 8 axes, but has 4\.$"):
+        dynamics.plot_study(found, own[0])
 
 
 def on_a_spectrum(width, seed, directions=16, dimension=512):

@@ -1,4 +1,4 @@
-"""What a notebook shows of links, problems and times of learning: well-formed, escaped, and made without heavy imports."""
+"""What a notebook shows of links, problems, their parts and times of learning: well-formed, escaped, made lightly."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 import dynamics
 import hermite
+from dynamics import tokens
 
 COMPARISON = Path(__file__).parents[1] / "old_files/finished/comparison.nc.xz"
 
@@ -82,6 +83,63 @@ def test_a_network_shows_its_layers_and_each_kind_its_function():
     assert len(set(functions.values())) == 3
 
 
+def test_a_teacher_shows_its_function_and_what_it_is_known_by():
+    caption, rows = read(dynamics.Teacher.power_law(14, 0.5))
+    assert caption == "Teacher: 14 directions"
+    assert (rows["f*(x)"], rows["directions"]) == ("Σp ap σ(θp·x)", "θp: orthonormal")
+    assert rows["decay"] == "ap ∝ p−β, β = 0.5"
+    assert (rows["coefficients"].count(","), rows["coefficients"][-3:]) == (12, ", …")
+    directions = [[1.0, 0.0], [0.6, 0.8]]
+    units = dynamics.Teacher([1.0, -0.5], links=["he2", "erf"], biases=[0.1, -0.2], directions=directions)
+    assert read(units)[1] == {
+        "f*(x)": "Σp ap σp(θp·x + βp)",
+        "coefficients": "ap = 1, −0.5",
+        "directions": "θp: given in R2",
+        "links": "σp: he2, erf",
+        "biases": "βp = 0.1, −0.2",
+    }
+    caption, rows = read(dynamics.Teacher.polynomial("x1*x2*x3 + x1"))
+    assert caption == "Teacher: 3 directions"
+    assert rows == {"f*(x)": "x1*x2*x3 + x1", "learned in the order": "x1, x1*x2*x3", "leap": "2"}
+
+
+def test_inputs_and_a_student_show_what_they_are_made_of():
+    assert read(dynamics.Inputs.power_law(0.25)) == (
+        "Inputs x ~ N(0, Σ)",
+        {"eigenvalues of Σ": "sl = l−0.25, l = 1 … d"},
+    )
+    given = read(dynamics.Inputs([2.0, 0.5], [1, 9]))[1]
+    assert given == {"eigenvalues of Σ": "2 (1 axis), 0.5 (9 axes)", "dimension": "d = 10"}
+    caption, rows = read(dynamics.Student(activation="he3", width=1, decay=(0.5, 0.0)))
+    assert caption == "Student: 1 neuron"
+    assert rows == {
+        "f(x)": "s Σi vi σ(wi·x + bi)",
+        "link σ": "h3",
+        "layers": "wi free, vi trained, biases: none",
+        "scale and rates": "s = 1, εw = 1, εv = 1, εb = 0",
+        "decay": "κw = 0.5, κv = 0",
+    }
+
+
+def test_a_problem_of_tokens_shows_its_task_and_the_fields_that_are_given():
+    problems = {
+        "Compose k hidden permutations": tokens.Composition(vocabulary=6, hops=4, weights=[0.5, 0.3, 0.2]),
+        "Predict the successor": tokens.CausalGraph(parents=[None, *range(20)], vocabulary=5),
+        "Recall the answer": tokens.FactualRecall(relations=4, subjects=32, answers=4),
+        "Store N pairs": tokens.AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5),
+    }
+    shown = [(task, *read(each)) for task, each in problems.items()]
+    assert all(rows.pop("task").startswith(task) for task, _, rows in shown)
+    captions, rows = zip(*(part[1:] for part in shown), strict=True)
+    assert captions[0] == "Composition, learned from tokens"
+    assert rows[0]["weights"] == "0.5, 0.3, 0.2"
+    assert "stage time" not in rows[0]
+    assert rows[1]["parents"] == "None, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …"
+    assert rows[2]["initial scale"] == "0.001"
+    memory = {"group sizes": "2, 4", "frequency exponent": "1.5", "optimizer": "gradient", "embeddings": "orthonormal"}
+    assert rows[3] == memory
+
+
 def test_names_that_a_user_gives_are_escaped():
     def square(z):
         return z**2
@@ -90,7 +148,8 @@ def test_names_that_a_user_gives_are_escaped():
     link = hermite.expand(square)
     _, rows = read(problem(activation=link))
     assert rows["link σ"].startswith("<script>alert('&')</script>\ufffd = 1 + 1.414 h2")
-    for shown in (link, problem(activation=link)):
+    student = dynamics.Student(activation=link, width=2)
+    for shown in (link, problem(activation=link), student, dynamics.Teacher([1.0], links=[link])):
         assert "<script>" not in shown._repr_html_()
 
 
@@ -150,7 +209,9 @@ def test_a_summary_of_a_comparison_says_its_verdict_and_one_of_a_foreign_answer_
         dynamics.summary("run.nc")
 
 
-@pytest.mark.parametrize("made", ["hermite.expand('he3')", "problem"])
+@pytest.mark.parametrize(
+    "made", ["hermite.expand('he3')", "problem", "dynamics.tokens.Composition(vocabulary=6, hops=4)"]
+)
 def test_nothing_heavy_is_loaded(made):
     code = f"""
 import sys, hermite, dynamics

@@ -325,6 +325,18 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["--output", "run.png"], "Options --output and --plot must name different files, but both are 'run.png'."),
         (["--save", "foo"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'foo'."),
+        (["--save", "liner:9"], "must be geometric:COUNT or linear:COUNT, but is 'liner:9'. Did you mean 'linear'?\n"),
+        (
+            ["--scale", "1/n", "--model", "network"],
+            "Option --scale must be 1/m, 1/sqrt(m) or numbers, but is '1/n'. Did you mean '1/m'?\n",
+        ),
+        (["--output", "run.csv"], "Option --output must not end in .csv, which --csv writes, but is 'run.csv'.\n"),
+        (["--rates", "1,x,1", "--model", "network"], "Option --rates must be a number, but is 'x'.\n"),
+        (
+            ["--method", "gradient-descend", "--model", "correlation"],
+            "but is 'gradient-descend'. Did you mean 'gradient-descent'?\n",
+        ),
+        (["--device", "cudo", "--method", "stiff"], "but is 'cudo'. Did you mean 'cuda'?\n"),
         (
             ["--plot", "figure.xyz"],
             "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",
@@ -340,6 +352,19 @@ def test_mistakes_get_one_sentence_and_exit_code_2(here, capsys, arguments, sent
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert list(here.iterdir()) == []
+
+
+def test_a_file_of_coefficients_is_numbers_alone_behind_an_at(here, capsys):
+    (here / "weights.csv").write_text("weight\n1.0\n0.5\n")
+    for given, sentence in (
+        (
+            "@weights.csv",
+            "such as a column without its name, but in '@weights.csv' one must be a number, but is 'weight'.",
+        ),
+        ("weights.csv", "must be numbers, or @ before the name of a file, but is 'weights.csv'."),
+    ):
+        assert solve.main(["--coefficients", given]) == 2
+        assert capsys.readouterr().err.endswith(f"{sentence}\n")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ def test_series_too_long_for_text_is_none():
     assert series_as_text(np.zeros(3)) is None
 
 
-@pytest.mark.parametrize("text", ["", "tanh(z)", "h4", "0.8*h4(z) 0.6*h6(z)", "h4(z)*2", "1/0*h2(z)", "h4(z) +"])
+@pytest.mark.parametrize(
+    "text", ["", "tanh(z)", "h4^2", "3", "h4 h6", "He4", "0.8*h4(z) 0.6*h6(z)", "h4(z)*2", "1/0*h2(z)", "h4(z) +"]
+)
 def test_anything_else_is_left_to_the_parser(text):
     assert read_series(text) is None
 

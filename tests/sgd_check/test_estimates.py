@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
@@ -318,6 +319,9 @@ def test_what_they_show(runs):
     assert found.values["samples"] == 800
     assert found.values["predicted_overlap_squared"] == pytest.approx(0.47633, abs=1e-5)
     assert len(found.overview().axes) == len(sgd_check.plot_comparison(tree).axes) == 1
+    ax = Figure().subplots()
+    for axes in (ax, [ax]):
+        assert sgd_check.plot_comparison(tree, axes) is ax.figure
     alone = estimate_findings(runs)
     assert alone.values["mean"] == pytest.approx(float(runs.overlap_squared.mean()))
     lines = alone.overview().axes[0].get_lines()

@@ -303,7 +303,7 @@ def test_the_package_imports_nothing_heavy_and_names_what_it_has():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = (
         "__version__ calibration check compare estimate_direction full_batch_recovery piecewise plot_comparison "
-        "plot_learning plot_loss_band plot_overlaps plot_study plot_survival plot_times power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases unstable_discretisation"
+        "plot_learning plot_loss_band plot_overlaps plot_study plot_survival plot_times power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases tokens unstable_discretisation"
     )
     assert found.stdout.strip() == f"set() {names.split()}"
     with pytest.raises(AttributeError, match="No sgd_check attribute simulat"):

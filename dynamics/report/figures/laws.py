@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.bands import log_band
-from dynamics.report.figures.panels import check_drawable, colour_bar, finish_panel, new_panels
+from dynamics.report.figures.panels import check_drawable, colour_bar, finish_panel, given_panels, new_panels
 from dynamics.report.figures.style import (
     IDEAL,
     MEASURED,
     PREDICTED,
     REFERENCE,
+    figure_style,
     formula,
     power,
     shades,
@@ -21,7 +22,7 @@ from dynamics.report.figures.transfer import draw_transfer
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -36,6 +37,8 @@ SLOPES = (
     ("ideal sum", 0.55, "-.", IDEAL),
     ("asymptotic", 0.4, ":", REFERENCE),
 )
+#: Panels side by side.
+MOST_COLUMNS = 4
 #: Points that are drawn one by one; more are a curve.
 MOST_POINTS = 40
 COMPUTE = r"compute, $m\times$ steps"
@@ -57,14 +60,49 @@ LAWS = {
 }
 
 
-def plot_study(dataset: xr.Dataset) -> Figure:
-    """Return the figure of a study of `python -m dynamics.laws`; raise ValueError for any other dataset."""
+def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
+    """Draw the figure of a study of scaling laws.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Result of `scaling_study`, `quadratic_laws`, `finite_size`, `compute_frontier` or `transfer_study`.
+    axes : sequence of Axes, optional
+        Where to draw: one for each law of `scaling_study`; one for all dimensions and one for each law beside of
+        `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow;
+        three of `transfer_study`. By default a new figure.
+    style : {"screen", "paper", "talk"}, optional
+        Of a new figure; see `figure_style`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no such study's, or `axes` are not so many.
+    """
     check_drawable(dataset)
     answer = dataset.attrs["answer"]
     if answer not in _DRAWN:
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
-    return _DRAWN[answer](dataset)
+    draw, panels_of, (width, height) = _DRAWN[answer]
+    count = panels_of(dataset)
+    with figure_style(style):
+        if axes is None:
+            columns = min(count, MOST_COLUMNS)
+            rows = -(-count // columns)
+            _, grid = new_panels((width * columns, height * rows), rows, columns, squeeze=False)
+            panels, unused = np.split(grid.ravel(), [count])
+            for ax in unused:
+                ax.remove()
+        else:
+            panels = given_panels("axes", axes, count)
+        draw(dataset, panels)
+    figure: Figure = panels[0].get_figure()
+    return figure
 
 
 def law_title(name: str) -> str:
@@ -85,18 +123,10 @@ def typeset_law(name: str) -> str:
     return LAWS[base][1] + comma + how
 
 
-def _draw_laws(dataset: xr.Dataset) -> Figure:
+def _draw_laws(dataset: xr.Dataset, panels: Array) -> None:
     """One panel per law: points of all starts, the sum formula, the fit, and the asymptotic slope beside it."""
-    names = dataset["law"].values.tolist()
-    columns = min(4, len(names))
-    rows = -(-len(names) // columns)
-    figure, grid = new_panels((4.2 * columns, 3.9 * rows), rows, columns, squeeze=False)
-    panels = grid.ravel()
-    for name, ax in zip(names, panels, strict=False):
+    for name, ax in zip(dataset["law"].values.tolist(), panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)
-    for ax in panels[len(names) :]:
-        ax.remove()
-    return figure
 
 
 def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
@@ -140,11 +170,10 @@ def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> No
     ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
 
 
-def _draw_finite_size(dataset: xr.Dataset) -> Figure:
+def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
     """One panel per β: the fitted exponent against P, by pairs from random starts and by the idealised sum."""
     betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
-    figure, panels = new_panels((4.2 * len(betas), 3.9), 1, len(betas), squeeze=False)
-    for beta, ax in zip(betas, panels[0], strict=True):
+    for beta, ax in zip(betas, panels, strict=True):
         one = dataset.sel(beta=beta)
         exponent, error = one["exponent"].values, one["exponent_error"].values
         law = exponent[np.isfinite(exponent[:, 3]), 3]
@@ -160,17 +189,19 @@ def _draw_finite_size(dataset: xr.Dataset) -> Figure:
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
         finish_panel(ax, "number of directions $P$", r"exponent $x$ of $L \propto t^x$", rf"$\beta = {beta:g}$")
-    return figure
 
 
-def _draw_frontier(dataset: xr.Dataset) -> Figure:
+def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
+    """Return how the losses of a frontier were computed, each with the name of its law."""
+    routes = [("matched pairs", "loss-compute"), ("coupled flow", "loss-compute, coupled")]
+    return [(route, law) for route, law in routes if law in dataset["law"].values]
+
+
+def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
     """Loss of every width against compute with the frontier, for each route that was taken, and the best width."""
     names = dataset["law"].values.tolist()
-    routes = [("matched pairs", "loss-compute")]
-    if "loss-compute, coupled" in names:
-        routes.append(("coupled flow", "loss-compute, coupled"))
-    figure, (*panels, last) = new_panels((5.2 * (len(routes) + 1), 4.6), 1, len(routes) + 1)
-    for (route, law), ax in zip(routes, panels, strict=True):
+    *panels, last = axes
+    for (route, law), ax in zip(_routes(dataset), panels, strict=True):
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
         title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
@@ -187,7 +218,6 @@ def _draw_frontier(dataset: xr.Dataset) -> Figure:
                 label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
     finish_panel(last, COMPUTE, "best width $m$", "best width: steps from one width to the next")
-    return figure
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
@@ -220,18 +250,21 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {formula(exponent[3])}")
 
 
-def _draw_transfer(dataset: xr.Dataset) -> Figure:
-    figure, panels = new_panels((14.5, 4.4), 1, 3)
+def _draw_transfer(dataset: xr.Dataset, panels: Array) -> None:
     draw_transfer(dataset, panels, float(dataset.attrs["edge"]), "stability edge")
-    return figure
 
 
-def _draw_quadratic(dataset: xr.Dataset) -> Figure:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
+    """Return the laws of the loss in time, one for each dimension, and all others."""
     names = dataset["law"].values.tolist()
-    dimensions = [name for name in names if name.startswith("loss-time")]
-    others = names[len(dimensions) :]
-    figure, (left, *panels) = new_panels((5.25 * (1 + len(others)), 4.3), 1, 1 + len(others))
+    in_time = [name for name in names if name.startswith("loss-time")]
+    return in_time, names[len(in_time) :]
+
+
+def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    dimensions, others = _laws_in_time(dataset)
+    left, *panels = axes
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span = _fitted(law)
@@ -247,13 +280,13 @@ def _draw_quadratic(dataset: xr.Dataset) -> Figure:
     finish_panel(left, r"scaled time $4 a_1 t / \ln(d/m)$", "loss $|Q - A|^2$", "dashed: fits")
     for name, ax in zip(others, panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)
-    return figure
 
 
-_DRAWN: dict[str, Callable[[xr.Dataset], Figure]] = {
-    "scaling": _draw_laws,
-    "quadratic-scaling": _draw_quadratic,
-    "finite-size": _draw_finite_size,
-    "compute-frontier": _draw_frontier,
-    "transfer": _draw_transfer,
+#: Study -> what draws it on panels, how many it needs, and their width and height in inches.
+_DRAWN: dict[str, tuple[Callable[[xr.Dataset, Array], None], Callable[[xr.Dataset], int], tuple[float, float]]] = {
+    "scaling": (_draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
+    "quadratic-scaling": (_draw_quadratic, lambda found: 1 + len(_laws_in_time(found)[1]), (5.25, 4.3)),
+    "finite-size": (_draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
+    "compute-frontier": (_draw_frontier, lambda found: 1 + len(_routes(found)), (5.2, 4.6)),
+    "transfer": (_draw_transfer, lambda _: 3, (14.5 / 3, 4.4)),
 }

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import Formatter
 
+    from hermite.arrays import Array
+
 #: Log axes that span less than the first factor are labelled as linear ones, less than the next two within decades;
 #: beyond the fourth they have no minor ticks, and beyond the fifth fewer labels than decades.
 NARROW_AXIS, HALF_DECADE, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 5.0, 1e2, 1e4, 1e5
@@ -57,21 +59,24 @@ def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
 
 def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
     """Return the given axes, or new ones of pyplot in a style."""
-    check_panels("ax", ax, 1)
-    with figure_style(style):
-        if ax is not None:
-            return ax
-        new: Axes = new_panels((6.8, 4.4), shown=True)[1]
-        return new
+    found: Axes = panels_or_new(ax, 1, (6.8, 4.4), style=style, name="ax")[0]
+    return found
 
 
 def panels_or_new(
-    panels: Any, count: int, size: tuple[float, float], *shape: int, style: str | None = None, **options: Any
+    panels: Any,
+    count: int,
+    size: tuple[float, float],
+    *shape: int,
+    style: str | None = None,
+    name: str = "axes",
+    **options: Any,
 ) -> Any:
     """Return the given axes, which must be so many, or new ones of pyplot in a style."""
-    check_panels("axes", panels, count)
     with figure_style(style):
-        return new_panels(size, *shape, shown=True, **options)[1] if panels is None else panels
+        if panels is not None:
+            return given_panels(name, panels, count)
+        return new_panels(size, *shape, shown=True, squeeze=False, **options)[1].ravel()
 
 
 def small(ax: Axes, part: float = SMALL) -> float:
@@ -188,16 +193,15 @@ def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
         raise ValueError(msg)
 
 
-def check_panels(name: str, panels: object, count: int) -> None:
-    """Raise one sentence unless `panels`, if given, are so many axes; one is given as it is."""
-    if panels is None:
-        return
+def given_panels(name: str, panels: object, count: int) -> Array:
+    """Return given axes, one alone or several in any shape, as an array of so many, or raise one sentence."""
     from matplotlib.axes import Axes
 
-    several = list(panels) if isinstance(panels, (list, tuple, np.ndarray)) else [panels]
+    several = np.ravel(np.array(panels, dtype=object))
     if not all(isinstance(ax, Axes) for ax in several):
         msg = f"Argument `{name}` must be matplotlib's axes, but is {shown(panels)}."
         raise TypeError(msg)
-    if len(several) != count or (count == 1 and several[0] is not panels):
-        msg = f"Argument `{name}` must be {count} axes, but has {len(several)}."
+    if several.size != count:
+        msg = f"Argument `{name}` must be {count} axes, but has {several.size}."
         raise ValueError(msg)
+    return several

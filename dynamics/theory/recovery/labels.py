@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hermite import polynomials
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 from hermite.zero_coefficients import zero_tolerance
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def label_function(transform: object) -> Function:
         return lambda y: y
     if not callable(transform):
         msg = f"Argument `transform` must be 'labels', 'optimal' or a function of labels, but is {shown(transform)}."
-        raise ValueError(msg)
+        raise ValueError(msg + suggestion(transform, (LABELS, OPTIMAL)))
 
     def checked(y: Array) -> Array:
         with np.errstate(all="ignore"):

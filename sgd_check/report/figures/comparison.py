@@ -10,9 +10,9 @@ from dynamics.report import (
     PREDICTED,
     REFERENCE,
     axes_or_new,
-    check_panels,
     figure_style,
     finish_panel,
+    given_panels,
     new_figure,
     small,
 )
@@ -79,15 +79,14 @@ def _drawn(tree: xr.DataTree, axes: Sequence[Axes] | None) -> Figure:
     if theory == THEORY:
         return plot_widths(tree, axes)
     if theory == LAW:
-        check_panels("axes", axes, 1)
         return plot_law_test(tree, axes)
-    panels: Sequence[Axes] = _new_panels() if axes is None else axes
-    check_panels("axes", panels, PANELS)
+    panels: Any = _new_panels() if axes is None else given_panels("axes", axes, PANELS)
     plot_times(tree, panels[0])
     plot_overlaps(tree, panels[1])
     (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
     plot_loss_band(tree, (panels[3], panels[4]))
-    return panels[0].get_figure()  # type: ignore[return-value]
+    figure: Figure = panels[0].get_figure()
+    return figure
 
 
 def _new_panels() -> list[Axes]:

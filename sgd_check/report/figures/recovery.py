@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.report import BAND, PREDICTED, finish_panel, one_panel
+from dynamics.report import BAND, PREDICTED, finish_panel, given_panels, one_panel
 from sgd_check.report.figures.style import SIMULATED
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figu
     parts = tree["simulation"].to_dataset(), tree["comparison"].to_dataset()
     if axes is None:
         return one_panel(plot_estimates, *parts)
-    return plot_estimates(*parts, axes[0]).get_figure()  # type: ignore[return-value]
+    return plot_estimates(*parts, given_panels("axes", axes, 1)[0]).get_figure()  # type: ignore[return-value]
 
 
 def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axes) -> Axes:

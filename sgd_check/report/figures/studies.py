@@ -14,10 +14,10 @@ from dynamics.report import (
     PREDICTED,
     REFERENCE,
     check_drawable,
-    check_panels,
     draw_transfer,
     figure_style,
     finish_panel,
+    given_panels,
     new_panels,
     power,
     shades,
@@ -69,9 +69,11 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
         msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
         raise ValueError(msg)
     draw, size, rows, columns, options = _DRAWN[answer]
-    check_panels("axes", axes, rows * columns)
     with figure_style(style):
-        panels: Any = new_panels(size, rows, columns, **options)[1] if axes is None else axes
+        if axes is None:
+            panels: Any = new_panels(size, rows, columns, **options)[1]
+        else:
+            panels = given_panels("axes", axes, rows * columns)
         draw(dataset, panels)
     figure: Figure = panels[0].get_figure()
     return figure

@@ -25,9 +25,9 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band what
     corrections of finite width may do to the exponent, and the black line is what is tested.
     """
-    panels = list(new_panels((11.0, 8.2), 2, 2)[1].ravel() if axes is None else axes)
-    if len(panels) != PANELS:
-        msg = f"Argument `axes` must be four axes, but has {len(panels)}."
+    panels: Any = np.ravel(new_panels((11.0, 8.2), 2, 2)[1] if axes is None else np.array(axes, dtype=object))
+    if panels.size != PANELS:
+        msg = f"Argument `axes` must be four axes, but has {panels.size}."
         raise ValueError(msg)
     comparison = tree["comparison"].to_dataset()
     shown = comparison.isel(time=comparison["time"].values > 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from hermite.text.messages import shown
+from hermite.text.messages import shown, suggestion
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
@@ -19,7 +19,7 @@ def load_torch(device: str) -> Any:
     """
     if not isinstance(device, str) or _DEVICE.fullmatch(device) is None:
         msg = f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {shown(device)}."
-        raise ValueError(msg)
+        raise ValueError(msg + suggestion(device, ("cpu", "cuda")))
     try:
         torch = import_module("torch")
     except ImportError as error:
