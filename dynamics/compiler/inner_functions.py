@@ -1,4 +1,6 @@
-"""Inner functions without machine code of their own, which saves a third of the time that compilation takes.
+"""How Numba compiles kernels: what it does for all Python functions, and kernels do not need, is left out.
+
+Inner functions have no machine code of their own, which saves a third of the time that compilation takes.
 
 Numba optimises each function by itself and makes machine code of it, although only entry points are ever called by
 their address: what they call is linked into them and optimised there once more. Here an inner function ends with the
@@ -16,9 +18,33 @@ import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import PassManager
+from numba.core.untyped_passes import (
+    FindLiterallyCalls,
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    RewriteDynamicRaises,
+    WithLifting,
+)
 
 #: Versions of Numba whose libraries of code, and what its compiler asks of them, are as is assumed here.
 KNOWN_VERSIONS = ("0.68.",)
+
+#: Passes of Numba's compiler for what no kernel has: closures and comprehensions, contexts, messages of exceptions that
+#: are made at run time, functions that are inlined by Numba itself, and loops over types.
+UNNEEDED = (
+    WithLifting,
+    InlineClosureLikes,
+    RewriteDynamicRaises,
+    MakeFunctionToJitFunction,
+    InlineInlinables,
+    FindLiterallyCalls,
+    LiteralUnroll,
+    LiteralPropagationSubPipelinePass,
+)
 
 # Numba publishes no types.
 Untyped = Any
@@ -59,6 +85,14 @@ def _compiler_into(kind: type[JITCodeLibrary]) -> type[Compiler]:
             super().__init__(typing_context, target, library, *rest)  # type: ignore[no-untyped-call]
             if kind is _InnerLibrary:
                 self.state.targetctx.get_executable = _without_machine_code
+
+        def define_pipelines(self) -> list[PassManager]:
+            (pipeline,) = super().define_pipelines()  # type: ignore[no-untyped-call]
+            # Branches on constants are pruned once, before the first of the passes that would make more of them.
+            passes = [each for each in pipeline.passes if each[0] not in UNNEEDED]
+            pipeline.passes = [each for i, each in enumerate(passes) if each not in passes[:i]]
+            pipeline.finalize()
+            return [pipeline]
 
     return IntoLibrary
 

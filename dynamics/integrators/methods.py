@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
-from dynamics.equations.interface import load_functions
+from dynamics.equations.interface import source_of_functions
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
@@ -40,7 +40,7 @@ _KERNELS = {
     "bdf": (
         *_FIRST,
         "shared_kernels",
-        *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf")),
+        *(f"bdf.{name}_kernels" for name in ("common", "nordsieck", "newton", "bdf")),
         "saving_kernels",
     ),
     "sundials": (*_FIRST, "sundials.sundials_kernels"),
@@ -59,9 +59,16 @@ _KERNELS = {
     ),
     "scipy": _FIRST,
 }
-# Functions that a method calls by address once per step, after those of the system, and their pieces: they are compiled
-# where the system is, while the rest of the method is compiled beside it.
+# Functions that a method calls by address once or a few times per step, after those of the system, and their pieces: of
+# the two processes that compile, system and method, the first to be ready compiles them too.
 _OF_A_STEP = {
+    "bdf": (
+        ("slots", "system_calls", "bdf.common_kernels", "bdf.krylov_kernels"),
+        {
+            "solve_linear": "void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1],"
+            " Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))"
+        },
+    ),
     "small-flow": (
         (
             "slots",
@@ -143,15 +150,15 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     function (`dynamics.equations.interface`) that it needs.
     """
     family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
-    kernels = _pieces(_KERNELS[family])
     began = clock.perf_counter()
-    of_a_step = None
-    with compiling_beside(kernels):
-        system = load_functions(system_pieces, implicit=family in _IMPLICIT)
-        if family in _OF_A_STEP:
-            names, signatures = _OF_A_STEP[family]
-            of_a_step = load(_pieces(names), signatures)
-    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, of_a_step)
+    kernels = _pieces(_KERNELS[family])
+    functions = source_of_functions(system_pieces, implicit=family in _IMPLICIT)
+    names, signatures = _OF_A_STEP.get(family, ((), {}))
+    of_a_step = [(_pieces(names), signatures)] if signatures else []
+    with compiling_beside(kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
+        pass
+    system, *rest = (load(*source) for source in (functions, *of_a_step))
+    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, *rest)
 
 
 def _pieces(names: Sequence[str]) -> tuple[Piece, ...]:

@@ -11,7 +11,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import *
+    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.bdf.newton_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *

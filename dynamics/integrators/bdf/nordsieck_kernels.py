@@ -1,6 +1,6 @@
 """History of the stiff stepper: coefficients of backward differentiation with variable step and order.
 
-It is kept as z_j = h^j y^(j)/j!. Executed after `krylov_kernels`.
+It is kept as z_j = h^j y^(j)/j!. Executed after `common_kernels`.
 
 The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
 of step needs no interpolation.
@@ -18,7 +18,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import weighted_norm
+    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.shared_kernels import copy_row
     from dynamics.integrators.slots import *
 
