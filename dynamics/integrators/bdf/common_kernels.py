@@ -7,6 +7,7 @@ import numpy as np
 
 from dynamics.compiler.arrays import Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger
 
 # Place of the address of `krylov_kernels.solve_linear`: the last.
 SOLVE_LINEAR = -1
@@ -23,9 +24,9 @@ def weighted_norm(v: Vector, weight: Vector) -> float:
     for i in range(0, n, 4):
         p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
         r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
-        a, b, c, d = max(a, p), max(b, q), max(c, r), max(d, s)
+        a, b, c, d = larger(a, p), larger(b, q), larger(c, r), larger(d, s)
         total += (p + q) + (r + s)
     for i in range(n, v.size):
-        a = max(a, abs(v[i]) * weight[i])
+        a = larger(a, abs(v[i]) * weight[i])
         total += abs(v[i]) * weight[i]
-    return max(a, b, c, d) if total < np.inf else np.inf
+    return larger(larger(a, b), larger(c, d)) if total < np.inf else np.inf

@@ -21,6 +21,7 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger, smaller
 from dynamics.compiler.views import matrix
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: M
             filtered[i] = weight[i] * (filtered[i] - gamma * product[i])
         return
     for i in range(n):
-        total += (weight[i] * filtered[i]) ** 2
+        size = weight[i] * filtered[i]
+        total += size * size
     sigma = reach / np.sqrt(total) if total > 0.0 else 1.0
     for i in range(n):
         direction[i] = y[i] + sigma * filtered[i]
@@ -95,7 +97,7 @@ def rotate(h: Matrix, k: int) -> float:
         upper, lower = h[j, k], h[j + 1, k]
         h[j, k] = h[j, c] * upper + h[j, s] * lower
         h[j + 1, k] = h[j, c] * lower - h[j, s] * upper
-    length = np.sqrt(h[k, k] ** 2 + h[k + 1, k] ** 2)
+    length = np.sqrt(h[k, k] * h[k, k] + h[k + 1, k] * h[k + 1, k])
     if length == 0.0:
         return float(abs(h[k, b]))
     h[k, c], h[k, s] = h[k, k] / length, h[k + 1, k] / length
@@ -128,12 +130,12 @@ def solve_linear(
     total = 0.0
     for i in range(n):
         solution[i] = vectors[ROW_WEIGHT, i] * vectors[ROW_RESIDUAL, i]
-        total += solution[i] ** 2
+        total += solution[i] * solution[i]
     residual = np.sqrt(total)
     largest = weighted_norm(vectors[ROW_RESIDUAL], vectors[ROW_WEIGHT])
-    goal = residual * min(1.0, tolerance / max(largest, 1e-300))
+    goal = residual * smaller(1.0, tolerance / larger(largest, 1e-300))
     h[0, MAX_KRYLOV] = residual
-    count: int = min(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
+    count: int = smaller(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
     if residual > goal:
         for i in range(n):
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.

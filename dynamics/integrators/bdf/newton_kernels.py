@@ -16,6 +16,7 @@ import numpy as np
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 from dynamics.compiler.invocation import invoke
+from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
     from dynamics.integrators.bdf.common_kernels import *
@@ -48,8 +49,8 @@ def set_filter(vectors: Matrix, gamma: float) -> float:
     """
     largest = 1.0
     for i in range(vectors.shape[1]):
-        divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
-        largest = max(largest, divisor)
+        divisor = 1.0 + larger(0.0, -gamma * vectors[ROW_DIAGONAL, i])
+        largest = larger(largest, divisor)
         vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
     return largest
 
@@ -77,11 +78,11 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         add_scaled(vectors[ROW_NOISE], vectors[ROW_NOISE], -0.5)
     counters[AGE] += 1
     noise = set_filter(vectors, gamma) * ROUNDING / scalars[RTOL]
-    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
+    reach = larger(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
     if noise > LARGEST_NOISE * reach and len(system[0]) > JACOBIAN_PRODUCT + 1:
         reach = 0.0
     # Differences are less accurate than the right-hand side, so that what they leave is no sign of its rounding.
-    rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
+    rounding = smaller(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
     previous = largest = 0.0
     smallest = np.inf
     for iteration in range(MAX_ITERATIONS):
@@ -97,16 +98,16 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
             e[i] += step[i]
             y[i] = vectors[ROW_NORDSIECK, i] + e[i]
         if iteration > 0:
-            scalars[RATE] = max(0.3 * scalars[RATE], size / previous)
-        if size * min(1.0, scalars[RATE]) <= goal:
+            scalars[RATE] = larger(0.3 * scalars[RATE], size / previous)
+        if size * smaller(1.0, scalars[RATE]) <= goal:
             return True
-        if not size < np.inf or (iteration > 0 and size > max(DIVERGENCE * previous, rounding)):
+        if not size < np.inf or (iteration > 0 and size > larger(DIVERGENCE * previous, rounding)):
             return False
         if iteration > 0:
-            largest, smallest = max(largest, size), min(smallest, size)
+            largest, smallest = larger(largest, size), smaller(smallest, size)
         previous = size
-    if largest > min(rounding, ALIKE * smallest):
+    if largest > smaller(rounding, ALIKE * smallest):
         return False
     for i in range(n):
-        vectors[ROW_NOISE, i] = max(vectors[ROW_NOISE, i], abs(step[i]) / h)
+        vectors[ROW_NOISE, i] = larger(vectors[ROW_NOISE, i], abs(step[i]) / h)
     return True
