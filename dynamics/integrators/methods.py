@@ -134,12 +134,20 @@ class CompiledMethod:
         return all(module is None or module.from_cache for module in modules)
 
     def functions(self) -> Integers | tuple[Callable[..., None], ...]:
-        """Return the addresses that the method calls; the functions themselves if the compiler is off."""
+        """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
+        return self._addresses(self._of_system())
+
+    def called(self) -> Integers | tuple[Callable[..., None], ...]:
+        """Return what the method calls by address: `functions`, and then those of its own."""
+        own = () if self.of_a_step is None else tuple(self.of_a_step.functions.values())
+        return self._addresses(self._of_system() + own)
+
+    def _of_system(self) -> tuple[Any, ...]:
         functions = tuple(self.system.functions.values())
-        if "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT:
-            functions += functions[-1:]
-        if self.of_a_step is not None:
-            functions += tuple(self.of_a_step.functions.values())
+        has_product = "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT
+        return functions + functions[-1:] if has_product else functions
+
+    def _addresses(self, functions: tuple[Any, ...]) -> Integers | tuple[Callable[..., None], ...]:
         if compiler_is_off():
             return functions
         return np.array([function.address for function in functions], dtype=np.int64)
@@ -224,7 +232,7 @@ def make_stepper(
     if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
-    bound = (compiled.functions(), numbers, integers, work)
+    bound = (compiled.called(), numbers, integers, work)
     _check_events(compiled, state, bound, num_events, t0)
     return _stepper(method, compiled.kernels.namespace, state, bound, tolerances, num_events, t0)
 
