@@ -19,7 +19,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from dynamics.compiler.compiling_processes import in_another_process
 from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_once
@@ -57,6 +57,10 @@ class CompiledModule:
     #: Compiled callback of each exported name, whose ``address`` compiled code can call; the Python function itself
     #: when the compiler is switched off.
     functions: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: Pieces, and the Numba signatures of the functions that compiled code elsewhere will call by their addresses.
+Source: TypeAlias = tuple[Sequence[Piece], Mapping[str, str]]
 
 
 def read_piece(path: str | Path) -> Piece:
@@ -160,37 +164,46 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
     42.0
     """
     exports = exports or {}
-    text, digest = _content(pieces)
+    _, digest = _content(pieces)
     key = _key(digest, exports)
     with _lock:
         if key not in _memo:
             make = _interpret if compiler_is_off() else _compile
-            _memo[key] = make(pieces, exports, text, digest)
+            _memo[key] = make(pieces, exports, digest)
         return _memo[key]
 
 
 @contextmanager
-def compiling_beside(pieces: Sequence[Piece]) -> Iterator[None]:
-    """Compile pieces without exports in a copy of this process while the body runs, unless the cache has them already.
+def compiling_beside(
+    pieces: Sequence[Piece], exports: Mapping[str, str] | None = None, *, then: Sequence[Source] = ()
+) -> Iterator[None]:
+    """Compile pieces in a copy of this process while the body runs, unless the cache has them already.
 
     Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
-    that fills the same cache uses another. `load(pieces)` finds what it left; elsewhere than on Linux, or if the copy
-    fails, `load` compiles as usual.
+    that fills the same cache uses another. The copy goes on with the sources of `then` that nobody has compiled or is
+    compiling: two copies with the same ones end together. `load` finds what they left; elsewhere than on Linux, or if a
+    copy fails, it compiles as usual.
     """
-    text, digest = _content(pieces)
     with ExitStack() as beside:
         # No other thread compiles while the process is copied, so that the copy finds no lock taken. What goes wrong
         # with files here goes wrong again in `load`, which says so.
         with _lock, suppress(OSError):
-            directory = None if compiler_is_off() or _key(digest, {}) in _memo else cache_directory()
+            _, digest = _content(pieces)
+            known = compiler_is_off() or _key(digest, exports or {}) in _memo
+            directory = None if known else cache_directory()
             if directory is not None:
-                from dynamics.compiler.machine_code import fill_unless_another_does, is_cached, load_compiler
+                from dynamics.compiler.machine_code import fill_in_turn, is_cached, load_compiler
 
-                path = write_once(directory / f"kernels_{digest}.py", text)
-                if not is_cached(path, {}):
+                files = [_written(directory, *each) for each in ((pieces, exports or {}), *then)]
+                if not is_cached(*files[0]):
                     load_compiler()
-                    beside.enter_context(in_another_process(path, lambda: fill_unless_another_does(path)))
+                    beside.enter_context(in_another_process(files[0][0], lambda: fill_in_turn(files)))
         yield
+
+
+def _written(directory: Path, pieces: Sequence[Piece], exports: Mapping[str, str]) -> tuple[Path, Mapping[str, str]]:
+    text, digest = _content(pieces)
+    return write_once(directory / f"kernels_{digest}.py", text), exports
 
 
 def _key(digest: str, exports: Mapping[str, str]) -> str:
@@ -214,10 +227,9 @@ def _named(pieces: tuple[Piece, ...], compiler: str) -> tuple[str, str]:
     return text, hashlib.sha256(f"{compiler}\n{text}".encode()).hexdigest()[:32]
 
 
-def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+def _interpret(pieces: Sequence[Piece], exports: Mapping[str, str], digest: str) -> CompiledModule:
     from dynamics.compiler.machine_code import defined
 
-    del text
     namespace = _execute(pieces, digest)
     return CompiledModule(namespace, 0.0, False, None, {name: defined(namespace, name) for name in exports})
 
@@ -230,13 +242,13 @@ def _execute(pieces: Sequence[Piece], digest: str) -> ModuleType:
     return namespace
 
 
-def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], text: str, digest: str) -> CompiledModule:
+def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], digest: str) -> CompiledModule:
     from dynamics.compiler.machine_code import fill_by_one, functions_of, machine_code
 
     start = time.perf_counter()
     while (directory := cache_directory()) is not None:
         try:
-            path = write_once(directory / f"kernels_{digest}.py", text)
+            path, _ = _written(directory, pieces, exports)
             cached = fill_by_one(path, exports)
             namespace, functions, loaded = functions_of(path, exports)
             return CompiledModule(namespace, time.perf_counter() - start, cached and loaded, path, functions)

@@ -1,24 +1,46 @@
-"""Inner functions without machine code of their own, which saves a third of the time that compilation takes.
+"""How Numba compiles kernels, without what it does for all functions and they do not need.
+
+Inner functions have no machine code of their own, which saves a third of the time that compilation takes.
 
 Numba optimises each function by itself and makes machine code of it, although only entry points are ever called by
 their address: what they call is linked into them and optimised there once more. Here an inner function ends with the
 optimised code of its own body, and each entry point links all that it reaches, once. (Bodies that are not optimised
 before they are put into a loop keep it from doing several numbers at once: twice the time of a network's evaluation.)
 
-This replaces steps of Numba that are not public, so only in versions that are known; others compile as usual.
+Passes are left out as Numba's developers describe (`define_pipelines`). Libraries replace steps of Numba that are not
+public. So both are for versions that are known; others compile as usual.
 """
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any
 
 import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import NopythonRewrites
+from numba.core.untyped_passes import (
+    FindLiterallyCalls,
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+)
 
 #: Versions of Numba whose libraries of code, and what its compiler asks of them, are as is assumed here.
 KNOWN_VERSIONS = ("0.68.",)
+
+#: Passes of Numba's compiler for what no kernel has: functions that are inlined by Numba itself, loops over types, and
+#: literal numbers that are asked for.
+UNNEEDED = (InlineInlinables, FindLiterallyCalls, LiteralUnroll, LiteralPropagationSubPipelinePass)
+#: Those for closures and comprehensions.
+OF_INNER_CODE = (InlineClosureLikes, MakeFunctionToJitFunction)
+#: Those for expressions of whole arrays, which make new ones: only a function that counts references may.
+OF_NEW_ARRAYS = (NopythonRewrites,)
 
 # Numba publishes no types.
 Untyped = Any
@@ -59,6 +81,17 @@ def _compiler_into(kind: type[JITCodeLibrary]) -> type[Compiler]:
             super().__init__(typing_context, target, library, *rest)  # type: ignore[no-untyped-call]
             if kind is _InnerLibrary:
                 self.state.targetctx.get_executable = _without_machine_code
+
+        def define_pipelines(self) -> list[PassManager]:
+            (pipeline,) = super().define_pipelines()  # type: ignore[no-untyped-call]
+            code = self.state.func_id.code
+            has_inner_code = any(isinstance(each, CodeType) for each in code.co_consts)
+            unneeded = UNNEEDED + OF_INNER_CODE * (not has_inner_code) + OF_NEW_ARRAYS * (not self.state.flags.nrt)
+            passes = [each for each in pipeline.passes if each[0] not in unneeded]
+            # Branches on constants are pruned once, before the first of the passes that would make more of them.
+            pipeline.passes = [each for i, each in enumerate(passes) if each not in passes[:i]]
+            pipeline.finalize()
+            return [pipeline]
 
     return IntoLibrary
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, cast
@@ -22,7 +23,7 @@ from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
-OPTIONS_VERSION = 5
+OPTIONS_VERSION = 6
 #: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
 FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -94,10 +95,13 @@ def fill_by_one(path: Path, exports: Mapping[str, str]) -> bool:
     return False
 
 
-def fill_unless_another_does(path: Path) -> None:
-    """Compile the entry points of a generated file; do nothing while another process does."""
-    with compiled_by_one(path, wait=False):
-        _fill(path, {})
+def fill_in_turn(files: Sequence[tuple[Path, Mapping[str, str]]]) -> None:
+    """Compile what the cache lacks of some generated files, but those that another process compiles."""
+    with signs_of_life(files[0][0]):
+        for path, exports in files:
+            with suppress(TimeoutError), compiled_by_one(path, wait=False):
+                if not is_cached(path, exports):
+                    _fill(path, exports)
 
 
 def _fill(path: Path, exports: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from hermite.arrays import Array, Integers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dynamics.compiler.compilation import CompiledModule, Piece
+    from dynamics.compiler.compilation import CompiledModule, Piece, Source
     from dynamics.problem import Problem
 
 Observables = dict[str, Any]
@@ -34,18 +34,25 @@ SIGNATURES = {
 _ALWAYS_NEEDED = 3
 
 
-def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> CompiledModule:
-    """Compile the functions of a system, or load them; that of its Jacobian for implicit methods alone.
-
-    Raises ValueError if the pieces do not define one of them.
-    """
-    from dynamics.compiler.compilation import Piece, kernel_pieces, load
+def source_of_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> Source:
+    """Return the pieces of a system and the functions to compile; that of its Jacobian for implicit methods alone."""
+    from dynamics.compiler.compilation import Piece, kernel_pieces
 
     text = "".join(piece.text for piece in pieces)
     if "def jacobian_diagonal(" in text:
         product = Piece("product", f"HAS_PRODUCT = {'def jacobian_product(' in text}\n")
         pieces = *pieces, product, *kernel_pieces("dynamics.equations.jacobian_kernels")
-    return load(pieces, dict(list(SIGNATURES.items())[: None if implicit else _ALWAYS_NEEDED]))
+    return pieces, dict(list(SIGNATURES.items())[: None if implicit else _ALWAYS_NEEDED])
+
+
+def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> CompiledModule:
+    """Compile the functions of a system, or load them; that of its Jacobian for implicit methods alone.
+
+    Raises ValueError if the pieces do not define one of them.
+    """
+    from dynamics.compiler.compilation import load
+
+    return load(*source_of_functions(pieces, implicit=implicit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
-from dynamics.equations.interface import load_functions
+from dynamics.equations.interface import source_of_functions
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
 from dynamics.integrators.names import METHODS
@@ -39,7 +39,7 @@ _KERNELS = {
     "bdf": (
         *_FIRST,
         "shared_kernels",
-        *(f"bdf.{name}_kernels" for name in ("krylov", "nordsieck", "newton", "bdf")),
+        *(f"bdf.{name}_kernels" for name in ("common", "nordsieck", "newton", "bdf")),
         "saving_kernels",
     ),
     "sundials": (*_FIRST, "sundials.sundials_kernels"),
@@ -58,9 +58,16 @@ _KERNELS = {
     ),
     "scipy": _FIRST,
 }
-# Functions that a method calls by address once per step, after those of the system, and their pieces: they are compiled
-# where the system is, while the rest of the method is compiled beside it.
+# Functions that a method calls by address once or a few times per step, after those of the system, and their pieces: of
+# the two processes that compile, system and method, the first to be ready compiles them too.
 _OF_A_STEP = {
+    "bdf": (
+        ("slots", "system_calls", "bdf.common_kernels", "bdf.krylov_kernels"),
+        {
+            "solve_linear": "void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1],"
+            " Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))"
+        },
+    ),
     "small-flow": (
         (
             "slots",
@@ -72,6 +79,8 @@ _OF_A_STEP = {
         {
             "divide": "void(f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
             "land": "void(f8, f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
+            "slow": "void(f8, f8[::1], f8[::1], f8[:, ::1], f8[::1], i8[::1],"
+            " Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
         },
     ),
 }
@@ -120,12 +129,20 @@ class CompiledMethod:
         return all(module is None or module.from_cache for module in modules)
 
     def functions(self) -> Integers | tuple[Callable[..., None], ...]:
-        """Return the addresses that the method calls; the functions themselves if the compiler is off."""
+        """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
+        return self._addresses(self._of_system())
+
+    def called(self) -> Integers | tuple[Callable[..., None], ...]:
+        """Return what the method calls by address: `functions`, and then those of its own."""
+        own = () if self.of_a_step is None else tuple(self.of_a_step.functions.values())
+        return self._addresses(self._of_system() + own)
+
+    def _of_system(self) -> tuple[Any, ...]:
         functions = tuple(self.system.functions.values())
-        if "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT:
-            functions += functions[-1:]
-        if self.of_a_step is not None:
-            functions += tuple(self.of_a_step.functions.values())
+        has_product = "jacobian" in self.system.functions and self.system.namespace.HAS_PRODUCT
+        return functions + functions[-1:] if has_product else functions
+
+    def _addresses(self, functions: tuple[Any, ...]) -> Integers | tuple[Callable[..., None], ...]:
         if compiler_is_off():
             return functions
         return np.array([function.address for function in functions], dtype=np.int64)
@@ -138,15 +155,15 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     function (`dynamics.equations.interface`) that it needs.
     """
     family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
-    kernels = _pieces(_KERNELS[family])
     began = clock.perf_counter()
-    of_a_step = None
-    with compiling_beside(kernels):
-        system = load_functions(system_pieces, implicit=family in _IMPLICIT)
-        if family in _OF_A_STEP:
-            names, signatures = _OF_A_STEP[family]
-            of_a_step = load(_pieces(names), signatures)
-    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, of_a_step)
+    kernels = _pieces(_KERNELS[family])
+    functions = source_of_functions(system_pieces, implicit=family in _IMPLICIT)
+    names, signatures = _OF_A_STEP.get(family, ((), {}))
+    of_a_step = [(_pieces(names), signatures)] if signatures else []
+    with compiling_beside(kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
+        pass
+    system, *rest = (load(*source) for source in (functions, *of_a_step))
+    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, *rest)
 
 
 def _pieces(names: Sequence[str]) -> tuple[Piece, ...]:
@@ -210,7 +227,7 @@ def make_stepper(
     if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
-    bound = (compiled.functions(), numbers, integers, work)
+    bound = (compiled.called(), numbers, integers, work)
     _check_events(compiled, state, bound, num_events, t0)
     return _stepper(method, compiled.kernels.namespace, state, bound, tolerances, num_events, t0)
 

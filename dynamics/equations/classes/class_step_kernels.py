@@ -192,16 +192,16 @@ def write_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector, se
     o = m * P + m * m
     Q, w, parts = matrix(work, o, M, M), work[o + M * M : o + M * M + M], matrix(work, o + M * M + M, classes, M * M)
     o += M * M + M + classes * M * M + classes * m * m
-    J, share, rest = matrix(work, o, M, M), work[o + M * M : o + M * M + classes], work[o + M * M + classes :]
+    J, share, rest = matrix(work, o, M, M), matrix(work, o + M * M, classes, 1), work[o + M * M + classes :]
     counts = parameters[P + P * r + classes : P + P * r + 2 * classes]
     noise = parameters[P + P * r + 2 * classes] ** 2
     hat = parameters[P + P * r + 2 * classes + 3 :]
     for i in range(m):
         for j in range(i + 1):
             slope = write_share(i, j, noise, degree, sizes[6] == 1, hat, w, Q, rest, J)
-            product(parts, work[o : o + M * M], share)
+            product(parts, matrix(work, o, M * M, 1), share)
             for c in range(classes):
-                more = share[c] if sizes[6] == 1 else 0.0
+                more = share[c, 0] if sizes[6] == 1 else 0.0
                 second[c, i * m + j] = second[c, j * m + i] = counts[c] * slope + more
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
@@ -169,7 +170,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         for p in range(P):
             c = C[i, p]
             if c > 0.0 or sizes[4] == 0:
-                out[p] = max(out[p], c * c - 0.5)
+                out[p] = larger(out[p], c * c - 0.5)
             out[P + p] += share * g0(c)
 
 

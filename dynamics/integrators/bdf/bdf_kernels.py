@@ -9,9 +9,10 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import *
+    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.bdf.newton_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *
@@ -54,9 +55,9 @@ def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -
     counters[FAILURES] += 1
     factor = 0.25
     if error < np.inf:
-        factor = max(0.1, min(0.9, 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6)))
+        factor = larger(0.1, smaller(0.9, 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6)))
         if counters[FAILURES] > 1:
-            factor = min(factor, 0.2)
+            factor = smaller(factor, 0.2)
         if counters[FAILURES] > 3 and q > 1 and counters[FIXED_ORDER] == 0:
             counters[NEXT_ORDER] = q - 1
     else:
@@ -96,7 +97,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     size = weighted_norm(y, weight)
     # The first step is of first order: its error is about half the square of the relative change.
     h = np.sqrt(size) / speed if speed > 1e-5 and size > 1e-5 else 1e-6
-    h = min(h, scalars[LARGEST_STEP])
+    h = smaller(h, scalars[LARGEST_STEP])
     if scalars[FIXED_STEP] > 0.0:
         h = scalars[FIXED_STEP]
     for i in range(y.size):
@@ -134,7 +135,7 @@ def advance(
         if tried >= max_steps:
             return STATUS_MAX_STEPS
         tried += 1
-        h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
+        h = fixed if fixed > 0.0 else smaller(scalars[STEP], scalars[LARGEST_STEP])
         for i in range(y.size):
             noise = NOISE_WEIGHT * h * vectors[ROW_NOISE, i]
             vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]) + noise)
@@ -165,7 +166,7 @@ def advance(
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.
-    x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)
+    x = larger((t - scalars[TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
     for i in range(out.size):
         value = vectors[ROW_NORDSIECK + q, i]

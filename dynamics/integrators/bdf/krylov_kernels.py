@@ -1,6 +1,7 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Executed after `slots` and `system_calls`, before `nordsieck_kernels`.
+Executed after `slots`, `system_calls` and `common_kernels`; compiled beside the other kernels of the method, which call
+`solve_linear` by its address.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
 analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
@@ -18,45 +19,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Matrix, Vector
+from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger, smaller
+from dynamics.compiler.views import matrix
 
 if TYPE_CHECKING:
+    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import System, jacobian_product, rhs
-
-
-@kernel
-def weighted_norm(v: Vector, weight: Vector) -> float:
-    """Return the largest weight_i |v_i|, infinity if any is not finite.
-
-    Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
-    """
-    a = b = c = d = total = 0.0
-    n = v.size - v.size % 4
-    for i in range(0, n, 4):
-        p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
-        r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
-        a, b, c, d = max(a, p), max(b, q), max(c, r), max(d, s)
-        total += (p + q) + (r + s)
-    for i in range(n, v.size):
-        a = max(a, abs(v[i]) * weight[i])
-        total += abs(v[i]) * weight[i]
-    return max(a, b, c, d) if total < np.inf else np.inf
-
-
-@kernel
-def set_filter(vectors: Matrix, gamma: float) -> float:
-    """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
-
-    Growing components are left alone, so that the divisor is never below 1.
-    """
-    largest = 1.0
-    for i in range(vectors.shape[1]):
-        divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
-        largest = max(largest, divisor)
-        vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
-    return largest
 
 
 @kernel
@@ -83,7 +54,8 @@ def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: M
             filtered[i] = weight[i] * (filtered[i] - gamma * product[i])
         return
     for i in range(n):
-        total += (weight[i] * filtered[i]) ** 2
+        size = weight[i] * filtered[i]
+        total += size * size
     sigma = reach / np.sqrt(total) if total > 0.0 else 1.0
     for i in range(n):
         direction[i] = y[i] + sigma * filtered[i]
@@ -125,7 +97,7 @@ def rotate(h: Matrix, k: int) -> float:
         upper, lower = h[j, k], h[j + 1, k]
         h[j, k] = h[j, c] * upper + h[j, s] * lower
         h[j + 1, k] = h[j, c] * lower - h[j, s] * upper
-    length = np.sqrt(h[k, k] ** 2 + h[k + 1, k] ** 2)
+    length = np.sqrt(h[k, k] * h[k, k] + h[k + 1, k] * h[k + 1, k])
     if length == 0.0:
         return float(abs(h[k, b]))
     h[k, c], h[k, s] = h[k, k] / length, h[k + 1, k] / length
@@ -137,25 +109,33 @@ def rotate(h: Matrix, k: int) -> float:
 
 @kernel
 def solve_linear(
-    t: float, y: Vector, gamma: float, tolerance: float, reach: float, vectors: Matrix, h: Matrix, system: System
-) -> int:
-    """Solve (1 − γ J) x = b for ROW_SOLUTION and return the number of products with J.
+    t: float,
+    gamma: float,
+    tolerance: float,
+    reach: float,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    system: System,
+) -> None:
+    """Solve (1 − γ J) x = b for ROW_SOLUTION, J at ROW_TRIAL, and count the products with J.
 
     The largest weighted component of b − (1 − γ J) x ends near or below `tolerance`: GMRES reduces the 2-norm by the
     factor by which the largest component must shrink.  If MAX_KRYLOV products do not suffice, the nonlinear
     iteration notices by itself.
     """
     n = vectors.shape[1]
-    solution, filter_row = vectors[ROW_SOLUTION], vectors[ROW_FILTER]
+    y, solution, filter_row = vectors[ROW_TRIAL], vectors[ROW_SOLUTION], vectors[ROW_FILTER]
+    h = matrix(scalars, HESSENBERG, MAX_KRYLOV + 1, MAX_KRYLOV + 3)
     total = 0.0
     for i in range(n):
         solution[i] = vectors[ROW_WEIGHT, i] * vectors[ROW_RESIDUAL, i]
-        total += solution[i] ** 2
+        total += solution[i] * solution[i]
     residual = np.sqrt(total)
     largest = weighted_norm(vectors[ROW_RESIDUAL], vectors[ROW_WEIGHT])
-    goal = residual * min(1.0, tolerance / max(largest, 1e-300))
+    goal = residual * smaller(1.0, tolerance / larger(largest, 1e-300))
     h[0, MAX_KRYLOV] = residual
-    count: int = min(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
+    count: int = smaller(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
     if residual > goal:
         for i in range(n):
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
@@ -178,4 +158,5 @@ def solve_linear(
             solution[i] += h[k, MAX_KRYLOV] * basis[i]
     for i in range(n):
         solution[i] *= filter_row[i]
-    return count
+    counters[PRODUCTS] += count
+    counters[EVALUATIONS] += count if reach > 0.0 else 0

@@ -1,6 +1,7 @@
 """The nonlinear equation of one step of the stiff stepper.
 
-Executed after `nordsieck_kernels` and before `bdf_kernels`.
+Executed after `nordsieck_kernels` and before `bdf_kernels`. `krylov_kernels`, which solve the linear equations, are
+compiled beside it.
 
 References
 ----------
@@ -14,9 +15,11 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.invocation import invoke
+from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import *
+    from dynamics.integrators.bdf.common_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *
     from dynamics.integrators.slots import *
@@ -39,6 +42,20 @@ ALIKE, ROUNDINGS, LARGEST_ROUNDING, NOISE_WEIGHT = 3.0, 10.0, 1e-4, 20.0
 
 
 @kernel
+def set_filter(vectors: Matrix, gamma: float) -> float:
+    """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
+
+    Growing components are left alone, so that the divisor is never below 1.
+    """
+    largest = 1.0
+    for i in range(vectors.shape[1]):
+        divisor = 1.0 + larger(0.0, -gamma * vectors[ROW_DIAGONAL, i])
+        largest = larger(largest, divisor)
+        vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
+    return largest
+
+
+@kernel
 def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> bool:
     """Solve y = y_p + e, e = γ f(y) − z_1/l_1 by inexact Newton iteration; return whether it converged.
 
@@ -50,7 +67,6 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
     inverse = 1.0 / scalars[POLYNOMIAL + 1]
     gamma = h * inverse
     goal = NONLINEAR_FACTOR / scalars[CONSTANT]
-    hessenberg = scalars[HESSENBERG:].reshape(MAX_KRYLOV + 1, MAX_KRYLOV + 3)
     for i in range(n):
         e[i] = 0.0
         y[i] = vectors[ROW_NORDSIECK, i]
@@ -62,11 +78,11 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         add_scaled(vectors[ROW_NOISE], vectors[ROW_NOISE], -0.5)
     counters[AGE] += 1
     noise = set_filter(vectors, gamma) * ROUNDING / scalars[RTOL]
-    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
-    if noise > LARGEST_NOISE * reach and len(system[0]) > JACOBIAN_PRODUCT:
+    reach = larger(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
+    if noise > LARGEST_NOISE * reach and len(system[0]) > JACOBIAN_PRODUCT + 1:
         reach = 0.0
     # Differences are less accurate than the right-hand side, so that what they leave is no sign of its rounding.
-    rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
+    rounding = smaller(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
     previous = largest = 0.0
     smallest = np.inf
     for iteration in range(MAX_ITERATIONS):
@@ -75,24 +91,23 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         counters[ITERATIONS] += 1
         for i in range(n):
             residual[i] = gamma * f[i] - inverse * vectors[ROW_NORDSIECK + 1, i] - e[i]
-        products = solve_linear(t, y, gamma, LINEAR_FACTOR * goal, reach, vectors, hessenberg, system)
-        counters[PRODUCTS] += products
-        counters[EVALUATIONS] += products if reach > 0.0 else 0
+        tolerance = LINEAR_FACTOR * goal
+        invoke(system[0][SOLVE_LINEAR], (t, gamma, tolerance, reach, vectors, scalars, counters, system))
         size = weighted_norm(step, weight)
         for i in range(n):
             e[i] += step[i]
             y[i] = vectors[ROW_NORDSIECK, i] + e[i]
         if iteration > 0:
-            scalars[RATE] = max(0.3 * scalars[RATE], size / previous)
-        if size * min(1.0, scalars[RATE]) <= goal:
+            scalars[RATE] = larger(0.3 * scalars[RATE], size / previous)
+        if size * smaller(1.0, scalars[RATE]) <= goal:
             return True
-        if not size < np.inf or (iteration > 0 and size > max(DIVERGENCE * previous, rounding)):
+        if not size < np.inf or (iteration > 0 and size > larger(DIVERGENCE * previous, rounding)):
             return False
         if iteration > 0:
-            largest, smallest = max(largest, size), min(smallest, size)
+            largest, smallest = larger(largest, size), smaller(smallest, size)
         previous = size
-    if largest > min(rounding, ALIKE * smallest):
+    if largest > smaller(rounding, ALIKE * smallest):
         return False
     for i in range(n):
-        vectors[ROW_NOISE, i] = max(vectors[ROW_NOISE, i], abs(step[i]) / h)
+        vectors[ROW_NOISE, i] = larger(vectors[ROW_NOISE, i], abs(step[i]) / h)
     return True

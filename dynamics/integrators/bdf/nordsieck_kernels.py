@@ -1,6 +1,6 @@
 """History of the stiff stepper: coefficients of backward differentiation with variable step and order.
 
-It is kept as z_j = h^j y^(j)/j!. Executed after `krylov_kernels`.
+It is kept as z_j = h^j y^(j)/j!. Executed after `common_kernels`.
 
 The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
 of step needs no interpolation.
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger, smaller
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.krylov_kernels import weighted_norm
+    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.shared_kernels import copy_row
     from dynamics.integrators.slots import *
 
@@ -47,8 +49,8 @@ def set_coefficients(scalars: Vector, h: float, order: int) -> None:
 
     Λ(x) = Π_{i<q} (1 + x/ξ_i) (1 + x/ξ*_q) with ξ_i = (t_n − t_{n−i})/h, and ξ*_q from the fixed leading coefficient.
     """
-    lam = scalars[POLYNOMIAL : POLYNOMIAL + MAX_ORDER + 2]
-    past = scalars[PAST_STEPS : PAST_STEPS + MAX_ORDER + 2]
+    lam = vector(scalars, POLYNOMIAL, MAX_ORDER + 2)
+    past = vector(scalars, PAST_STEPS, MAX_ORDER + 2)
     for i in range(lam.size):
         lam[i] = 1.0 if i < 2 else 0.0
     alpha, alpha_hat, xi, xi_star, total = -1.0, -1.0, 1.0, 1.0, h
@@ -78,8 +80,8 @@ def set_coefficients(scalars: Vector, h: float, order: int) -> None:
 @kernel
 def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -> None:
     """Lower or raise the degree of the Nordsieck array by one, keeping its values at the past points."""
-    past = scalars[PAST_STEPS : PAST_STEPS + MAX_ORDER + 2]
-    lam = scalars[POLYNOMIAL : POLYNOMIAL + MAX_ORDER + 2]
+    past = vector(scalars, PAST_STEPS, MAX_ORDER + 2)
+    lam = vector(scalars, POLYNOMIAL, MAX_ORDER + 2)
     for i in range(lam.size):
         lam[i] = 1.0 if i == 2 else 0.0
     raising = new_order > order
@@ -132,7 +134,7 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
     n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
     if scalars[GROWTH] <= 1.0:
         # The step before was rejected: try the same length once more.
-        counters[WAIT] = max(counters[WAIT], 2)
+        counters[WAIT] = larger(counters[WAIT], 2)
     best, order = 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6), q
     if counters[WAIT] <= 0 and counters[FIXED_ORDER] == 0:
         counters[WAIT] = 2
@@ -143,7 +145,7 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
                 best, order = growth, q - 1
         if q < MAX_ORDER and counters[ACCEPTED] > q:
             quotient = scalars[CONSTANT_SAVED] / scalars[SAVED_CONSTANT]
-            quotient *= (scalars[SCALE] / scalars[PAST_STEPS + 2]) ** (q + 1)
+            quotient *= (scalars[SCALE] / scalars[PAST_STEPS + 2]) ** (q + 1.0)
             trial = vectors[ROW_TRIAL]
             for i in range(n):
                 trial[i] = vectors[ROW_CORRECTION, i] - quotient * vectors[ROW_SAVED, i]
@@ -159,5 +161,5 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
         copy_row(vectors[ROW_SAVED], vectors[ROW_CORRECTION])
         scalars[SAVED_CONSTANT] = scalars[CONSTANT_SAVED]
     counters[NEXT_ORDER] = order
-    scalars[STEP] = scalars[SCALE] * min(best, scalars[GROWTH])
+    scalars[STEP] = scalars[SCALE] * smaller(best, scalars[GROWTH])
     scalars[GROWTH] = LARGEST_GROWTH

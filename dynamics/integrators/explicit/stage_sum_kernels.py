@@ -9,6 +9,8 @@ import numpy as np
 
 from dynamics.compiler.arrays import Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import smaller
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
@@ -26,8 +28,8 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
     """
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for start in range(0, size, COLUMN_BLOCK):
-        stop = min(start + COLUMN_BLOCK, size)
-        part, whole = out[start:stop], base[start:stop]
+        stop = smaller(start + COLUMN_BLOCK, size)
+        part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
         for i in range(part.size):
             part[i] = whole[i]
         j = 0
@@ -35,15 +37,15 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
             a, b, c, d = places[j], places[j + 1], places[j + 2], places[j + 3]
             v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b]
             x, y = h * DOP853_WEIGHTS[row, c], h * DOP853_WEIGHTS[row, d]
-            k_a, k_b = stages[a, start:stop], stages[b, start:stop]
-            k_c, k_d = stages[c, start:stop], stages[d, start:stop]
+            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
+            k_c, k_d = row_part(stages, c, start, part.size), row_part(stages, d, start, part.size)
             for i in range(part.size):
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
             j += 4
         while j < count:
-            a, b = places[j], places[min(j + 1, count - 1)]
+            a, b = places[j], places[smaller(j + 1, count - 1)]
             v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 < count else 0.0
-            k_a, k_b = stages[a, start:stop], stages[b, start:stop]
+            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
             for i in range(part.size):
                 part[i] += v * k_a[i] + w * k_b[i]
             j += 2

@@ -11,7 +11,8 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import counting_kernel, kernel
-from dynamics.compiler.views import vector
+from dynamics.compiler.numbers import larger
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.slots import *
@@ -23,15 +24,14 @@ KAPPA = 4.0
 
 
 @kernel
-def link_value(squares: Vector, s: float, order: int) -> float:
-    """Return the derivative of this order, 0 to 2, of g(s) = Σ_j c_j² s^j."""
-    total = 0.0
-    for j in range(squares.size - 1, order - 1, -1):
-        factor = 1.0
-        for i in range(order):
-            factor *= j - i
-        total = total * s + factor * squares[j]
-    return total
+def link_values(squares: Vector, s: float) -> tuple[float, float, float]:
+    """Return g(s) = Σ_j c_j² s^j and its first two derivatives."""
+    value = slope = bend = 0.0
+    for j in range(squares.size - 1, -1, -1):
+        bend = bend * s + 2.0 * slope
+        slope = slope * s + value
+        value = value * s + squares[j]
+    return value, slope, bend
 
 
 @counting_kernel
@@ -49,7 +49,7 @@ def parts(counters: Integers, m: int) -> tuple[Integers, Integers, Integers, Int
 @kernel
 def kept_share(h: float, rate: float) -> float:
     """Return 1 − θ, θ = min(1, κ/(rate h)): what a slowed mode keeps of its velocity in the last step."""
-    return max(0.0, 1.0 - KAPPA / (h * rate))
+    return larger(0.0, 1.0 - KAPPA / (h * rate))
 
 
 @kernel
@@ -60,13 +60,13 @@ def slow(
     m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
     cluster, pole, order, first = parts(counters, m)
     mean, shift = vectors[ROW_MEAN], vectors[ROW_SHIFT]
-    value, slope = link_value(squares, 1.0, 0), link_value(squares, 1.0, 1)
+    value, slope, _ = link_values(squares, 1.0)
     for c in range(counters[CLUSTERS]):
         a = system[1][cluster[order[first[c]]]]
         held, held_norm = kept_share(h, a * slope), kept_share(h, 4.0 * a * value)
         if held == held_norm == 0.0:
             continue
-        drift = vectors[ROW_DRIFT, c * (D + 1) : (c + 1) * (D + 1)]
+        drift = row_part(vectors, ROW_DRIFT, c * (D + 1), D + 1)
         total = mean_lean = 0.0
         for k in range(D + 1):
             mean[k] = 0.0
@@ -84,7 +84,7 @@ def slow(
         turn = 0.25 * slope / value * growth
         for x in range(first[c], first[c + 1]):
             i = order[x]
-            u = y[i * D : (i + 1) * D]
+            u = vector(y, i * D, D)
             lean = pole[i] * along(u, mean)
             share = np.exp(y[m * D + i]) / total
             mean_lean += share * lean
@@ -94,7 +94,7 @@ def slow(
                 shift[k] += w * u[k]
         for x in range(first[c], first[c + 1]):
             i = order[x]
-            u, du = y[i * D : (i + 1) * D], rates[i * D : (i + 1) * D]
+            u, du = vector(y, i * D, D), vector(rates, i * D, D)
             rates[m * D + i] += 4.0 * mean_lean
             for k in range(D):
                 du[k] -= pole[i] * shift[k]

@@ -10,10 +10,11 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import link_value, parts
+    from dynamics.integrators.small_flow.cluster_kernels import link_values, parts
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import System
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 GROUP, MASS, DISTANCE, STILL, LEAVE_DISTANCE, LEAVE_STILL = 0.9, 0.05, 1e-3, 1e-6, 3.0, 100.0
 
 
-@counting_kernel
-def group_neurons(y: Vector, both_poles: bool, counters: Integers, direction: Integers, system: System) -> int:
+@kernel
+def group_neurons(
+    y: Vector, both_poles: bool, counters: Integers, direction: Integers, scratch: Integers, system: System
+) -> int:
     """Group neurons with C_ip² above `GROUP` by direction, into the last two parts; return the number of groups."""
     m, P, D = system[2][0], system[2][1], system[2][2]
     _, pole, order, first = parts(counters, m)
-    nearest, place = np.empty(m, dtype=np.int64), np.empty(P + 1, dtype=np.int64)
+    nearest, place = vector(scratch, 0, m), vector(scratch, m, P + 1)
     for p in range(P + 1):
         place[p] = 0
     for i in range(m):
@@ -66,7 +69,7 @@ def weigh_group(
     """
     y, before, velocity, mean = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES], vectors[ROW_MEAN]
     m, D, a = system[2][0], system[2][2], system[1][p]
-    value = link_value(squares, 1.0, 0)
+    value, _, _ = link_values(squares, 1.0)
     mass = 0.0
     distance = a * a * value
     for k in range(D + 1):
@@ -76,13 +79,15 @@ def weigh_group(
         u, q = i * D, m * D + i
         n = np.exp(y[q])
         mass += n
-        distance += n * n * value - 2.0 * a * n * link_value(squares, y[u + p], 0)
+        pull, _, _ = link_values(squares, y[u + p])
+        distance += n * n * value - 2.0 * a * n * pull
         for z in range(x):
             j = members[z]
             s = 0.0
             for k in range(D):
                 s += y[u + k] * y[j * D + k]
-            distance += 2.0 * n * np.exp(y[m * D + j]) * link_value(squares, s, 0)
+            push, _, _ = link_values(squares, s)
+            distance += 2.0 * n * np.exp(y[m * D + j]) * push
         w = n * pole[i]
         for k in range(D):
             mean[k] += w * velocity[u + k]
@@ -102,18 +107,20 @@ def weigh_group(
 def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
     m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
-    y, all_drifts = vectors[ROW_STATE], vectors[ROW_DRIFT]
+    y = vectors[ROW_STATE]
     cluster, pole, order, first = parts(counters, m)
-    value, slope = link_value(squares, 1.0, 0), link_value(squares, 1.0, 1)
+    value, slope, _ = link_values(squares, 1.0)
     h = scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
-    direction, new = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    scratch = np.empty(3 * m + system[2][1] + 1, dtype=np.int64)
+    direction, new, rest = vector(scratch, 0, m), vector(scratch, m, m), scratch[2 * m :]
     for i in range(m):
         new[i] = -1
-    count = group_neurons(y, scalars[BOTH_POLES] > 0.0, counters, direction, system)
+    count = group_neurons(y, scalars[BOTH_POLES] > 0.0, counters, direction, rest, system)
     kept = filled = begin = 0
     for c in range(count):
         p, end = direction[c], first[c + 1]
-        a, members, drift = system[1][p], order[begin:end], all_drifts[kept * (D + 1) : (kept + 1) * (D + 1)]
+        a, members = system[1][p], vector(order, begin, end - begin)
+        drift = row_part(vectors, ROW_DRIFT, kept * (D + 1), D + 1)
         mass, distance, off, off_norm = weigh_group(p, members, h, vectors, drift, squares, pole, system)
         was, unchanged = False, True
         for i in range(m):

@@ -1,7 +1,7 @@
 """Steps of a small flow: DOP853 on unit vectors with slowed clusters, from save time to save time without Python.
 
-Executed after `cluster_kernels` and the tableau; it is compiled once for all links. What happens once per step alone,
-`division_kernels` and `small_landing_kernels`, is compiled beside it and called by address.
+Executed after `cluster_kernels` and the tableau; it is compiled once for all links. What clusters do, `slow` at every
+stage, `division_kernels` and `small_landing_kernels` once per step, is compiled beside it and called by address.
 
 References
 ----------
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.compilation import kernel
 from dynamics.compiler.invocation import invoke
+from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import *
@@ -37,7 +38,13 @@ def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Int
     y, stages = vectors[ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
     add_stages(vectors[ROW_START], stages, s, h, y.size, y)
     rhs(0.0, y, stages[s], system)
-    slow(h, y, stages[s], vectors, scalars, counters, system)
+    invoke(system[0][SLOW], (h, y, stages[s], vectors, scalars, counters, system))
+
+
+@kernel
+def square(x: float) -> float:
+    """Return x²; for a first integer power Numba compiles a function of its own, which takes four times as long."""
+    return x * x
 
 
 @kernel
@@ -77,18 +84,18 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
     worst = 0.0
     for i in range(m):
         q = m * D + i
-        five, three = (e5[q] / atol[q]) ** 2, (e3[q] / atol[q]) ** 2
+        five, three = square(e5[q] / atol[q]), square(e3[q] / atol[q])
         for k in range(i * D, (i + 1) * D):
-            scale = 1.0 / (atol[k] + rtol * max(abs(y[k]), abs(new[k])))
-            five += (e5[k] * scale) ** 2
-            three += (e3[k] * scale) ** 2
+            scale = 1.0 / (atol[k] + rtol * larger(abs(y[k]), abs(new[k])))
+            five += square(e5[k] * scale)
+            three += square(e3[k] * scale)
         error = combined_error(five, three, h, D + 1.0)
         p = leading_direction(i, y, scalars[BOTH_POLES] > 0.0, counters, system)
         if p >= 0:
             k = i * D + p
-            scale = 1.0 / (atol[k] + rtol * max(abs(y[k]), abs(new[k])))
-            error = max(error, combined_error((e5[k] * scale) ** 2, (e3[k] * scale) ** 2, h, 1.0))
-        worst = max(worst, error)
+            scale = 1.0 / (atol[k] + rtol * larger(abs(y[k]), abs(new[k])))
+            error = larger(error, combined_error(square(e5[k] * scale), square(e3[k] * scale), h, 1.0))
+        worst = larger(worst, error)
     return worst
 
 
@@ -97,7 +104,7 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
     """Compute the state after a step of length h from ROW_START into ROW_NEW; return its error."""
     first = vectors[ROW_STAGES]
     copy_row(first, vectors[ROW_RATES_START])
-    slow(h, vectors[ROW_START], first, vectors, scalars, counters, system)
+    invoke(system[0][SLOW], (h, vectors[ROW_START], first, vectors, scalars, counters, system))
     for s in range(1, 12):
         take_stage(s, h, vectors, scalars, counters, system)
     counters[EVALUATIONS] += 11
@@ -114,7 +121,7 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
     begin, end, stages = vectors[ROW_STAGES], vectors[ROW_END], vectors[ROW_STAGES:ROW_DENSE]
     if counters[DENSE_READY] == 0:
         copy_row(end, vectors[ROW_RATES])
-        slow(h, y, end, vectors, scalars, counters, system)
+        invoke(system[0][SLOW], (h, y, end, vectors, scalars, counters, system))
         for s in range(13, 16):
             take_stage(s, h, vectors, scalars, counters, system)
         counters[EVALUATIONS] += 3
@@ -127,10 +134,10 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
         counters[DENSE_READY] = 1
     worst = 0.0
     for i in range(m):
-        square = dense[6, m * D + i] ** 2
+        total = square(dense[6, m * D + i])
         for k in range(i * D, (i + 1) * D):
-            square += dense[6, k] ** 2
-        worst = max(worst, square)
+            total += square(dense[6, k])
+        worst = larger(worst, total)
     return float(DOP853_DENSE_ERROR * np.sqrt(worst) / scalars[RTOL])
 
 
@@ -148,11 +155,12 @@ def state_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, system
 
 
 @kernel
-def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, values: Vector, system: System) -> float:
+def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, system: System) -> float:
     """Return the time in the last step at which an event rises to zero, by false position with the Illinois weight."""
     low, high = scalars[TIME_START], scalars[TIME]
-    low_value, high_value = events[EVENT_BEFORE, e], events[EVENT_NOW, e]
-    tolerance = EVENT_ACCURACY * max(abs(high), high - low)
+    values = events[EVENT_NOW]
+    low_value, high_value = events[EVENT_BEFORE, e], values[e]
+    tolerance = EVENT_ACCURACY * larger(abs(high), high - low)
     side = 0
     for trial in range(EVENT_TRIALS):
         if high - low <= tolerance:
@@ -161,7 +169,7 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, valu
         if trial % 4 == 3:
             t = 0.5 * (low + high)
         # A root within the accuracy of one end is enclosed by stepping just past it.
-        t = min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
+        t = smaller(larger(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
         state_inside(t, vectors[ROW_TRIAL], vectors, scalars, system)
         event_values(t, vectors[ROW_TRIAL], values, system)
         if values[e] >= 0.0:
@@ -172,21 +180,21 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, valu
             low, low_value = t, values[e]
             high_value *= 0.5 if side < 0 else 1.0
             side = -1
+    event_values(scalars[TIME], vectors[ROW_STATE], values, system)
     return float(high)
 
 
-@counting_kernel
+@kernel
 def record_events(vectors: Matrix, scalars: Vector, counters: Integers, events: Matrix, system: System) -> None:
     """Write the times of events that were passed in the last step, or at the start."""
     if not events_passed(scalars[TIME], vectors[ROW_STATE], events, system):
         return
-    values = np.empty(events.shape[1])
     for e in range(events.shape[1]):
         if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
             events[EVENT_TIME, e] = scalars[TIME_START]
             if scalars[TIME] > scalars[TIME_START] and events[EVENT_BEFORE, e] < 0.0:
                 prepare_dense(vectors, scalars, counters, system)
-                events[EVENT_TIME, e] = rise_of_event(e, vectors, scalars, events, values, system)
+                events[EVENT_TIME, e] = rise_of_event(e, vectors, scalars, events, system)
 
 
 @kernel
@@ -199,7 +207,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, ev
     copy_row(vectors[ROW_START], y)
     fastest = 1e-290
     for i in range(y.size):
-        fastest = max(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
+        fastest = larger(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
     scalars[STEP] = 1e-2 / fastest
     cluster, _, _, _ = parts(counters, m)
     for i in range(m):
@@ -242,15 +250,15 @@ def take_step(
             if not inside or prepare_dense(vectors, scalars, counters, system) <= 1.0:
                 break
             planned = planned if planned > 0.0 else h
-            h = max(target - t, SMALLEST_FACTOR * h)
+            h = larger(target - t, SMALLEST_FACTOR * h)
             continue
         counters[REJECTED] += 1
         factor = SAFETY * error**-0.125 if error < np.inf else 0.0
-        h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+        h *= larger(SMALLEST_FACTOR, smaller(factor, LAG_SAFETY))
         planned, most = 0.0, 1.0
     scalars[TIME] = t + h
-    factor = SAFETY * max(error, 1e-12) ** -0.125
-    scalars[STEP] = planned if planned > 0.0 else h * min(most, max(SMALLEST_FACTOR, factor))
+    factor = SAFETY * larger(error, 1e-12) ** -0.125
+    scalars[STEP] = planned if planned > 0.0 else h * smaller(most, larger(SMALLEST_FACTOR, factor))
     counters[ACCEPTED] += 1
     scalars[END_TIMES + counters[ACCEPTED] % KEPT_TIMES] = t + h
     record_events(vectors, scalars, counters, events, system)

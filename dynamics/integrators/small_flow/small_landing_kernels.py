@@ -9,11 +9,13 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.shared_kernels import copy_row
     from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_value, parts
+    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_values, parts
     from dynamics.integrators.small_flow.small_slots import *
     from dynamics.integrators.system_calls import System, normalise, rhs
 
@@ -31,8 +33,8 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
     cluster, pole, order, first = parts(counters, m)
     y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
     p = cluster[order[first[c]]]
-    a, shift = system[1][p], vectors[ROW_SHIFT, c * (D + 1) : (c + 1) * (D + 1)]
-    drift, velocity = vectors[ROW_DRIFT, c * (D + 1) : (c + 1) * (D + 1)], vectors[ROW_MEAN]
+    a, shift = system[1][p], row_part(vectors, ROW_SHIFT, c * (D + 1), D + 1)
+    drift, velocity = row_part(vectors, ROW_DRIFT, c * (D + 1), D + 1), vectors[ROW_MEAN]
     rho = total = overlap = square = 0.0
     for k in range(D + 1):
         # The drift of a cluster whose members have just changed is unknown, and 0.
@@ -50,16 +52,18 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
             velocity[k - i * D] += w * rates[k]
             shift[k - i * D] += w * (y[k] - start[k])
     forward = (1.0 + rho) / h
+    value, slope, _ = link_values(squares, 1.0)
     for k in range(D + 1):
-        rate = a * link_value(squares, 1.0, 1) if k < D else 4.0 * a * link_value(squares, 1.0, 0)
+        rate = a * slope if k < D else 4.0 * a * value
         # Modes that relax less than κ within a step are not slowed.
-        follows = -np.expm1(-max(h * rate - KAPPA, 0.0))
+        follows = -np.expm1(-larger(h * rate - KAPPA, 0.0))
         shift[k] = follows * (velocity[k] / total - forward * shift[k] / total + rho * drift[k]) / (rate + forward)
         square += shift[k] * shift[k] if k < D else 0.0
     for i in range(m):
         if cluster[i] != p:
-            overlap = max(overlap, abs(y[i * D + p]))
-    return float(a * abs(link_value(squares, overlap, 2)) * max(np.sqrt(square), abs(shift[D])))
+            overlap = larger(overlap, abs(y[i * D + p]))
+    _, _, bend = link_values(squares, overlap)
+    return float(a * abs(bend) * larger(np.sqrt(square), abs(shift[D])))
 
 
 @kernel
@@ -74,14 +78,14 @@ def land(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system:
     cluster, pole, order, first = parts(counters, m)
     noticed = 0.0
     for c in range(counters[CLUSTERS]):
-        noticed = max(noticed, weigh_shift(c, h, vectors, scalars, counters, system))
+        noticed = larger(noticed, weigh_shift(c, h, vectors, scalars, counters, system))
     if h * noticed <= scalars[NOTICED]:
         return
     for c in range(counters[CLUSTERS]):
-        b = vectors[ROW_SHIFT, c * (D + 1) : (c + 1) * (D + 1)]
+        b = row_part(vectors, ROW_SHIFT, c * (D + 1), D + 1)
         for x in range(first[c], first[c + 1]):
             i = order[x]
-            u = y[i * D : (i + 1) * D]
+            u = vector(y, i * D, D)
             w = along(u, b)
             for k in range(D):
                 u[k] += pole[i] * (b[k] - w * u[k])

@@ -15,5 +15,5 @@ NOTICED, BOTH_POLES, SQUARES = range(END_TIMES + KEPT_TIMES, END_TIMES + KEPT_TI
 # Slots of `counters`: number of clusters; then four parts of m + 1: direction of the cluster of each neuron (−1: none),
 # its pole (±1), members of all clusters in order, and where in them each cluster begins.
 CLUSTERS, INTEGERS = 6, 7
-# Places of the addresses of `division_kernels` and `small_landing_kernels`, after those of the system.
-DIVIDE, LAND = 3, 4
+# Places of the addresses of what the division, the landing and the clusters do, after those of the system.
+DIVIDE, LAND, SLOW = 3, 4, 5

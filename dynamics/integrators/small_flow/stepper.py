@@ -67,7 +67,7 @@ class SmallFlowStepper(VectorStepper):
             compiled.kernels.namespace,
             layout,
             system.initial_state,
-            (compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size)),
+            (compiled.called(), system.parameters, system.sizes, np.empty(system.work_size)),
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,
