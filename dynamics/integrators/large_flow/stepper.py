@@ -162,7 +162,16 @@ class LargeFlowStepper(ClusterStepper):
             time, h = given["last"].tolist()
             extrapolation = rests.extrapolation(h, given["last_slots"])
             self._last = Step(
-                time, h, begin, self._now, division, given["pace"], given["drift"], extrapolation, given["leading"]
+                time,
+                h,
+                begin,
+                self._now,
+                self._now,
+                division,
+                given["pace"],
+                given["drift"],
+                extrapolation,
+                given["leading"],
             )
             self._dense = DenseOutput(self.rows, self._last)
 
@@ -235,13 +244,13 @@ class LargeFlowStepper(ClusterStepper):
         return division, drift
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
-        # The field at the end is written by `settle`.
+        # The field where the stages end is written by `settle`, and the end itself.
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
-        end = State(self._ring[0][at], self._ring[1][at], self._rests.F[slot], self._rests.growth[slot])
-        with np.errstate(divide="ignore"):
-            pace = np.minimum(1.0, KAPPA / (h * division.rates))
+        reached = self._rests.state(slot)
+        end = State(self._ring[0][at], self._ring[1][at], reached.F, reached.growth)
+        pace = KAPPA / np.maximum(h * division.rates, KAPPA)
         rests = self._rests.extrapolation(h)
-        return Step(self._time, h, self._now, end, division, pace, drift, rests, self._divider.leading)
+        return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, self._divider.leading)
 
     def _try_rows(self, step: Step, *, dense: bool) -> float:
         """Compute the state at the end of a step; return the error in units of the tolerance."""
