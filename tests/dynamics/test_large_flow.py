@@ -748,9 +748,24 @@ def _fails_after(plain, time):
     """The trial of a step, which never succeeds if the step would end after `time`."""
 
     def trial(self, step, **options):
-        return np.inf if step.time + step.h > time else plain(self, step, **options)
+        return (np.inf, 0.0) if step.time + step.h > time else plain(self, step, **options)
 
     return trial
+
+
+def test_states_at_saved_times_are_as_accurate_as_the_ends_of_steps():
+    """Through two escapes; the polynomials of their steps alone would be wrong by 0.39 rtol, measured 0.006."""
+    asked, rtol = problem(P=2, m=2, d=256, initial_norm=0.03, seed=0), 1e-4
+    schedule = SaveAt.geometric(1.0, 300.0, 150)
+    exact = dynamics.solve_overlaps(
+        asked, method="explicit", rtol=1e-11, save_at=schedule, error_estimate=False, progress=False
+    )
+    large = new_stepper(asked, rtol=rtol, atol=1e-2 * rtol)
+    for time, overlap in zip(schedule.times, exact["teacher_overlap"].to_numpy(), strict=True):
+        assert large.advance(time, 1000) is Status.REACHED
+        found = large.interpolate(time)[: overlap.size].reshape(overlap.shape)
+        np.testing.assert_allclose(found, overlap, rtol=0, atol=0.05 * rtol)
+    assert large.statistics()["steps_accepted"] < 60  # measured 42, where polynomials count as good at rtol 40
 
 
 def test_estimated_errors_cover_the_errors():
