@@ -77,7 +77,7 @@ OUR_METHODS = tuple(
 _TWO = (1e-6, 1e-9)
 _OUR_TOLERANCES = {
     "explicit": _TWO,
-    "stiff": (1e-4, 3e-5, 1e-5, 3e-6),
+    "stiff": (1e-3, 1e-4, 3e-5, 1e-5),
     "bdf": (1e-5, 1e-6, 1e-7, 1e-8),
     "sundials": (1e-5, 1e-6, 1e-7, 1e-8),
 }

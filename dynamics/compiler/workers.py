@@ -73,8 +73,10 @@ class Workers:
             for block in chosen[begin:end]:
                 work(block, block + 1, thread)
 
-        count = self.count if len(chosen) >= self.count else 1
-        self._share(np.linspace(0, len(chosen), count + 1).round().astype(int).tolist(), each)
+        marks = [0, len(chosen)]
+        if self._pool is not None and len(chosen) >= self.count:
+            marks = np.linspace(0, len(chosen), self.count + 1).round().astype(int).tolist()
+        self._share(marks, each)
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in a thread of its own."""

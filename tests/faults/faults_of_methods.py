@@ -117,8 +117,8 @@ LARGE_FLOW = (
     ),
     Fault(
         "dynamics/integrators/large_flow/settle_kernels.py",
-        "log_n[i] += share * 4.0 * off",
-        "log_n[i] += share * off",
+        "log_end[i] += share * 4.0 * off",
+        "log_end[i] += share * off",
         "factor 4 of the norm's correction",
         tests_of("dynamics/test_large_flow", "test_lag_passes_through_past_rests_and_is_corrected_at_the_end"),
     ),

@@ -36,6 +36,7 @@ MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
 SLOW = 1.5
 #: Factors by which an accepted cluster may fail the last two before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
+_TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
 #: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. OpenBLAS
 #: multiplies up to 10^6 pairs of numbers without copying its factors first, which for few rows takes as long as the
 #: product: blocks are half as long too where that keeps it there.
@@ -109,12 +110,12 @@ class Divider:
         `before` is the state one step, of length `h` and division `last`, earlier; the same at the start, with no
         division.
         """
-        m = state.U.shape[0]
+        m, D = state.U.shape
         active = self._a if last is None else last.active
         nearest, overlap = self._nearest(state, active)
         members, directions, first = self._groups(nearest[0], overlap[0])
         sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
-        drift, result = np.empty((directions.size, state.U.shape[1] + 1)), np.empty((directions.size, 4))
+        drift, result = np.empty((directions.size, D + 1)), np.empty((directions.size, 4))
 
         def weigh(begin: int, end: int) -> None:
             self._kernels.weigh_groups(
@@ -123,28 +124,24 @@ class Divider:
             )  # fmt: skip
 
         self._workers.over_parts(directions.size, weigh)
-        passed = self._passes(directions, result, active[directions] == 0.0, h)
-        if last is None or not np.array_equal(directions[passed], last.directions):
-            active = self._a.copy()
-            active[directions[passed]] = 0.0
-            nearest, overlap = self._nearest(state, active)
-        square = overlap[1] ** 2
-        self.leading = np.where(square > LEADS, nearest[1], -1)
-        cluster = np.full(m, -1, dtype=np.int64)
-        inside = members[np.repeat(passed, np.diff(first))]
-        cluster[inside] = nearest[0][inside]
-        fast = square > FAST
-        if last is not None:
-            fast |= last.fast & (square > 0.5 * FAST)
-        fast &= cluster < 0
-        kept = np.ascontiguousarray(drift[passed])
-        if last is not None and np.array_equal(fast, last.fast) and np.array_equal(cluster, last.cluster):
-            return last, kept
-        # A mean velocity over a step is one of the members it had then.
-        moved = np.ones(m, dtype=bool) if last is None else cluster != last.cluster
-        touched = cluster[moved] if last is None else np.concatenate([cluster[moved], last.cluster[moved]])
-        kept[np.isin(directions[passed], touched)] = 0.0
-        return self.assemble(fast, cluster, sign), kept
+        passed, left = np.empty(directions.size, dtype=np.bool_), np.empty(self._a.size)
+        if self._kernels.judge_groups(
+            h, self._value, self._rates, _TESTS, directions, self._a, active, result, passed, left
+        ):
+            nearest, overlap = self._nearest(state, left)
+        # Before the first step no neuron is in a cluster, nor in none.
+        was = (np.zeros(m, dtype=np.bool_), np.full(m, -2)) if last is None else (last.fast, last.cluster)
+        fast, cluster, self.leading = (
+            np.empty(m, dtype=np.bool_),
+            np.empty(m, dtype=np.int64),
+            np.empty(m, dtype=np.int64),
+        )
+        unchanged = self._kernels.assign_rows(
+            FAST, LEADS, members, directions, first, passed, nearest[1], overlap[1],
+            *was, fast, cluster, self.leading, drift,
+        )  # fmt: skip
+        kept = drift[: np.count_nonzero(passed)]
+        return (last if last is not None and unchanged else self.assemble(fast, cluster, sign)), kept
 
     def assemble(self, fast: NDArray[np.bool_], cluster: Integers, sign: Array) -> Division:
         """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""
@@ -171,14 +168,16 @@ class Divider:
             rates=a[:, None] * self._rates,
         )
 
-    def _nearest(self, state: State, active: Array) -> tuple[list[Integers], list[Array]]:
-        """Return the nearest direction of each neuron with the overlap, and the same among the active directions."""
+    def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
+        """Return the nearest direction of each neuron, then that among the active ones, and the overlaps: (2, m)."""
         m = state.U.shape[0]
-        nearest, overlap = [np.empty(m, dtype=np.int64) for _ in range(2)], [np.empty(m) for _ in range(2)]
+        nearest, overlap = np.empty((2, m), dtype=np.int64), np.empty((2, m))
 
         def part(begin: int, end: int) -> None:
-            found = (each[begin:end] for pair in zip(nearest, overlap, strict=True) for each in pair)
-            self._kernels.nearest_directions(state.U[begin:end], self._both_poles, active, *found)
+            self._kernels.nearest_directions(
+                state.U[begin:end], self._both_poles, active, nearest[0, begin:end], overlap[0, begin:end],
+                nearest[1, begin:end], overlap[1, begin:end],
+            )  # fmt: skip
 
         self._workers.over_rows(part)
         return nearest, overlap
@@ -190,20 +189,6 @@ class Divider:
         )
         count = self._kernels.group_rows(nearest, overlap, GROUP, members, directions, first)
         return members[: first[count]], directions[:count], first[: count + 1]
-
-    def _passes(
-        self, directions: Integers, result: Array, was_accepted: NDArray[np.bool_], h: float
-    ) -> NDArray[np.bool_]:
-        a = self._a[directions]
-        rates = a[:, None] * self._rates
-        patience = STILL * np.where(was_accepted, LEAVE_STILL, 1.0)[:, None] * rates
-        slow = np.maximum(1.0, SLOW / (h * rates)) ** 2
-        still = result[:, 2:] <= patience * slow**2
-        reach = DISTANCE * self._value * np.where(was_accepted, LEAVE_DISTANCE, 1.0)
-        passed: NDArray[np.bool_] = (
-            (np.abs(result[:, 0] - a) <= MASS * a) & (result[:, 1] <= reach * a**2) & still[:, 0] & still[:, 1]
-        )
-        return passed
 
 
 def _block_length(sources: int, columns: int) -> int:

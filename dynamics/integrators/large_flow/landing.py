@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dynamics.integrators.large_flow.division import State
     from dynamics.integrators.large_flow.rests import Rests
     from dynamics.integrators.large_flow.rows import Rows, Step
     from hermite.arrays import Array
@@ -33,21 +32,16 @@ def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: fl
     The error is in units of the lag's tolerance. The free slot of `rests` takes the end of the step. `h_last` is the
     length of the step before, None at the first, and modes are slowed to κ relaxations per step.
     """
-    h, correction, slot = step.h, rests.correction(step.h), rests.free_slot()
-    state = rests.state(slot)
-
-    def copy(begin: int, end: int) -> None:
-        state.U[begin:end], state.log_norm[begin:end] = step.end.U[begin:end], step.end.log_norm[begin:end]
-
-    rows.workers.over_rows(copy)
+    h, correction, slot, state = step.h, rests.correction(step.h), rests.free_slot(), step.reached
     rows.field(state.U, state.log_norm, state.F, state.growth)
     rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
-    displaced = _land(rows, rests, step, state, slot, h_last, kappa)
+    displaced = _land(rows, rests, step, correction, slot, h_last, kappa)
 
     def part(begin: int, end: int) -> None:
         rows.kernels.settle_rows(
             begin, end, correction, step.division.plan[1], state.F, state.growth,
-            *step.rests[:3], step.rests.weights[END], slot, step.end.U, step.end.log_norm, rows.miss,
+            *step.rests[:3], step.rests.weights[END], slot, state.U, state.log_norm,
+            step.end.U, step.end.log_norm, rows.miss,
         )  # fmt: skip
 
     rows.workers.over_rows(part)
@@ -57,20 +51,23 @@ def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: fl
     return excess if np.isfinite(excess) else np.inf
 
 
-def _land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last: float | None, kappa: float) -> Array:
-    """Move the clusters at the end of a step to where they belong, if others notice it; return how far that is.
+def _land(
+    rows: Rows, rests: Rests, step: Step, correction: float, slot: int, h_last: float | None, kappa: float
+) -> Array:
+    """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
 
-    Slot `slot` holds the partial field of the end, `state` its field. What is moved is moved there and in ``step.end``,
-    and the fields follow. Returned are the largest distances of a mean direction and of a mean ln n from there.
+    Slot `slot` holds the state where the stages end, its field, and its partial field as the rest. What is moved is
+    moved there, other rows by `correction` times the error of the rest; the fields follow. Returned are the largest
+    distances of a mean direction and of a mean ln n from where they belong.
     """
-    division, h = step.division, step.h
+    division, h, state = step.division, step.h, step.reached
     count = division.directions.size
     if count == 0:
         return np.zeros(2)
     # Modes that relax less than κ within a step are not slowed.
     follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
-    shift, size = np.stack([step.drift, np.empty_like(step.drift)]), np.empty((count, 3))
-    curvature = np.empty(rows.a.size)
+    shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
+    shift[0] = step.drift
     rows.kernels.largest_overlaps(state.U, division.plan[1], curvature)
     rows.kernels.curvatures(curvature)
     ratio = 0.0 if h_last is None else h / (h + h_last)
@@ -86,15 +83,13 @@ def _land(rows: Rows, rests: Rests, step: Step, state: State, slot: int, h_last:
     rows.workers.over_parts(count, weigh)
     noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
     if not noticed.max() <= 1.0:
-        chosen = np.flatnonzero(~(noticed <= MOVED))
         order, first = division.plan[0], division.plan[3]
-        moved = np.concatenate([order[first[c] : first[c + 1]] for c in chosen.tolist()])
+        moves = ~(noticed <= MOVED)
+        chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
         before = state.U[moved], np.exp(state.log_norm[moved])
-        for c in chosen.tolist():
-            rows.kernels.shift_clusters(
-                c, c + 1, rests.correction(h), state.log_norm, state.U, state.growth, state.F, *extrapolated,
-                shift, step.end.log_norm, step.end.U, division.plan,
-            )  # fmt: skip
+        rows.kernels.shift_clusters(
+            chosen, correction, state.log_norm, state.U, state.growth, state.F, *extrapolated, shift, division.plan
+        )
         rows.follow(state, moved, before)
         blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
         rows.partial(state, rests.rest[slot], rests.rest_growth[slot], blocks)

@@ -144,13 +144,12 @@ def weigh_shifts(
 
 
 @entry(
-    "void(i8, i8, f8, f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8,"
-    " f8[:,:,::1], f8[::1], f8[:,::1],"
+    "void(i8[::1], f8, f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8,"
+    " f8[:,:,::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def shift_clusters(
-    begin: int,
-    end: int,
+    clusters: Integers,
     share: float,
     log_n: Vector,
     U: Matrix,
@@ -162,11 +161,9 @@ def shift_clusters(
     weights: Vector,
     now: int,
     shift: Cube,
-    log_end: Vector,
-    U_end: Matrix,
     plan: Plan,
 ) -> None:
-    """Move the members of clusters begin … end − 1 in both states: all by the shift, each by its own lag besides.
+    """Move the members of some clusters: all by the shift, each by its own lag besides.
 
     `shift` is what `weigh_shifts` wrote; the rest of a member differs from that of the mean like a row's outside
     clusters, which moves by `share` times its error.
@@ -174,7 +171,8 @@ def shift_clusters(
     first, sign = plan[3], plan[5]
     D = U.shape[1]
     miss = np.empty(D)
-    for c in range(begin, end):
+    for z in range(clusters.size):
+        c = clusters[z]
         b, off = shift[0, c], shift[1, c]
         for x in range(first[c], first[c + 1]):
             i = plan[0][x]
@@ -185,6 +183,4 @@ def shift_clusters(
                 along += b[k] * U[i, k]
             for k in range(D):
                 U[i, k] += share * (miss[k] - s * off[k]) + s * (b[k] - along * U[i, k])
-                U_end[i, k] = U[i, k]
             log_n[i] += share * (own - off[D]) + b[D]
-            log_end[i] = log_n[i]

@@ -21,7 +21,7 @@ _STEP = (
     *("dynamics.integrators.explicit.dop853_tableau", f"{_HERE}.row_kernels", f"{_HERE}.step_kernels"),
 )
 _WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
-_PLAIN = (f"{_HERE}.plan_kernels", f"{_HERE}.settle_kernels", f"{_HERE}.landing_kernels")
+_PLAIN = tuple(f"{_HERE}.{name}_kernels" for name in ("plan", "settle", "division", "landing"))
 _SINGLE = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")
 
 

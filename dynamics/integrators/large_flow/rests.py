@@ -52,7 +52,7 @@ class Rests:
     def keep(self, slot: int, time: float) -> None:
         """Make a slot the newest, with the time of its state."""
         self.times[slot] = time
-        self.newest_first = np.append(slot, self.newest_first)[: DEGREE + 1]
+        self.newest_first = np.array([slot, *self.newest_first.tolist()][: DEGREE + 1])
 
     def free_slot(self) -> int:
         """Return a slot that the polynomial does not need."""

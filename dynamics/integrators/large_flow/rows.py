@@ -40,7 +40,8 @@ class Step:
     time: float
     h: float
     begin: State
-    end: State
+    reached: State  # where the stages end: kept for the rest of the field there
+    end: State  # the same, corrected
     division: Division
     pace: Array  # θ of direction and norm, (clusters, 2)
     drift: Array  # mean velocities over the last step, (clusters, D + 1)
@@ -165,8 +166,8 @@ class Rows:
             first, last, step.division.cuts, _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE, sources_only, again,
             step.h, step.begin.U, step.begin.log_norm, *step.rests,
             self.stage_sources, self._unrounded if sources_only else self._rounded, self.stage_mass,
-            step.pace, step.drift,
-            step.end.U, step.end.log_norm, self.error, self.error_within, self.tolerance, step.leading, *self.dense,
+            step.pace, step.drift, step.reached.U, step.reached.log_norm,
+            self.error, self.error_within, self.tolerance, step.leading, *self.dense,
             self._work[thread], step.division.plan,
         )  # fmt: skip
 

@@ -37,6 +37,7 @@ from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
 from dynamics.integrators.large_flow.step_control import (
+    DENSE_TOLERANCE,
     KAPPA,
     LAG_SAFETY,
     LARGEST_FACTOR,
@@ -160,10 +161,8 @@ class LargeFlowStepper(ClusterStepper):
             before = newest[1]
             begin = State(given["begin_U"], given["begin_log_norm"], rests.F[before], rests.growth[before])
             time, h = given["last"].tolist()
-            extrapolation = rests.extrapolation(h, given["last_slots"])
-            self._last = Step(
-                time, h, begin, self._now, division, given["pace"], given["drift"], extrapolation, given["leading"]
-            )
+            how = given["pace"], given["drift"], rests.extrapolation(h, given["last_slots"]), given["leading"]
+            self._last = Step(time, h, begin, self._now, self._now, division, *how)
             self._dense = DenseOutput(self.rows, self._last)
 
     # --- one step -------------------------------------------------------------------------------------------
@@ -200,8 +199,8 @@ class LargeFlowStepper(ClusterStepper):
                 self._counted = {}
                 return failure
             step, dense = self._attempt(h, division, drift), self._lies_inside(target, h)
-            error = self._try_rows(step, dense=dense)
-            if error <= 1.0 and dense and self.rows.error_within.max() > 1.0:
+            error, error_within = self._try_rows(step, dense=dense)
+            if error <= 1.0 and error_within > DENSE_TOLERANCE:
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
                 continue
             if error <= 1.0:
@@ -235,25 +234,30 @@ class LargeFlowStepper(ClusterStepper):
         return division, drift
 
     def _attempt(self, h: float, division: Division, drift: Array) -> Step:
-        # The field at the end is written by `settle`.
+        # The field where the stages end is written by `settle`, and the end itself.
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
-        end = State(self._ring[0][at], self._ring[1][at], self._rests.F[slot], self._rests.growth[slot])
-        with np.errstate(divide="ignore"):
-            pace = np.minimum(1.0, KAPPA / (h * division.rates))
+        reached = self._rests.state(slot)
+        end = State(self._ring[0][at], self._ring[1][at], reached.F, reached.growth)
+        pace = KAPPA / np.maximum(h * division.rates, KAPPA)
         rests = self._rests.extrapolation(h)
-        return Step(self._time, h, self._now, end, division, pace, drift, rests, self._divider.leading)
+        return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, self._divider.leading)
 
-    def _try_rows(self, step: Step, *, dense: bool) -> float:
-        """Compute the state at the end of a step; return the error in units of the tolerance."""
-        sources = step.division.sources
+    def _try_rows(self, step: Step, *, dense: bool) -> tuple[float, float]:
+        """Compute the state where a step ends; return its error and that of the dense output, in units of tolerances.
+
+        The latter is 0 where none was asked for.
+        """
+        rows, sources = self.rows, step.division.sources
+        error = error_within = 0.0
         if sources.size > 0:
-            self.rows.run_stages(step, sources_only=True, dense=dense)
-            error = float(self.rows.error[sources].max())
-            # Most steps that fail do so here, before any other row has been touched.
-            if not error <= 1.0:
-                return error
-        self.rows.run_stages(step, sources_only=False, dense=dense)
-        return float(self.rows.error.max())
+            rows.run_stages(step, sources_only=True, dense=dense)
+            error = float(rows.error[sources].max())
+            error_within = float(rows.error_within[sources].max()) if dense else 0.0
+        # Most steps that fail do so here, before any other row has been touched.
+        if error <= 1.0 and error_within <= DENSE_TOLERANCE:
+            rows.run_stages(step, sources_only=False, dense=dense)
+            error, error_within = float(rows.error.max()), float(rows.error_within.max()) if dense else 0.0
+        return error, error_within
 
     def _settle(self, step: Step) -> float:
         return settle(self.rows, self._rests, step, None if self._last is None else self._last.h, KAPPA)

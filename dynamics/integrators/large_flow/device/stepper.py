@@ -23,6 +23,7 @@ from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.device.device import load_torch
 from dynamics.integrators.large_flow.device.step import DeviceStep, polynomial
 from dynamics.integrators.large_flow.step_control import (
+    DENSE_TOLERANCE,
     LARGEST_FACTOR,
     SMALLEST_FACTOR,
     ClusterStepper,
@@ -184,7 +185,7 @@ class TorchFlowStepper(ClusterStepper):
             error = step.attempt(h)
             if error <= 1.0:
                 events = step.settle(before)
-                if not self._lies_inside(target, h) or step.error_within() <= 1.0:
+                if not self._lies_inside(target, h) or step.error_within() <= DENSE_TOLERANCE:
                     break
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
                 continue
