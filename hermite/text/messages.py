@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 MOST_CHARACTERS = 200
 #: Characters of a word from which on it is taken for a part of another.
 FEWEST_CHARACTERS = 3
+#: Likeness, of at most 1, from which on another word is taken for the one that was meant.
+NEAR = 0.65
 
 
 def shown(value: object) -> str:
@@ -49,7 +51,7 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
     if not isinstance(word, str):
         return ""
     known, typed = {choice.lower(): choice for choice in choices}, word.lower()
-    near = difflib.get_close_matches(typed, known, n=1)
+    near = difflib.get_close_matches(typed, known, n=1, cutoff=NEAR)
     near += [choice for choice in known if typed in choice and len(typed) >= FEWEST_CHARACTERS]
     return f" Did you mean {mark}{known[near[0]]}{mark}?" if near else ""
 

@@ -305,7 +305,7 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
         (lambda z: z * 1j, None, TypeError, RULE + "'<lambda>' returns dtype complex128."),
         (lambda z: z.astype(object), None, TypeError, RULE + "'<lambda>' returns dtype object."),
         (torch.nn.ReLU, None, TypeError, "Argument `x` must be a function, but is a class; an object of it may be one: ReLU()."),
-        (torch.nn.Linear(1, 1), None, TypeError, RULE + "'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double and Float"),
+        (torch.nn.Linear(400, 1), None, TypeError, RULE + "'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double and Float"),
         (lambda z: torch.relu(z).float(), None, TypeError, RULE + "'<lambda>' returns dtype float32."),
         ("z^3 - 3z", None, ValueError, "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'z^3 - 3z'; write products with a sign, 3*z."),
         ("heaviside", None, ValueError, "Argument `x` must be a formula, but contains 'heaviside' without an argument; write heaviside(z)."),

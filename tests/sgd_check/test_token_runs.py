@@ -190,7 +190,10 @@ def test_files_and_reports_of_a_comparison(composition, tmp_path):
         ({"steps": 0}, "Argument `steps` must be at least 1, but is 0."),
         ({"seeds": 5}, "Argument `seeds` must be even, since half of the runs have larger batches, but is 5."),
         ({"seeds": 2}, "Argument `seeds` must be at least 4, but is 2."),
-        ({"device": "tpu"}, "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'."),
+        (
+            {"device": "tpu"},
+            "Argument `device` must be one of 'auto', 'cpu', 'cuda', but is 'tpu'. Did you mean 'cpu'?",
+        ),
     ],
 )
 def test_bad_settings_get_one_sentence(options, sentence):
