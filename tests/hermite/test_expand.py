@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.special
 import sympy
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -304,9 +303,6 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
         (lambda z: 1.0, None, ValueError, RULE + "'<lambda>' returns shape () for shape (400,)."),
         (lambda z: z * 1j, None, TypeError, RULE + "'<lambda>' returns dtype complex128."),
         (lambda z: z.astype(object), None, TypeError, RULE + "'<lambda>' returns dtype object."),
-        (torch.nn.ReLU, None, TypeError, "Argument `x` must be a function, but is a class; an object of it may be one: ReLU()."),
-        (torch.nn.Linear(400, 1), None, TypeError, RULE + "'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double and Float"),
-        (lambda z: torch.relu(z).float(), None, TypeError, RULE + "'<lambda>' returns dtype float32."),
         ("z^3 - 3z", None, ValueError, "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'z^3 - 3z'; write products with a sign, 3*z."),
         ("heaviside", None, ValueError, "Argument `x` must be a formula, but contains 'heaviside' without an argument; write heaviside(z)."),
         (np.log, None, ValueError, "Argument `x` must be finite for every real z, but is nan near z = -0.0001754."),
@@ -317,26 +313,6 @@ def test_refusals_are_single_sentences(given, order, kind, sentence):
     with pytest.raises(kind) as caught:
         hermite.expand(given, order=order)
     assert str(caught.value) == sentence
-
-
-def test_functions_of_tensors_are_links_too():
-    """In double precision: what they are in numpy, to rounding."""
-
-    class Leaky(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.slope = torch.nn.Parameter(torch.tensor(0.01, dtype=torch.float64))
-
-        def forward(self, z):
-            return torch.where(z > 0, z, self.slope * z)
-
-    z = np.linspace(-3.0, 3.0, 7)
-    for function, name in ((torch.nn.functional.silu, "silu"), (torch.tanh, "tanh"), (Leaky(), "leaky_relu")):
-        link, formula = hermite.expand(function), hermite.expand(name)
-        np.testing.assert_allclose(link.coefficients, formula.coefficients, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(link.value(z), formula.value(z), rtol=0, atol=1e-15)
-        assert link.information_exponent == 1
-    assert hermite.expand(lambda z: z.clamp(min=0)).name == "<lambda>"  # a method that arrays lack
 
 
 def test_a_vectorised_function_of_numbers_has_no_type_of_its_own():
