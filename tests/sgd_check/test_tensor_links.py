@@ -36,7 +36,7 @@ def test_functions_of_tensors_are_links_too():
     [
         (torch.nn.ReLU, "Argument `x` must be a function, but is a class; an object of it may be one: ReLU()."),
         (
-            torch.nn.Linear(400, 1),
+            torch.nn.Linear(400, 1, dtype=torch.float32),
             f"{RULE}'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double"
             " and Float",
         ),
