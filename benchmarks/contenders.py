@@ -77,7 +77,8 @@ OUR_METHODS = tuple(
 _TWO = (1e-6, 1e-9)
 _OUR_TOLERANCES = {
     "explicit": _TWO,
-    "stiff": (1e-3, 1e-4, 3e-5, 1e-5),
+    # At 1e-3 small flows may meet the targets by chance: errors fall steadily from 1e-4 on.
+    "stiff": (1e-4, 3e-5, 1e-5),
     "bdf": (1e-5, 1e-6, 1e-7, 1e-8),
     "sundials": (1e-5, 1e-6, 1e-7, 1e-8),
 }
