@@ -10,8 +10,10 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogFormatterMathtext, LogLocator
 
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
+from dynamics.report.figures.panels import figure_style, log_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +37,10 @@ def draw(baseline: Mapping[str, Any], folder: Path) -> list[Path]:
     files = []
     for name, (part, make) in makers.items():
         if part in baseline:
-            figure = make(baseline[part])
             files.append(folder / f"benchmark_{name}.png")
-            figure.savefig(files[-1], dpi=130)
+            with figure_style("screen"):
+                figure = make(baseline[part])
+                figure.savefig(files[-1], dpi=110)
             plt.close(figure)
     return files
 
@@ -57,12 +60,12 @@ def _styles(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 def work_precision(part: Mapping[str, Any], low: Mapping[str, Any] | None = None) -> Any:
     """Seconds against the error of the loss, above, and of the emergence times, below; a column per link and size."""
     done = [
-        {**p, "column": f"{named.get('link', 'h_4')}, m = P = {p['size']}"}
+        {**p, "column": f"${named.get('link', 'h_4')}$, $m = P = {p['size']}$"}
         for named in (part, *([low] if low else []))
         for p in named["points"]
         if p["status"] == "done"
     ]
-    points = sorted(done, key=lambda p: (not p["column"].startswith("h_4"), p["size"]))
+    points = sorted(done, key=lambda p: (not p["column"].startswith("$h_4$"), p["size"]))
     columns = list(dict.fromkeys(p["column"] for p in points))
     rows = (("loss_error", "error of the loss", TARGET_LOSS), ("time_error", "error of emergence times", TARGET_TIME))
     figure, grid = plt.subplots(
@@ -78,8 +81,10 @@ def work_precision(part: Mapping[str, Any], low: Mapping[str, Any] | None = None
                 )
             ax.axvline(target, color="0.6", lw=0.8, ls=":")
             ax.set(xscale="log", yscale="log", xlabel=label)
+            log_ticks(ax)
+            ax.xaxis.set_major_locator(LogLocator(numticks=5))
+            ax.xaxis.set_major_formatter(LogFormatterMathtext())
             ax.invert_xaxis()
-            ax.grid(visible=True, which="major", color="0.92")
         grid[0, column].set_title(title, fontsize=10)
     for ax in grid[:, 0]:
         ax.set_ylabel("seconds")
@@ -107,7 +112,7 @@ def growth(part: Mapping[str, Any]) -> Any:
 
     A point in another dimension than its series is hollow, and in no slope.
     """
-    series = (("directions", "size", "m = P"), ("time", "last", "T"), ("dimension", "dimension", "d"))
+    series = (("directions", "size", "$m = P$"), ("time", "last", "$T$"), ("dimension", "dimension", "$d$"))
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     for ax, (name, key, label) in zip(axes, series, strict=True):
         done = [p for p in part[name] if p["status"] == "done"]
@@ -122,7 +127,7 @@ def growth(part: Mapping[str, Any]) -> Any:
             ax.loglog(x[alike], y[alike], "o-", color=colour, label=f"{text}, exponent {slope:.2f}")
             ax.loglog(x[~alike], y[~alike], "o", color=colour, mfc="none")
         ax.set(xlabel=label)
-        ax.grid(visible=True, which="major", color="0.92")
+        log_ticks(ax)
         ax.legend(fontsize=8, frameon=False)
     sizes = [p["size"] for p in part["directions"]]
     axes[0].set_xticks(sizes, [str(size) for size in sizes])
@@ -130,11 +135,11 @@ def growth(part: Mapping[str, Any]) -> Any:
     for p in part["directions"]:
         if p["status"] == "done" and p["dimension"] != part["directions"][0]["dimension"]:
             place = {"xytext": (-8, 0), "textcoords": "offset points", "ha": "right", "fontsize": 8}
-            axes[0].annotate(f"d = {p['dimension']}", (p["size"], p["seconds"]), **place)
-    axes[0].set_title(f"method {part['method']!r}, rtol {part['rtol']:g}, d = 1024, T = 6 d P", fontsize=9)
+            axes[0].annotate(f"$d = {p['dimension']}$", (p["size"], p["seconds"]), **place)
+    axes[0].set_title(rf"{part['method']}, rtol {part['rtol']:g}, $d = 1024$, $T = 6\,d P$", fontsize=9)
     size = part["time"][0]["size"]
-    axes[1].set_title(f"m = P = {size}, d = 1024", fontsize=9)
-    axes[2].set_title(f"m = P = {size}, T = 6 d P", fontsize=9)
+    axes[1].set_title(f"$m = P = {size}$, $d = 1024$", fontsize=9)
+    axes[2].set_title(rf"$m = P = {size}$, $T = 6\,d P$", fontsize=9)
     return figure
 
 
@@ -156,7 +161,7 @@ def right_hand_side(cases: Sequence[Mapping[str, Any]]) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     labels = {
         "program": "program, any link",
-        "packed": "packed, h₄ only",
+        "packed": "packed, $h_4$ only",
         "three dgemm": "three products alone, by NumPy",
     }
     for colour, (name, label) in zip((OURS[0], OURS[2], LIBRARIES[0]), labels.items(), strict=True):
@@ -169,17 +174,17 @@ def right_hand_side(cases: Sequence[Mapping[str, Any]]) -> Any:
         [6 * s**3 / peak for s in sizes],
         ":",
         color="0.4",
-        label=f"6 m³ at the {peak / 1e9:.0f} Gflop/s of a large dgemm",
+        label=f"$6 m^3$ at the {peak / 1e9:.0f} Gflop/s of a large dgemm",
     )
     moved = {c["size"]: c["bytes"] for c in chosen}
     text = f"a state read and written at the {copied / 1e9:.0f} GB/s of a copy"
     left.loglog(sizes, [moved[s] / copied for s in sizes], "-.", color="0.6", label=text)
-    left.set(xlabel="m = P", ylabel="seconds per evaluation", ylim=(None, 1.0))
-    right.set(xlabel="m = P", ylabel="multiple of the three products", ylim=(0, None))
+    left.set(xlabel="$m = P$", ylabel="seconds per evaluation", ylim=(None, 1.0))
+    right.set(xlabel="$m = P$", ylabel="multiple of the three products", ylim=(0, None))
     for ax in (left, right):
+        log_ticks(ax)
         ax.set_xticks(sizes, [str(s) for s in sizes])
         ax.minorticks_off()
-        ax.grid(visible=True, which="major", color="0.92")
     left.legend(fontsize=8, frameon=False)
     return figure
 
@@ -198,11 +203,9 @@ def memory(cases: Sequence[Mapping[str, Any]]) -> Any:
     for i, size in enumerate(sizes):
         mine = [c for c in cases if c["size"] == size]
         at = [names.index(c["contender"]) + 0.25 * (i - (len(sizes) - 1) / 2) for c in mine]
-        ax.barh(at, [c["states"] for c in mine], height=0.23, color=OURS[i], label=f"m = P = {size}")
+        ax.barh(at, [c["states"] for c in mine], height=0.23, color=OURS[i], label=f"$m = P = {size}$")
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
-    ax.grid(visible=True, axis="x", color="0.92")
-    ax.set_axisbelow(True)
-    ax.set(xscale="log", xlim=(1.0, None), xlabel="peak memory / bytes of one state [C | G | ln n]")
+    ax.set(xscale="log", xlim=(1.0, None), xlabel="peak memory / bytes of one state $[C | G | \\ln n]$")
     ax.legend(fontsize=8, frameon=False)
     return figure
