@@ -194,16 +194,18 @@ def compiling_beside(
             if directory is not None:
                 from dynamics.compiler.machine_code import fill_in_turn, is_cached, load_compiler
 
-                files = [_written(directory, *each) for each in ((pieces, exports or {}), *then)]
+                sources = ((pieces, exports or {}), *then)
+                files = [(_written(directory, each), signatures) for each, signatures in sources]
                 if not is_cached(*files[0]):
                     load_compiler()
                     beside.enter_context(in_another_process(files[0][0], lambda: fill_in_turn(files)))
         yield
 
 
-def _written(directory: Path, pieces: Sequence[Piece], exports: Mapping[str, str]) -> tuple[Path, Mapping[str, str]]:
+def _written(directory: Path, pieces: Sequence[Piece]) -> Path:
+    """Return the generated file of pieces, written unless it is there."""
     text, digest = _content(pieces)
-    return write_once(directory / f"kernels_{digest}.py", text), exports
+    return write_once(directory / f"kernels_{digest}.py", text)
 
 
 def _key(digest: str, exports: Mapping[str, str]) -> str:
@@ -248,7 +250,7 @@ def _compile(pieces: Sequence[Piece], exports: Mapping[str, str], digest: str) -
     start = time.perf_counter()
     while (directory := cache_directory()) is not None:
         try:
-            path, _ = _written(directory, pieces, exports)
+            path = _written(directory, pieces)
             cached = fill_by_one(path, exports)
             namespace, functions, loaded = functions_of(path, exports)
             return CompiledModule(namespace, time.perf_counter() - start, cached and loaded, path, functions)

@@ -161,7 +161,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     names, signatures = _OF_A_STEP.get(family, ((), {}))
     of_a_step = [(_pieces(names), signatures)] if signatures else []
     with compiling_beside(kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
-        pass
+        pass  # both copies compile, and this process waits for them: it has nothing else to do
     system, *rest = (load(*source) for source in (functions, *of_a_step))
     return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, *rest)
 
