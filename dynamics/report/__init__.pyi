@@ -11,6 +11,7 @@ from .explored import explored as explored
 from .figures.chaos import plot_chaos as plot_chaos
 from .figures.panels import axes_or_new as axes_or_new
 from .figures.panels import check_drawable as check_drawable
+from .figures.panels import drawer_of as drawer_of
 from .figures.panels import finish_panel as finish_panel
 from .figures.panels import given_panels as given_panels
 from .figures.panels import log_ticks as log_ticks

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures.bands import log_band
-from dynamics.report.figures.panels import check_drawable, colour_bar, finish_panel, given_panels, new_panels
+from dynamics.report.figures.panels import colour_bar, drawer_of, finish_panel, given_panels, new_panels
 from dynamics.report.figures.style import (
     IDEAL,
     MEASURED,
@@ -19,7 +19,6 @@ from dynamics.report.figures.style import (
     shades,
 )
 from dynamics.report.figures.transfer import draw_transfer
-from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,12 +82,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     ValueError
         If the dataset is no such study's, or `axes` are not so many.
     """
-    check_drawable(dataset)
-    answer = dataset.attrs["answer"]
-    if answer not in _DRAWN:
-        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
-        raise ValueError(msg)
-    draw, panels_of, (width, height) = _DRAWN[answer]
+    draw, panels_of, (width, height) = drawer_of(dataset, _DRAWN)
     count = panels_of(dataset)
     with figure_style(style):
         if axes is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -10,8 +10,9 @@ from dynamics.report.figures.style import current_style, figure_style, new_figur
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -33,6 +34,8 @@ MOST_NAMED = 8
 #: Parts of an axis that a name beside its curve needs.
 ROOM_FOR_NAME = 0.13
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Drawer = TypeVar("Drawer")
 
 
 def new_panels(
@@ -191,6 +194,16 @@ def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
     if "answer" not in dataset.attrs:
         msg = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
         raise ValueError(msg)
+
+
+def drawer_of(dataset: xr.Dataset, drawers: Mapping[str, Drawer]) -> Drawer:
+    """Return what draws a study, of those that are known by the name of their answer, or raise one sentence."""
+    check_drawable(dataset)
+    answer = dataset.attrs["answer"]
+    if answer not in drawers:
+        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(drawers)}, but is {shown(answer)}."
+        raise ValueError(msg)
+    return drawers[answer]
 
 
 def given_panels(name: str, panels: object, count: int) -> Array:

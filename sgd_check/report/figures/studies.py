@@ -13,8 +13,8 @@ from dynamics.report import (
     MEASURED,
     PREDICTED,
     REFERENCE,
-    check_drawable,
     draw_transfer,
+    drawer_of,
     figure_style,
     finish_panel,
     given_panels,
@@ -22,7 +22,6 @@ from dynamics.report import (
     power,
     shades,
 )
-from hermite.text.messages import shown
 from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import share_bars
 from sgd_check.report.studies import rows_of
@@ -63,12 +62,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     ValueError
         If the dataset is no study's, or `axes` are not so many.
     """
-    check_drawable(dataset)
-    answer = dataset.attrs["answer"]
-    if answer not in _DRAWN:
-        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(_DRAWN)}, but is {shown(answer)}."
-        raise ValueError(msg)
-    draw, size, rows, columns, options = _DRAWN[answer]
+    draw, size, rows, columns, options = drawer_of(dataset, _DRAWN)
     with figure_style(style):
         if axes is None:
             panels: Any = new_panels(size, rows, columns, **options)[1]
