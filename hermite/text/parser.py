@@ -32,6 +32,7 @@ _VARIABLES = ("z", "x")
 _INDEXED = re.compile(r"[zx]([1-3])")
 _CONSTANTS = ("pi", "e")
 _SEVERAL = ("max", "min")
+_PRODUCTS = "; write products with a sign, 3*z."
 
 
 def parse(text: str) -> Expression:
@@ -101,9 +102,12 @@ def _walked(text: str, walker: _Walker) -> Expression:
 
 
 def _name_hint(text: str) -> str:
-    """Return the end of a sentence, with the name of a link that the text may have meant, or the sign that it lacks."""
-    if re.search(r"[0-9)]\s*[A-Za-z(]", text):
-        return "; write products with a sign, 3*z."
+    """Return the end of a sentence, with the name of a link that the text may have meant, or what it lacks."""
+    if text.count("(") != text.count(")"):
+        return "; its brackets do not match."
+    # A digit at the end of a name is no factor.
+    if re.search(r"(?<![\w.])[0-9.]+\s*[A-Za-z(]|\)\s*\w", text):
+        return _PRODUCTS
     return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
 
 
@@ -113,6 +117,8 @@ def _refuse_node(node: ast.expr) -> NoReturn:
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
             refuse(f"contains {text}", f"; write {name}(z), without a module in front.")
+        case ast.Call(func=ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Constant()):
+            refuse(f"contains {text}", _PRODUCTS)
     refuse(f"contains {text}, which is no number, variable, operator or function")
 
 
