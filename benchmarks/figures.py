@@ -10,7 +10,6 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import LogFormatterMathtext, LogLocator
 
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
 from dynamics.report.figures.panels import figure_style, log_ticks
@@ -82,8 +81,6 @@ def work_precision(part: Mapping[str, Any], low: Mapping[str, Any] | None = None
             ax.axvline(target, color="0.6", lw=0.8, ls=":")
             ax.set(xscale="log", yscale="log", xlabel=label)
             log_ticks(ax)
-            ax.xaxis.set_major_locator(LogLocator(numticks=5))
-            ax.xaxis.set_major_formatter(LogFormatterMathtext())
             ax.invert_xaxis()
         grid[0, column].set_title(title, fontsize=10)
     for ax in grid[:, 0]:

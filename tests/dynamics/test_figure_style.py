@@ -180,6 +180,20 @@ def test_log_axes_have_one_kind_of_labels(limits, labels):
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.parametrize("limits", [(1e-6, 1.0), (1e-7, 3e-6)])
+def test_a_log_axis_that_runs_backwards_has_the_same_labels(limits):
+    labels = []
+    for ends in (limits, limits[::-1]):
+        figure, ax = new_panels((6.8, 4.4))
+        ax.set(xscale="log", xlim=ends)
+        finish_panel(ax, "x", "y")
+        figure.draw_without_rendering()
+        ticks = zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)
+        labels.append({tick.get_text() for tick, at in ticks if limits[0] <= at <= limits[1]})
+    assert labels[0] == labels[1]
+    assert all("10" in label for label in labels[0])
+
+
 @pytest.mark.parametrize("finished", [(0.9, 250.0), (3.0, 60.0), (1e-6, 1.0)])
 def test_limits_that_change_later_have_one_kind_of_labels_too(finished):
     figure, ax = new_panels((6.8, 4.4))

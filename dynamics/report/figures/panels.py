@@ -104,7 +104,7 @@ def log_ticks(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() != "log":
             continue
-        low, high = axis.get_view_interval()
+        low, high = sorted(axis.get_view_interval())  # an axis may run backwards
         short, many = high < SHORT_AXIS * low, high > MANY_DECADES * low
         # Two of these are on any axis that is not narrow.
         places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < HALF_DECADE * low else (1.0, 2.0, 5.0) if short else (1.0,)
@@ -126,7 +126,7 @@ def _log_formatter() -> Formatter:
             """Return one text per tick, all of one kind."""
             low, high = PLAIN_NUMBERS
             axis: Any = self.axis
-            ends = axis.get_view_interval()
+            ends = sorted(axis.get_view_interval())
             seen = [value for value in values if ends[0] <= value <= ends[1]]
             if not all(low <= value < high for value in seen):
                 return [_power_of_ten(value) if value > 0.0 else "" for value in values]
