@@ -290,7 +290,7 @@ def test_the_figure_takes_four_axes_and_the_tree_a_file(tree, law, family, tmp_p
     figure = sgd_check.plot_comparison(tree)
     figure.savefig(tmp_path / "widths.png")
     assert (tmp_path / "widths.png").stat().st_size > 10_000
-    with pytest.raises(ValueError, match=r"^Argument `axes` must be four axes, but has 1\.$"):
+    with pytest.raises(ValueError, match=r"^Argument `axes` must be 4 axes, but has 1\.$"):
         sgd_check.plot_comparison(tree, [figure.axes[0]])
     alone = sgd_check.compare(law.drop_vars("tracer_projection"), family)
     assert "not followed" in sgd_check.plot_comparison(alone).axes[2].texts[0].get_text()

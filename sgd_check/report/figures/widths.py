@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import BAND, REFERENCE, new_panels, plot_chaos, small
+from dynamics.report import BAND, REFERENCE, given_panels, new_panels, plot_chaos, small
 from sgd_check.report.figures.style import finish_over_time
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band what
     corrections of finite width may do to the exponent, and the black line is what is tested.
     """
-    panels: Any = np.ravel(new_panels((11.0, 8.2), 2, 2)[1] if axes is None else np.array(axes, dtype=object))
-    if panels.size != PANELS:
-        msg = f"Argument `axes` must be four axes, but has {panels.size}."
-        raise ValueError(msg)
+    panels: Any = new_panels((11.0, 8.2), 2, 2)[1].ravel() if axes is None else given_panels("axes", axes, PANELS)
     comparison = tree["comparison"].to_dataset()
     shown = comparison.isel(time=comparison["time"].values > 0.0)
     plot_chaos(comparison, panels[1:])
