@@ -165,8 +165,9 @@ def by_a_cluster_and_its_rest(start):
 
 def by_sources_in_single_precision(start):
     """Rows that are no sources, though these are the same vectors: each feels itself, which is taken back."""
-    here, pieces = "integrators.large_flow", ("equations.pairs.array_kernels", "equations.pairs.rounding_kernels")
-    names = [f"dynamics.{name}" for name in (*pieces, f"{here}.plan_kernels", f"{here}.partial_kernels")]
+    pairs, here = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
+    names = [f"{pairs}.{name}_kernels" for name in ("array", "few_rows", "rounding")]
+    names += [f"{here}.{name}_kernels" for name in ("plan", "partial")]
     text = (render(start.problem.activation.coefficients), Piece("rounds", "ROUNDS = True"), *kernel_pieces(*names))
     passes = load((*text, Piece("call", PARTIAL))).namespace
     F, growth = start.empty()

@@ -37,10 +37,8 @@ SLOW = 1.5
 #: Factors by which an accepted cluster may fail the last two before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 _TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
-#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. OpenBLAS
-#: multiplies up to 10^6 pairs of numbers without copying its factors first, which for few rows takes as long as the
-#: product: blocks are half as long too where that keeps it there.
-BLOCK, MANY_COLUMNS, UNPACKED, LONGEST_BLOCK = 8, 2000, 1_000_000, 64
+#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns.
+BLOCK, MANY_COLUMNS = 8, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ class Divider:
             cluster=cluster,
             sources=sources,
             plan=plan,
-            cuts=_cuts(sources.size, first, m, _block_length(sources.size, self._columns)),
+            cuts=_cuts(sources.size, first, m, BLOCK if self._columns < MANY_COLUMNS else BLOCK // 2),
             rates=a[:, None] * self._rates,
         )
 
@@ -189,14 +187,6 @@ class Divider:
         )
         count = self._kernels.group_rows(nearest, overlap, GROUP, members, directions, first)
         return members[: first[count]], directions[:count], first[: count + 1]
-
-
-def _block_length(sources: int, columns: int) -> int:
-    """Return how many rows a block should have."""
-    for length in (BLOCK, BLOCK // 2):
-        if length * sources * columns <= UNPACKED and (columns < MANY_COLUMNS or length < BLOCK):
-            return length
-    return LONGEST_BLOCK
 
 
 def _cuts(sources: int, first: Integers, m: int, block: int) -> Integers:

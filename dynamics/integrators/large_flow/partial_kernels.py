@@ -1,6 +1,6 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
-Executed after the rendered link kernels, `array_kernels`, `rounding_kernels`, a line that sets ROUNDS and
+Executed after the rendered link kernels, `few_rows_kernels`, `rounding_kernels`, a line that sets ROUNDS and
 `plan_kernels`, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second
 less.
 
@@ -17,7 +17,7 @@ from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
 from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import product
+    from dynamics.equations.pairs.few_rows_kernels import overlaps_of_rows, sums_of_others
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
     from dynamics.integrators.large_flow.plan_kernels import Plan
@@ -61,7 +61,7 @@ def add_sources(
     source: Integers,
 ) -> None:
     """Write the force of the fast sources and add their growth; a source exerts none on itself."""
-    product(u, sources.T, overlap)
+    overlaps_of_rows(u, sources, overlap)
     for x in range(rows.size):
         skipped = source[rows[x]]
         total = 0.0
@@ -76,7 +76,7 @@ def add_sources(
             total -= mass[skipped] * g0(s)
             overlap[x, skipped] = 0.0
         growth[x] -= total
-    product(overlap, sources, F)
+    sums_of_others(overlap, sources, F)
 
 
 @counting_kernel
@@ -93,7 +93,7 @@ def add_rounded_sources(
     for x in range(R):
         for k in range(D):
             vectors[x, k] = rounded_coordinate(u[x, k])
-    product(vectors, rounded.T, overlap)
+    overlaps_of_rows(vectors, rounded, overlap)
     for x in range(R):
         total = 0.0
         for j in range(S):
@@ -108,7 +108,7 @@ def add_rounded_sources(
             near[x, j] = w if is_near else 0.0
             overlap[x, j] = 0.0 if is_near or abs(w) < SMALLEST_WEIGHT else -w
         growth[x] -= total
-    product(overlap, rounded, force)
+    sums_of_others(overlap, rounded, force)
     for x in range(R):
         for k in range(D):
             F[x, k] = force[x, k]

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
-_ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "rounding", "field"))
+_ARRAYS, _FEW_ROWS, _ROUNDING, _FIELD = (
+    f"{_PAIRS}.{name}_kernels" for name in ("array", "few_rows", "rounding", "field")
+)
 #: Passes with the partial field, those with the whole one, groups and events, and those that know no link.
 _STEP = (
-    *(_ARRAYS, _ROUNDING, f"{_HERE}.plan_kernels", f"{_HERE}.partial_kernels", f"{_HERE}.partial_rows_kernels"),
+    *(
+        _ARRAYS,
+        _FEW_ROWS,
+        _ROUNDING,
+        f"{_HERE}.plan_kernels",
+        f"{_HERE}.partial_kernels",
+        f"{_HERE}.partial_rows_kernels",
+    ),
     *("dynamics.integrators.explicit.dop853_tableau", f"{_HERE}.row_kernels", f"{_HERE}.step_kernels"),
 )
 _WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
