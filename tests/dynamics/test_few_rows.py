@@ -1,4 +1,4 @@
-"""Products of a block of a few rows, against numpy's matrix products in double precision."""
+"""Products of a block of a few rows, by loops and by BLAS, against numpy's matrix products in double precision."""
 
 import numpy as np
 import pytest
@@ -22,10 +22,11 @@ SHAPES = [(1, 1, 1), (1, 4, 7), (2, 3, 16), (3, 5, 31), (4, 8, 512), (5, 2, 513)
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("shape", SHAPES, ids="{0[0]} rows, {0[1]} others, {0[2]} columns".format)
+@pytest.mark.parametrize("way", ["few_rows", "few_rows_by_blas"])
 @pytest.mark.parametrize(("precision", "kind"), [(np.float64, "f8"), (np.float32, "f4")], ids=["double", "single"])
-def test_products_of_a_few_rows(shape, precision, kind, rng):
+def test_products_of_a_few_rows(shape, precision, kind, way, rng):
     count, number, columns = shape
-    pieces = kernel_pieces("dynamics.equations.pairs.few_rows_kernels")
+    pieces = kernel_pieces(*(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", way)))
     kernels = load((*pieces, Piece("entries", ENTRIES.format(kind=kind)))).namespace
     rows, others, weights = (
         rng.standard_normal(size).astype(precision) for size in ((count, columns), (number, columns), (count, number))

@@ -28,7 +28,7 @@ from dynamics.integrators import load_method
 from dynamics.integrators.descent.stepper import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.passes import compile_single
+from dynamics.integrators.large_flow.passes import compile_single, few_rows
 from dynamics.integrators.stepper import RHS
 
 pytestmark = pytest.mark.kernels
@@ -165,8 +165,8 @@ def by_a_cluster_and_its_rest(start):
 
 def by_sources_in_single_precision(start):
     """Rows that are no sources, though these are the same vectors: each feels itself, which is taken back."""
-    pairs, here = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
-    names = [f"{pairs}.{name}_kernels" for name in ("array", "few_rows", "rounding")]
+    here = "dynamics.integrators.large_flow"
+    names = [*few_rows(), "dynamics.equations.pairs.rounding_kernels"]
     names += [f"{here}.{name}_kernels" for name in ("plan", "partial")]
     text = (render(start.problem.activation.coefficients), Piece("rounds", "ROUNDS = True"), *kernel_pieces(*names))
     passes = load((*text, Piece("call", PARTIAL))).namespace

@@ -1,10 +1,11 @@
-"""Products of a block of a few rows with the rows of another matrix, in either precision.
+"""Products of a block of a few rows with the rows of another matrix, in either precision, by loops.
 
-BLAS copies its factors before it multiplies them, unless it has kernels for small matrices, as for AVX-512; for four
-rows that takes several times as long as the product. Here two rows times four others stay in registers, and a part of
-their columns in the first level of cache.
+BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. Here
+two rows times four others stay in registers, and a part of their columns in the first level of cache. With AVX-512
+`few_rows_by_blas_kernels` takes the place of this file.
 """
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Real
@@ -12,6 +13,8 @@ from dynamics.compiler.compilation import kernel
 from dynamics.compiler.views import row_part
 
 COLUMNS = 512
+# Products of numbers up to which no factor is copied.
+UNCOPIED = np.inf
 
 
 @kernel

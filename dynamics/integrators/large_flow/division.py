@@ -37,8 +37,9 @@ SLOW = 1.5
 #: Factors by which an accepted cluster may fail the last two before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 _TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
-#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns.
-BLOCK, MANY_COLUMNS = 8, 2000
+#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. They are
+#: half as long too where that keeps a product with all sources from copying its factors, and as long as this where not.
+BLOCK, MANY_COLUMNS, LONGEST_BLOCK = 8, 2000, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +163,17 @@ class Divider:
             cluster=cluster,
             sources=sources,
             plan=plan,
-            cuts=_cuts(sources.size, first, m, BLOCK if self._columns < MANY_COLUMNS else BLOCK // 2),
+            cuts=_cuts(sources.size, first, m, self._block_length(sources.size)),
             rates=a[:, None] * self._rates,
         )
+
+    def _block_length(self, sources: int) -> int:
+        """Return how many rows a block should have."""
+        for length in (BLOCK, BLOCK // 2):
+            copies = length * sources * self._columns > self._kernels.UNCOPIED
+            if not copies and (self._columns < MANY_COLUMNS or length < BLOCK):
+                return length
+        return LONGEST_BLOCK
 
     def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
         """Return the nearest direction of each neuron, then that among the active ones, and the overlaps: (2, m)."""

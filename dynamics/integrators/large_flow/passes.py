@@ -6,7 +6,7 @@ import time as clock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.compiler.compilation import Piece, compiling_beside, kernel_pieces, load
+from dynamics.compiler.compilation import Piece, compiler_is_off, compiling_beside, kernel_pieces, load
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -14,19 +14,11 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
-_ARRAYS, _FEW_ROWS, _ROUNDING, _FIELD = (
-    f"{_PAIRS}.{name}_kernels" for name in ("array", "few_rows", "rounding", "field")
-)
-#: Passes with the partial field, those with the whole one, groups and events, and those that know no link.
+_ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "rounding", "field"))
+#: Passes with the partial field, after the products of a few rows; those with the whole one, groups and events; and
+#: those that know no link.
 _STEP = (
-    *(
-        _ARRAYS,
-        _FEW_ROWS,
-        _ROUNDING,
-        f"{_HERE}.plan_kernels",
-        f"{_HERE}.partial_kernels",
-        f"{_HERE}.partial_rows_kernels",
-    ),
+    *(_ROUNDING, f"{_HERE}.plan_kernels", f"{_HERE}.partial_kernels", f"{_HERE}.partial_rows_kernels"),
     *("dynamics.integrators.explicit.dop853_tableau", f"{_HERE}.row_kernels", f"{_HERE}.step_kernels"),
 )
 _WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
@@ -41,6 +33,16 @@ class Passes(NamedTuple):
     compile_seconds: float
 
 
+def few_rows() -> tuple[str, ...]:
+    """Return the modules that multiply blocks of a few rows fastest on this processor."""
+    name = "few_rows"
+    if not compiler_is_off():
+        from dynamics.compiler.machine_code import has_kernels_for_small_matrices
+
+        name = "few_rows_by_blas" if has_kernels_for_small_matrices() else "few_rows"
+    return _ARRAYS, f"{_PAIRS}.{name}_kernels"
+
+
 def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
@@ -49,7 +51,7 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
-    step = (link, Piece("rounds", f"ROUNDS = {rounds}"), *kernel_pieces(*_STEP))
+    step = (link, Piece("rounds", f"ROUNDS = {rounds}"), *kernel_pieces(*few_rows(), *_STEP))
     with compiling_beside(step):
         others = [load(pieces) for pieces in ((link, *kernel_pieces(*_WHOLE)), kernel_pieces(*_PLAIN))]
     passes: dict[str, Any] = {}
