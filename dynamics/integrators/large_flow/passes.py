@@ -6,7 +6,7 @@ import time as clock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.compiler.compilation import Piece, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.compiler.compilation import Piece, compiling_beside, kernel_pieces, load
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ class Passes(NamedTuple):
 
 def few_rows() -> tuple[str, ...]:
     """Return the modules that multiply blocks of a few rows fastest on this processor."""
-    name = "few_rows"
-    if not compiler_is_off():
-        from dynamics.compiler.machine_code import has_kernels_for_small_matrices
+    from dynamics.compiler.machine_code import has_kernels_for_small_matrices
 
-        name = "few_rows_by_blas" if has_kernels_for_small_matrices() else "few_rows"
+    name = "few_rows_by_blas" if has_kernels_for_small_matrices() else "few_rows"
     return _ARRAYS, f"{_PAIRS}.{name}_kernels"
 
 
