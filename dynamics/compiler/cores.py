@@ -25,6 +25,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+#: The kernels of OpenBLAS that use AVX-512, by its names in small letters.
+WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
 _held_to_one = 0
 _loading = threading.Lock()
 
@@ -79,6 +81,15 @@ def _libraries(_with_torch: bool, /) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def has_kernels_for_small_matrices() -> bool:
+    """Return whether BLAS multiplies small matrices without copying them, as OpenBLAS does with its AVX-512 kernels.
+
+    OpenBLAS is asked, not the processor: some releases take their kernels of AVX2 on AMD's Zen 5, which has AVX-512.
+    """
+    libraries = [library for library in find_blas().info() if library["internal_api"] == "openblas"]
+    return bool(libraries) and all(library["architecture"].lower() in WITH_SMALL_KERNELS for library in libraries)
 
 
 @contextmanager

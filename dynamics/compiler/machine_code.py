@@ -67,12 +67,6 @@ def compiler_and_processor() -> str:
     return f"{OPTIONS_VERSION} {numba.__version__} {platform.python_version()} {processor}"
 
 
-def has_kernels_for_small_matrices() -> bool:
-    """Return whether BLAS multiplies small matrices without copying them, as OpenBLAS does with AVX-512."""
-    features: str = cpu_target.target_context.codegen().magic_tuple()[2]
-    return "+avx512f" in features.split(",")
-
-
 def load_compiler() -> None:
     """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
     cpu_target.typing_context.refresh()

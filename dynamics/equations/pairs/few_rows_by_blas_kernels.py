@@ -1,6 +1,6 @@
 """The products of `few_rows_kernels` by BLAS; executed after `array_kernels`.
 
-For AVX-512 OpenBLAS has kernels for small matrices, which copy no factor.
+OpenBLAS's kernels for AVX-512 copy no factor of a small product.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """Products of a block of a few rows with the rows of another matrix, in either precision, by loops.
 
 BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. Here
-two rows times four others stay in registers, and a part of their columns in the first level of cache. With AVX-512
-`few_rows_by_blas_kernels` takes the place of this file.
+two rows times four others stay in registers, and a part of their columns in the first level of cache. Where
+OpenBLAS uses AVX-512 `few_rows_by_blas_kernels` takes the place of this file.
 """
 
 import numpy as np

@@ -35,7 +35,7 @@ class Passes(NamedTuple):
 
 def few_rows() -> tuple[str, ...]:
     """Return the modules that multiply blocks of a few rows fastest on this processor."""
-    from dynamics.compiler.machine_code import has_kernels_for_small_matrices
+    from dynamics.compiler.cores import has_kernels_for_small_matrices
 
     name = "few_rows_by_blas" if has_kernels_for_small_matrices() else "few_rows"
     return _ARRAYS, f"{_PAIRS}.{name}_kernels"
