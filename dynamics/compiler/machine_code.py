@@ -19,6 +19,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
 
 from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
+from dynamics.compiler.frames import with_room
 from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
@@ -108,7 +109,7 @@ def _fill(path: Path, exports: Mapping[str, str]) -> None:
     with signs_of_life(path):
         if not is_sealed(path):
             discard_compiled(path)
-        functions_of(path, exports)
+        with_room(lambda: functions_of(path, exports))
         seal(path)
 
 

@@ -34,6 +34,8 @@ class Layout:
     kept: tuple[int, ...]
     #: Name of each public count and its slot in `counters`.
     statistics: Mapping[str, int]
+    #: Integers behind `counters` that no step finds as another left them.
+    scratch: int = 0
 
 
 # Dense output of the explicit pair adds its stages and its coefficients to the rows that are carried.
@@ -108,8 +110,10 @@ class CompiledStepper:
         self._scalars[slots.RTOL] = tolerances.rtol
         self._scalars[slots.FIXED_STEP] = tolerances.fixed_step
         self._scalars[slots.LARGEST_STEP] = tolerances.largest_step
-        self._counters = np.zeros(layout.counters, dtype=np.int64)
-        self._counters[-1] = tolerances.fixed_order  # `FIXED_ORDER` of BDF; the explicit pair has one order
+        self._counters = np.zeros(layout.counters + layout.scratch, dtype=np.int64)
+        self._counters[layout.counters - 1] = (
+            tolerances.fixed_order
+        )  # `FIXED_ORDER` of BDF; the explicit pair has one order
         self._events = np.full((3, num_events), np.nan)
         self._atol = tolerances.absolute(y0.size)
         self._system = system
@@ -248,7 +252,8 @@ class CompiledStepper:
 
     def _small_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all arrays of the state but the vectors."""
-        return {"scalars": self._scalars, "counters": self._counters, "events": self._events}
+        counters = self._counters[: self._layout.counters]
+        return {"scalars": self._scalars, "counters": counters, "events": self._events}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
         return {name: array.copy() for name, array in self._small_arrays().items()}

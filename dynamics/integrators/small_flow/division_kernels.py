@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.compilation import kernel
 from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
@@ -103,16 +103,17 @@ def weigh_group(
     return mass, distance, np.sqrt(square), abs(mean[D])
 
 
-@counting_kernel
+@kernel
 def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
-    m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
-    y = vectors[ROW_STATE]
+    m, P, D = system[2][0], system[2][1], system[2][2]
+    y, squares = vectors[ROW_STATE], scalars[SQUARES:]
     cluster, pole, order, first = parts(counters, m)
     value, slope, _ = link_values(squares, 1.0)
     h = scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
-    scratch = np.empty(3 * m + system[2][1] + 1, dtype=np.int64)
-    direction, new, rest = vector(scratch, 0, m), vector(scratch, m, m), scratch[2 * m :]
+    at = INTEGERS + 4 * (m + 1) + 1  # behind what is kept
+    direction, new = vector(counters, at, m), vector(counters, at + m, m)
+    rest = vector(counters, at + 2 * m, m + P + 1)
     for i in range(m):
         new[i] = -1
     count = group_neurons(y, scalars[BOTH_POLES] > 0.0, counters, direction, rest, system)

@@ -60,6 +60,7 @@ class SmallFlowStepper(VectorStepper):
             carried=_ROWS,
             kept=_ROWS,
             statistics=STATISTICS,
+            scratch=3 * m + problem.num_directions + 1,
         )
         coordinate, relative, norm = tolerances(problem, rtol, atol)
         self.compile_seconds = compiled.compile_seconds
