@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from dynamics.compiler.compiling_processes import in_another_process
+from dynamics.compiler.interpreter import uncollected
 from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_once
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -216,7 +217,8 @@ def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     """Return the joined text of pieces and the digest that names its file."""
     compiler = "none"
     if not compiler_is_off():
-        from dynamics.compiler.machine_code import compiler_and_processor
+        with uncollected():  # Numba is loaded
+            from dynamics.compiler.machine_code import compiler_and_processor
 
         compiler = compiler_and_processor()
     return _named(tuple(pieces), compiler)

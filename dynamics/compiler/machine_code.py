@@ -19,8 +19,8 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
 
 from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
-from dynamics.compiler.frames import with_room
 from dynamics.compiler.inner_functions import ENTRY
+from dynamics.compiler.interpreter import uncollected, with_room
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
 
 #: Part of every file name: raise it when the options below change, because Numba's cache does not see them.
@@ -70,8 +70,9 @@ def compiler_and_processor() -> str:
 
 def load_compiler() -> None:
     """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
+    with uncollected():
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
 
 
 def is_cached(path: Path, exports: Mapping[str, str]) -> bool:

@@ -1,15 +1,16 @@
-"""Room for frames: no depth of calls at which each call asks the system for memory."""
+"""What the interpreter is spared: memory for frames at every call, and looking for garbage."""
 
+import gc
 import subprocess
 import sys
 
 import pytest
 
-from dynamics.compiler.frames import with_room
+from dynamics.compiler.interpreter import uncollected, with_room
 
 SCRIPT = """
 import resource
-from dynamics.compiler.frames import with_room
+from dynamics.compiler.interpreter import with_room
 
 def call():
     pass
@@ -39,3 +40,15 @@ def test_no_depth_of_calls_asks_for_memory_at_every_call():
     """Without room, CPython 3.11 takes a new page for each of the thousand calls at some depth; with it, at none."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_collection_is_as_before_after_the_body(collecting):
+    was = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled() == collecting
+    finally:
+        (gc.enable if was else gc.disable)()
