@@ -14,6 +14,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import llvmlite.binding
+
+from dynamics.compiler.cores import find_blas
 from dynamics.runs import provenance
 
 if TYPE_CHECKING:
@@ -27,8 +30,14 @@ _SHOWING = {"report.py", "figures.py", "__main__.py"}
 
 
 def machine() -> dict[str, Any]:
-    """Return processor, cores, memory and the versions of everything that takes part."""
+    """Return processor, cores, memory, the kernels of BLAS and the versions of everything that takes part.
+
+    One name of a processor may stand for several generations, so that of LLVM is added.
+    """
     versions: dict[str, Any] = json.loads(provenance.environment())
+    versions["processor"] = f"{versions['processor']} ({llvmlite.binding.get_host_cpu_name()})"
+    libraries = (library for library in find_blas().info() if library["user_api"] == "blas")
+    versions["blas"] = sorted({f"{x['internal_api']} {x['version']} {x.get('architecture', '')}" for x in libraries})
     for name in PEERS:
         try:
             versions[name] = metadata.version(name)
