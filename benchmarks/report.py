@@ -41,7 +41,8 @@ def table(baseline: Mapping[str, Any]) -> str:
     machine = baseline["machine"]
     lines = [
         f"Measured on {machine['cores']} cores of an {machine['processor']}, CPython {machine['python']}, "
-        f"{' and '.join(machine['blas'])} kernels, {baseline['date']} (`python -m benchmarks`; all numbers in `benchmarks/baseline.json`):",
+        f"{' and '.join(machine['blas'])} kernels, {baseline['date']} "
+        "(`python -m benchmarks`; all numbers in `benchmarks/baseline.json`):",
         "",
         "| what | seconds, median (range) |",
         "|---|---|",
