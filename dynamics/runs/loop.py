@@ -37,7 +37,7 @@ CHUNK_SECONDS = 0.1
 FIRST_CHUNK_STEPS, FIRST_QUICK_STEPS, QUICK_NUMBERS = 1, 64, 4000
 LARGEST_CHUNK_STEPS = 1 << 20
 #: Numbers in the states at saved times that are observed together.
-LARGEST_STACK = 1 << 18
+LARGEST_STACK = 1 << 15
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
 
