@@ -15,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, NoReturn, TypeVar
 
+from dynamics.compiler.interpreter import with_room
+
 Result = TypeVar("Result")
 
 #: Seconds between two looks around, and those that work has to give way before it is left behind.
@@ -62,7 +64,7 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
         except BaseException as error:  # raised below, in the caller's thread
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=context.run, args=(body,), name="beside")
+    thread = threading.Thread(target=context.run, args=(with_room, body), name="beside")
     thread.start()
     reason = None
     try:

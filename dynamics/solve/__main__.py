@@ -40,6 +40,7 @@ from dynamics.commands.parsing import (
     tell,
 )
 from dynamics.commands.readers import plain, switch
+from dynamics.compiler.interpreter import with_room
 from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
@@ -275,7 +276,7 @@ if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
     leave_out_unused()
-    code = main()
+    code = with_room(main)
     from dynamics.compiler.patience import leave
 
     leave(code)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import shlex
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import caught_warnings, end_with, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 from dynamics.compiler.cores import find_blas
+from dynamics.compiler.interpreter import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +39,8 @@ def solve_and_report(
     """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
     find_blas()
     # While compiled steps run, the interpreter is free to load what is needed at the end, which may come early.
-    threading.Thread(target=_load_libraries, args=(figure is not None,), daemon=True).start()
+    load = partial(_load_libraries, figure is not None)
+    threading.Thread(target=with_room, args=(load,), daemon=True).start()
     dataset, code = _compute(solve, file, given)
     overwrite = bool(given["overwrite"] or given["resume"])
     written = end_with(
