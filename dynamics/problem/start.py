@@ -29,8 +29,9 @@ GRAM_TOLERANCE = 1e-10
 UNIT_LENGTH_TOLERANCE = 1e-9
 #: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
 ARRAYS_OF_START = 3
-#: Numbers of a start up to which it is kept: a small flow asks for it four times.
-MOST_KEPT = 10_000
+#: Numbers of a start up to which it is kept, and how many are: a small flow asks for it four times, and the points of a
+#: sweep in bundles of up to 64.
+MOST_KEPT, STARTS_KEPT = 10_000, 64
 
 
 class OverlapStart(NamedTuple):
@@ -69,7 +70,7 @@ def drawn_weights(seed: int, width: int, span: int, dimension: int, norm: float)
     return _kept_weights(seed, width, span, dimension, norm).copy()
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=STARTS_KEPT)
 def _kept_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:
     return random_weights(np.random.default_rng(seed), width, span, dimension, norm)
 

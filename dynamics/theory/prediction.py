@@ -8,25 +8,23 @@ directions one by one, and the times are those of the linearised flow of all of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import check_problem, is_correlation
 from dynamics.problem.checks import check_choice
 from dynamics.theory.linearised import leading_escape, linear_times
-from dynamics.theory.matching import draw_matched_overlaps, draw_on_both_sides, match_by_strength, match_greedily
+from dynamics.theory.matched_pairs import leading_order, matched_pairs, pair_times, side_notes
 from dynamics.theory.sides import FarSide
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
-
-#: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
-LARGEST_MATRIX = 1 << 24
 
 NOTE_DRAWN = (
     "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "
@@ -47,10 +45,6 @@ NOTE_LINEAR = (
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 #: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
-
-_CHUNK = 1 << 17
-#: Directions that a note lists.
-_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,38 +110,54 @@ def predict(problem: Problem) -> EmergencePrediction:
     check_problem(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
-    notes: list[str] = []
-    side = FarSide.of(problem)
-    first, learning, drawn = _matched(problem, side)
-    if drawn:
-        notes.append(NOTE_DRAWN)
-    a = problem.teacher.coefficients
-    emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
-    for begin in range(0, a.size, _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        emergence[part], learned[part] = _times(problem, a[part], first, part)
-        if learning is not first:
-            learned[part] = _times(problem, a[part], learning, part)[1]
-    if side is not None:
-        notes += _side_notes(side, first, learning)
-    if problem.activation.coefficients[0] != 0.0:
-        learned = np.full(a.size, np.nan)
-        notes.append(NOTE_CONSTANT)
-    if not problem.teacher.is_orthonormal:
-        notes.append(NOTE_DIRECTIONS)
-    return EmergencePrediction(
-        matched_neuron=first.neuron,
-        matched_overlap=first.overlap,
-        matched_squared_norm=first.squared_norm,
-        leading_order_time=_leading_order(problem, first.overlap),
-        predicted_emergence_time=emergence,
-        predicted_learned_time=learned,
-        learning_neuron=learning.neuron,
-        learning_overlap=learning.overlap,
-        learning_squared_norm=learning.squared_norm,
-        far_side_share=None if side is None else side.share,
-        notes=tuple(notes),
-    )
+    return _predict_pairs([problem])[0]
+
+
+def predict_all(problems: Iterable[Problem]) -> list[EmergencePrediction]:
+    """Return what `predict` does for each of some problems; times of pairs are computed together."""
+    asked = list(problems)
+    of_pairs = [each for each in asked if each.kind == "homogeneous" and not each.declared_fields]
+    of_pairs = [each for each in of_pairs if each.information_exponent >= 3]
+    known = dict(zip(map(id, of_pairs), _predict_pairs(of_pairs), strict=True))
+    return [known[id(each)] if id(each) in known else predict(each) for each in asked]
+
+
+def _predict_pairs(problems: list[Problem]) -> list[EmergencePrediction]:
+    """Return the predictions of problems of k ≥ 3 from the pairs that greedy matching gives."""
+    sides = [FarSide.of(problem) for problem in problems]
+    matched = [matched_pairs(problem, side) for problem, side in zip(problems, sides, strict=True)]
+    times = pair_times([(problem, first) for problem, (first, _, _) in zip(problems, matched, strict=True)])
+    later = [k for k, (first, learning, _) in enumerate(matched) if learning is not first]
+    times_of_later = dict(zip(later, pair_times([(problems[k], matched[k][1]) for k in later]), strict=True))
+    found = []
+    for k, (problem, side, (first, learning, drawn)) in enumerate(zip(problems, sides, matched, strict=True)):
+        emergence, learned = times[k]
+        if k in times_of_later:
+            learned = times_of_later[k][1]
+        notes = [NOTE_DRAWN] if drawn else []
+        if side is not None:
+            notes += side_notes(side, first, learning)
+        if problem.activation.coefficients[0] != 0.0:
+            learned = np.full(learned.size, np.nan)
+            notes.append(NOTE_CONSTANT)
+        if not problem.teacher.is_orthonormal:
+            notes.append(NOTE_DIRECTIONS)
+        found.append(
+            EmergencePrediction(
+                matched_neuron=first.neuron,
+                matched_overlap=first.overlap,
+                matched_squared_norm=first.squared_norm,
+                leading_order_time=leading_order(problem, first.overlap),
+                predicted_emergence_time=emergence,
+                predicted_learned_time=learned,
+                learning_neuron=learning.neuron,
+                learning_overlap=learning.overlap,
+                learning_squared_norm=learning.squared_norm,
+                far_side_share=None if side is None else side.share,
+                notes=tuple(notes),
+            )
+        )
+    return found
 
 
 def _predict_linearised(problem: Problem) -> EmergencePrediction:
@@ -252,83 +262,3 @@ def check_decouples(problem: Problem) -> None:
             f"decouple for k <= 2, but {problem.activation.name} has k = {k}."
         )
         raise ValueError(msg)
-
-
-class _Pairs(NamedTuple):
-    """A neuron per direction (−1 for none), its overlap and its squared norm (NaN for none)."""
-
-    neuron: Integers
-    overlap: Array
-    squared_norm: Array
-
-
-def _matched(problem: Problem, side: FarSide | None) -> tuple[_Pairs, _Pairs, bool]:
-    """Return the pairs that come first, those that learn, and whether they were drawn from their distribution."""
-    a, k = problem.teacher.coefficients, problem.information_exponent
-    too_large = problem.width * a.size > LARGEST_MATRIX
-    if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
-        m, d, seed = problem.width, problem.dimension, problem.seed
-        if side is None:
-            found = [draw_matched_overlaps(a, m, d, k, seed)]
-        else:
-            found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
-        drawn = [_Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
-        return drawn[0], drawn[-1], True
-    C, squared_norm = problem.start().teacher_overlap, problem.start().squared_norm
-
-    def pairs(neuron: Integers) -> _Pairs:
-        found = neuron >= 0
-        overlap = np.where(found, C[neuron, np.arange(a.size)], np.nan)
-        return _Pairs(neuron, overlap, np.where(found, squared_norm[neuron], np.nan))
-
-    if side is None:
-        matched = pairs(match_greedily(a, C, k))
-        return matched, matched, False
-    first, learning = match_by_strength(a, side.equivalent(C), (C > 0.0) | side.learns, k)
-    return pairs(first), pairs(np.where(learning >= 0, learning, first)), False
-
-
-def _side_notes(side: FarSide, first: _Pairs, learning: _Pairs) -> list[str]:
-    """Say which directions are matched with a neuron on the side of −θ, and what that means."""
-    there = np.flatnonzero(first.overlap < 0.0)
-    if there.size == 0:
-        return []
-    left = int(np.count_nonzero(learning.overlap[there] < 0.0))
-    listed = ", ".join(str(p + 1) for p in there[:_LISTED]) + (", ..." if there.size > _LISTED else "")
-    where, does = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
-    note = (
-        f"the link has no parity: a neuron {where} has {side.share:.2g} of a direction and leaves "
-        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {does} for {there.size} of "
-        f"{first.overlap.size} directions (p = {listed})"
-    )
-    if not side.learns:
-        note += f", of which {there.size - left} are learned by another neuron, at times predicted as if it were alone"
-        note += f", and {left} never" if left else ""
-    return [note]
-
-
-def _leading_order(problem: Problem, overlap: Array) -> Array:
-    """Return the leading-order times T_p; inf where there is no pair."""
-    k = problem.information_exponent
-    scale = k * (k - 2) * problem.activation.coefficients[k] ** 2 * problem.teacher.coefficients
-    with np.errstate(over="ignore"):
-        time = 1.0 / scale * np.abs(overlap) ** -float(k - 2)
-    return np.where(np.isnan(time), np.inf, time)
-
-
-def _times(problem: Problem, a: Array, pairs: _Pairs, part: slice) -> tuple[Array, Array]:
-    """Return emergence and learned times of a part of the pairs; inf where there is no pair."""
-    overlap, squared_norm = pairs.overlap[part], pairs.squared_norm[part]
-    emergence, learned = np.full(a.size, np.inf), np.full(a.size, np.inf)
-    # The branches of an even link are alike, and small problems pay by the call.
-    branch = np.sign(np.abs(overlap) if problem.activation.parity == "even" else overlap)
-    for sign in (1, -1):
-        here = np.flatnonzero(branch == sign)
-        if here.size == 0:
-            continue
-        xi = logit_of_square(overlap[here])
-        table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        wait = np.where(xi >= 0.0, 0.0, table.passage(xi, np.zeros_like(xi)))
-        emergence[here] = wait / a[here]
-        learned[here] = table.learned_after(xi, a[here] / squared_norm[here]) / a[here]
-    return emergence, learned

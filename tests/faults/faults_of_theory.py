@@ -53,7 +53,7 @@ HERMITE = (
 
 PREDICTION = (
     Fault(
-        "dynamics/theory/prediction.py",
+        "dynamics/theory/matched_pairs.py",
         "scale = k * (k - 2) *",
         "scale = k * (k - 1) *",
         "factor of T_p",
