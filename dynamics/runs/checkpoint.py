@@ -70,8 +70,8 @@ def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tu
     }
 
 
-def packed(snapshot: Snapshot, held: xr.Dataset | None = None) -> xr.Dataset | None:
-    """Return a snapshot as a dataset, without the records that `held` has along `time`; None if it cannot go on."""
+def packed(snapshot: Snapshot, *, records: bool = True) -> xr.Dataset | None:
+    """Return a snapshot as a dataset, its records left out where another holds them; None if it cannot go on."""
     import xarray as xr
 
     if snapshot.state is None:
@@ -79,7 +79,7 @@ def packed(snapshot: Snapshot, held: xr.Dataset | None = None) -> xr.Dataset | N
     result = snapshot.result
     count, columns = len(result.records), result.records.columns
     variables = labelled_arrays(snapshot.state, STATE)
-    if held is None:
+    if records:
         variables |= labelled_arrays({name: column[:count] for name, column in columns.items()}, RECORD)
     costs = {"solve_seconds": result.solve_seconds, "tracker_seconds": result.tracker_seconds}
     return xr.Dataset(variables, attrs={"records": count, "observables": " ".join(columns), **costs})

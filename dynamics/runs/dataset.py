@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.problem import Problem
 from dynamics.runs import provenance
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem.question import Question
     from dynamics.runs.variables import Variable
@@ -29,12 +30,30 @@ if TYPE_CHECKING:
 
 #: Name -> (dims in front of those of the table of variables, array).
 Values = dict[str, tuple[tuple[str, ...], Any]]
+#: Dims, array and labels of a variable.
+Labelled = tuple[tuple[str, ...], NDArray[Any], dict[str, str]]
 
 SCHEMA_VERSION = 1
 REFERENCES = (
     "Ren, Nichani, Wu, Lee, arXiv:2504.19983; Ben Arous, Gheissari, Jagannath, arXiv:2003.10409; "
     "Saad and Solla, Phys. Rev. E 52, 4225 (1995)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a dataset holds, as arrays; many points of a sweep are stored without making one of each."""
+
+    #: Name -> (dims, array, labels).
+    variables: dict[str, Labelled]
+    coords: dict[str, Labelled]
+    attributes: dict[str, Any]
+
+    def dataset(self) -> xr.Dataset:
+        """Return the dataset."""
+        import xarray as xr
+
+        return xr.Dataset(self.variables, coords=self.coords, attrs=self.attributes)
 
 
 def make_dataset(
@@ -57,17 +76,41 @@ def make_dataset(
     numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
     `with_leading`.
     """
-    import xarray as xr
+    return make_contents(
+        values,
+        problem=problem,
+        title=title,
+        coords=coords,
+        solver=solver,
+        attributes=attributes,
+        leading=leading,
+        with_leading=with_leading,
+        variables=variables,
+    ).dataset()
 
+
+def make_contents(
+    values: Mapping[str, Any],
+    *,
+    problem: Question,
+    title: str,
+    coords: Mapping[str, Any],
+    solver: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    leading: Sequence[str] = (),
+    with_leading: Sequence[str] = (),
+    variables: Mapping[str, Variable] = VARIABLES,
+) -> Contents:
+    """Return what `make_dataset` makes a dataset of."""
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
-    return xr.Dataset(
+    return Contents(
         {
             name: _labelled(variables[name], array, leading if name in with_leading else ())
             for name, array in {**inputs, **values}.items()
         },
-        coords={name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
-        attrs=stamped_attributes(problem, title, solver, attributes),
+        {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
+        stamped_attributes(problem, title, solver, attributes),
     )
 
 
@@ -119,9 +162,7 @@ def plain_attribute(value: Any) -> Any:
     return value
 
 
-def _labelled(
-    variable: Variable, array: Any, leading: Sequence[str] = ()
-) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
+def _labelled(variable: Variable, array: Any, leading: Sequence[str] = ()) -> Labelled:
     return (*leading, *variable.dims), np.asarray(array), variable.labels
 
 

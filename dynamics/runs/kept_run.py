@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.runs.companion import Companion
+    from dynamics.runs.dataset import Contents
     from dynamics.runs.loop import Observer
     from dynamics.runs.result import RunResult, Snapshot
     from dynamics.runs.run_file import RunFile
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dynamics.runs.trackers import Tracker
     from hermite.arrays import Array
 
-    Labelled = Callable[[RunResult, RunResult | None], xr.Dataset]
+    LabelledResult = Callable[[RunResult, RunResult | None], Contents]
 
 #: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
 RUN, COMPANION = "run", "companion"
@@ -43,25 +44,29 @@ def kept_run(
     stepper: Stepper,
     times: NDArray[Any],
     observe: Observer,
-    labelled: Labelled,
+    labelled: LabelledResult,
     *,
     file: RunFile,
     trackers: Sequence[Tracker] = (),
     companion: Companion | None = None,
     sound: Soundness | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
-) -> tuple[RunResult, xr.Dataset]:
+) -> tuple[RunResult, Contents]:
     """Run as `run` does, from where `file` stands, and keep the file up to date.
 
-    `labelled` makes a dataset of the result and of that of the companion, if there is one; the companion runs already,
-    and is ended here.
+    `labelled` gives what a dataset holds of the result and of that of the companion, if there is one; the companion
+    runs already, and is ended here.
     """
 
-    def now(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+    def now(own: Snapshot) -> tuple[Contents, Mapping[str, xr.Dataset]]:
         beside = None if companion is None else companion.snapshot()
-        dataset = labelled(own.result, None if beside is None else beside.result)
-        parts = {RUN: packed(own, dataset), COMPANION: None if beside is None else packed(beside)}
-        return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
+        contents = labelled(own.result, None if beside is None else beside.result)
+        parts = {RUN: packed(own, records=False), COMPANION: None if beside is None else packed(beside)}
+        return contents, {name: part for name, part in parts.items() if part is not None and own.state is not None}
+
+    def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+        contents, parts = now(own)
+        return contents.dataset(), parts
 
     begun = begun_snapshot(file, RUN)
     # A second signal must not lose what is stored at the end.
@@ -70,7 +75,7 @@ def kept_run(
             stepper,
             times,
             observe,
-            trackers=[*trackers, *file.trackers(now)],
+            trackers=[*trackers, *file.trackers(stored)],
             begun=begun,
             sound=sound,
             why_failed=why_failed,
@@ -87,10 +92,11 @@ def kept_run(
                 looser = companion.finish(result)
         resumable = result.stop_reason.resumable
         if file.has_path and resumable and result.intact:
-            dataset, parts = now(snapshot_of(stepper, result))
+            contents, parts = now(snapshot_of(stepper, result))
         else:
-            dataset, parts = labelled(result, looser), {}
-        file.close(dataset, parts, resumable=resumable)
+            contents, parts = labelled(result, looser), {}
+        if file.has_path:
+            file.close(contents.dataset(), parts, resumable=resumable)
     if late.heard and result.stop_reason is not StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    return result, dataset
+    return result, contents

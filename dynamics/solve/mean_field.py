@@ -26,7 +26,7 @@ from dynamics.solve.skeleton import Integration, PlainMethod, answered
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
     from numpy.typing import ArrayLike
@@ -282,8 +282,8 @@ def _verdicts(loss: Array, rtol: float) -> dict[str, Any]:
     }
 
 
-def _warn_of_rise(dataset: xr.Dataset) -> None:
-    if not dataset.attrs["loss_is_monotone"]:
-        rise = dataset.attrs["largest_loss_rise"]
+def _warn_of_rise(attributes: Mapping[str, Any]) -> None:
+    if not attributes["loss_is_monotone"]:
+        rise = attributes["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
-        warnings.warn(msg, UserWarning, stacklevel=4)
+        warnings.warn(msg, UserWarning, stacklevel=5)

@@ -223,5 +223,5 @@ def _warned_of_blindness(problem: Problem) -> list[str]:
         f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that order is "
         "0 at every norm and bias that the student has"
     )
-    warnings.warn(f"{note}; trained biases, or fixed ones that are not 0, may help.", UserWarning, stacklevel=5)
+    warnings.warn(f"{note}; trained biases, or fixed ones that are not 0, may help.", UserWarning, stacklevel=6)
     return [note]

@@ -22,11 +22,11 @@ from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 from dynamics.solve.truncation import CutLink, halved
 from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import PAIRS, predict, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, predict, predict_all, sum_formula_loss
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
-__all__ = ["first_method", "solve_overlaps"]
+__all__ = ["build", "first_method", "prepare", "solve_overlaps"]
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
@@ -157,17 +157,29 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    return answered(registered("overlaps"), _build, problem, locals())
+    return answered(registered("overlaps"), build, problem, locals())
 
 
-def _build(
-    asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object, device: str | None
+def prepare(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    """Return what `build` may be given beside the arguments of each of many problems, computed for all at once."""
+    return [{"prediction": prediction} for prediction in predict_all(problems)]
+
+
+def build(
+    asked: Asked,
+    *,
+    learning_rate: object,
+    step_theory: object,
+    batch_size: object,
+    device: str | None,
+    prediction: EmergencePrediction | None = None,
 ) -> Integration:
+    """Return what is integrated, from the arguments of `solve_overlaps`."""
     from dynamics.integrators.flow_methods import FlowMethod
 
     problem = asked.problem
     step = checked_step(learning_rate, asked.method, step_theory, batch_size)
-    prediction = predict(problem)
+    prediction = predict(problem) if prediction is None else prediction
     # Pairs alone say how long a flow is to be followed, and what the noise of steps does to it.
     pairs = prediction if prediction.theory == PAIRS else None
     schedule = asked.schedule(lambda: default_schedule(problem, pairs))
@@ -259,14 +271,14 @@ def _smallest(margin: Array) -> float | None:
     return float(np.nanmin(margin)) if np.isfinite(margin).any() else None
 
 
-def _warn_margin(dataset: xr.Dataset) -> None:
-    margin = dataset.attrs.get("smallest_gram_margin", 0.0)
-    if margin < -GRAM_WARNING * dataset.attrs["rtol"]:
+def _warn_margin(attributes: Mapping[str, Any]) -> None:
+    margin = attributes.get("smallest_gram_margin", 0.0)
+    if margin < -GRAM_WARNING * attributes["rtol"]:
         msg = (
             f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}; "
             "solve again with a smaller `rtol`."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=4)
+        warnings.warn(msg, RuntimeWarning, stacklevel=5)
 
 
 def _warn_truncation(problem: Problem) -> None:
@@ -276,4 +288,4 @@ def _warn_truncation(problem: Problem) -> None:
             f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
-        warnings.warn(msg, UserWarning, stacklevel=5)
+        warnings.warn(msg, UserWarning, stacklevel=6)

@@ -12,7 +12,7 @@ from dynamics.integrators.jumps import JumpStepper
 from dynamics.problem.checks import check_choice
 from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
-from dynamics.runs.dataset import make_dataset
+from dynamics.runs.dataset import make_contents
 from dynamics.runs.kept_run import kept_run
 from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from dynamics.runs.dataset import Contents
     from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -132,15 +133,15 @@ def solve_quadratic(
         stepper = JumpStepper(problem)
         known = _predicted(problem, stepper.initial_alignment, schedule.times)
 
-        def labelled(result: RunResult, _looser: RunResult | None) -> xr.Dataset:
+        def labelled(result: RunResult, _looser: RunResult | None) -> Contents:
             histories = stack_records(result.records, len(schedule), stepper.record)
             aligned, learned = np.split(result.event_times, 2)
             reached = {"aligned_time": aligned, "learned_time": learned}
             return _labelled(problem, schedule, histories | reached | known, result)
 
-        result, dataset = kept_run(stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers)
+        result, contents = kept_run(stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers)
     # === return
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+    return checked_outcome(contents.dataset(), result.stop_reason, on_failure)
 
 
 def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
@@ -156,10 +157,10 @@ def check_quadratic_memory(problem: Problem, times: int) -> None:
     check_memory(name, value, motion + records)
 
 
-def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> xr.Dataset:
-    """Return the dataset of a run, wherever it stands."""
+def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> Contents:
+    """Return what the dataset of a run holds, wherever it stands."""
     coefficients = problem.teacher.coefficients
-    return make_dataset(
+    return make_contents(
         values,
         problem=problem,
         title="Quadratic network, exactly" + (" on orthonormal frames" if problem.kind == "stiefel" else ""),

@@ -46,6 +46,9 @@ class Answer:
         Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
         What its argument `method` may be.
+    build, prepare : str
+        For an answer that sweeps ask for at many points: "module:function" of (asked, **own arguments) that returns the
+        `Integration`, and of a list of problems that returns further arguments of it for each, computed together.
     check : str
         "module:function" of (problem, options of the command line) that refuses what it cannot do, before any work.
     schedule : str
@@ -62,6 +65,8 @@ class Answer:
     fields: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
+    build: str = ""
+    prepare: str = ""
     check: str = ""
     schedule: str = ""
     findings: str = ""
@@ -92,6 +97,8 @@ ANSWERS = (
         fields=("inputs",),
         equations=("overlaps", "finite_step", "pairs", "classes"),
         methods=FLOW_METHODS,
+        build="dynamics.solve.overlaps:build",
+        prepare="dynamics.solve.overlaps:prepare",
         check="dynamics.solve.preparation:check_overlaps",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,

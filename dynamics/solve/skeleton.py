@@ -15,8 +15,9 @@ import numpy as np
 
 from dynamics.integrators import stepper_of
 from dynamics.problem.checks import check_choice
-from dynamics.runs.dataset import make_dataset
+from dynamics.runs.dataset import make_contents
 from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
+from dynamics.runs.result import StopReason
 from dynamics.runs.trackers import all_trackers
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.asked import checked
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.companion import Companion
-    from dynamics.runs.result import RunResult, StopReason
+    from dynamics.runs.dataset import Contents
+    from dynamics.runs.result import RunResult
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
     from dynamics.runs.variables import Variable
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from dynamics.solve.truncation import CutLink
     from hermite.arrays import Array
 
-__all__ = ["Integration", "Method", "PlainMethod", "answered"]
+__all__ = ["Integration", "Method", "PlainMethod", "answered", "contents_of"]
 
 
 class Method(Protocol):
@@ -110,7 +112,7 @@ class Integration:
     threads : callable
         Context of the run that holds BLAS to its number of threads.
     warn : callable
-        Dataset -> None; warns of what is suspect in it.
+        Attributes of the dataset -> None; warns of what they say is suspect.
     variables : mapping
         Name -> how a variable is labelled.
     """
@@ -131,7 +133,7 @@ class Integration:
     loss: Callable[[Array], float] | None = None
     cut: CutLink | None = None
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
-    warn: Callable[[xr.Dataset], None] = lambda _dataset: None
+    warn: Callable[[Mapping[str, Any]], None] = lambda _attributes: None
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
     @classmethod
@@ -159,6 +161,16 @@ def answered(
 ) -> xr.Dataset:
     """Check the arguments of a call, build what is integrated, run it, and return it labelled.
 
+    The arguments are those of `contents_of`.
+    """
+    return contents_of(answer, build, problem, arguments).dataset()
+
+
+def contents_of(
+    answer: Answer, build: Callable[..., Integration], problem: Problem, arguments: Mapping[str, Any]
+) -> Contents:
+    """Return what the dataset of a call holds.
+
     Parameters
     ----------
     answer : Answer
@@ -183,16 +195,19 @@ def answered(
     # === build
     integration = build(asked, **own)
     # === run and label
-    result, dataset = _run(answer, asked, integration, watchers)
+    result, contents = _run(answer, asked, integration, watchers)
     # === return
-    integration.warn(dataset)
-    return checked_outcome(dataset, result.stop_reason, on_failure)
+    integration.warn(contents.attributes)
+    reason = result.stop_reason
+    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
+        checked_outcome(contents.dataset(), reason, on_failure)
+    return contents
 
 
 def _run(
     answer: Answer, asked: Asked, integration: Integration, watchers: Sequence[Tracker]
-) -> tuple[RunResult, xr.Dataset]:
-    """Return how the run ended, and its dataset."""
+) -> tuple[RunResult, Contents]:
+    """Return how the run ended, and what its dataset holds."""
     from dynamics.runs.kept_run import kept_run
 
     times = integration.schedule.times
@@ -203,7 +218,7 @@ def _run(
             nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
         ):
 
-            def labelled(result: RunResult, looser: RunResult | None) -> xr.Dataset:
+            def labelled(result: RunResult, looser: RunResult | None) -> Contents:
                 cut = None if companion is None else companion.cut()
                 return _labelled(answer, asked, integration, stepper, result, looser, cut)
 
@@ -241,8 +256,8 @@ def _labelled(
     result: RunResult,
     looser: RunResult | None,
     cut: RunResult | None,
-) -> xr.Dataset:
-    """Return the dataset of a run, wherever it stands."""
+) -> Contents:
+    """Return what the dataset of a run holds, wherever it stands."""
     count = len(integration.schedule)
     values: dict[str, Any] = {
         **stack_records(result.records, count, lambda: integration.observe(integration.start)),
@@ -262,7 +277,7 @@ def _labelled(
     shared = {"method": asked.method, "rtol": asked.rtol, "atol": asked.atol, "keep": asked.keep}
     if answer.can("estimate"):
         shared["error_estimate"] = asked.error_estimate
-    return make_dataset(
+    return make_contents(
         values,
         problem=asked.problem,
         title=integration.title,

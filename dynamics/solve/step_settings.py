@@ -139,7 +139,7 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
             f"{settings.learning_rate:g}: overlaps may blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=5)
+        warnings.warn(msg, RuntimeWarning, stacklevel=6)
 
 
 def step_notes(

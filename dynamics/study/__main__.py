@@ -131,7 +131,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         if given["scheduler"] is not None:
             check_cluster("Option --scheduler")
         grid = make_grid(asked.problem, asked.grid, asked.study, asked.options)
-        grid.digest()  # makes every point, and so checks it
+        _ = grid.surveyed  # makes every point, and so checks it
         if given["dry_run"]:
             begin_points(grid)
         else:
@@ -148,6 +148,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
 def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
     """Answer the points, and print what came out or how to go on; return the exit code."""
     from dynamics.runs.storage import StorageError
+    from dynamics.study.points import answered_points
     from dynamics.study.sweeps import points_directory
 
     began, kept = clock.perf_counter(), points_directory(output)
@@ -155,7 +156,8 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
-            say(f"Interrupted; {len(list(kept.glob('*.nc')))} of {len(grid)} points are kept in {kept}. To go on:")
+            done = sum(map(len, answered_points(kept)))
+            say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:")
             say(command)
             return EXIT_INTERRUPTED
         except (ConnectionError, ValueError) as error:  # the latter for what the study refuses
@@ -220,11 +222,17 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
         return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
     from dynamics.solve.estimate import estimate
 
-    largest = max(range(len(grid)), key=grid.size)
+    largest = max(range(len(grid)), key=lambda index: tuple(grid.surveyed.sizes[index]))
     point = grid.point(largest)
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
     text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)
-    return "\n".join([*lines, f"largest point: {grid.describe(largest)}; each worker holds one point at a time", text])
+    return "\n".join(
+        [
+            *lines,
+            f"largest point: {grid.describe(largest)}; each worker holds one point at a time",
+            text,
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
+from dynamics.study.point_file import MAGIC
 from dynamics.study.studies import check_options, name_of_study, study_path
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
@@ -53,6 +54,18 @@ class SweepPoint(NamedTuple):
     #: Of any kind; the study says which it takes.
     problem: Any
     options: dict[str, Any]
+
+
+class Surveyed(NamedTuple):
+    """What all points of a grid tell together."""
+
+    #: Number of overlaps and dimension of every point, by which points can be ordered, zero where the inputs are not
+    #: Gaussian, and entries of the arrays that describe its problem, (points, 3).
+    sizes: NDArray[np.int64]
+    #: The first and the last point of each link.
+    ends: tuple[SweepPoint, ...]
+    #: Hash of everything that the answers depend on.
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -94,29 +107,28 @@ class Grid:
             msg = f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}"
             raise type(error)(msg) from None
 
-    def size(self, index: int) -> tuple[int, int]:
-        """Return the number of overlaps of a point and its dimension, by which points can be ordered.
-
-        All points are alike where the inputs are not Gaussian.
-        """
-        problem = self.point(index).problem
-        if not isinstance(problem, Problem):
-            return 0, 0
-        return problem.width * (problem.width + problem.num_directions), problem.dimension
-
     def __iter__(self) -> Iterator[SweepPoint]:
         """Return all points one by one, each made when it is asked for."""
         return map(self.point, range(len(self)))
 
-    def digest(self) -> str:
-        """Return a hash of everything that the answers depend on; makes every point once, and so checks it."""
-        digest = hashlib.sha256(f"{__version__} {name_of_study(self.study)}".encode())
+    @cached_property
+    def surveyed(self) -> Surveyed:
+        """What all points tell together; every point is made once, and so checked."""
+        digest = hashlib.sha256(f"{__version__} {name_of_study(self.study)} {MAGIC!r}".encode())
+        sizes = np.zeros((len(self), 3), dtype=np.int64)
+        ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
-            parameters = [point.problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
+            problem = point.problem
+            if isinstance(problem, Problem):
+                sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
+            code = _code_of(problem)
+            ends[code] = [*ends.get(code, [])[:1], point]
+            parameters = [problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
             digest.update(json.dumps(parameters, sort_keys=True).encode())
-            for name, (_, array) in sorted(point.problem.arrays().items()):
+            for name, (_, array) in sorted(problem.arrays().items()):
                 digest.update(name.encode() + array.tobytes())
-        return digest.hexdigest()[:32]
+                sizes[point.number, 2] += array.size
+        return Surveyed(sizes, tuple(point for pair in ends.values() for point in pair), digest.hexdigest()[:32])
 
     def settings(self) -> dict[str, Any]:
         """Return study, axes and options, JSON-ready, for the attributes of a dataset."""
@@ -125,6 +137,13 @@ class Grid:
             "axes": {axis.name: axis.labels.tolist() for axis in self.axes},
             "options": {name: _plain(value) for name, value in self.options.items()},
         }
+
+
+def _code_of(problem: Question) -> bytes:
+    """Return what tells the kernels of one problem from those of another."""
+    if not isinstance(problem, Problem):
+        return problem.kind.encode()
+    return problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
 
 
 def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:

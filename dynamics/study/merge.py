@@ -1,7 +1,7 @@
 """The files of the points merged to one file, the axes of the grid in front of the dims of every variable.
 
-Files are read one by one, twice: memory holds one point at a time, what is one number or text per point, and variables
-that are small.
+Files are read one by one, twice: memory holds one of them at a time, what is one number or text per point, and
+variables that are small.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynamics.runs.dataset import stamped_attributes
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD
 from dynamics.runs.variables import VARIABLES
 from dynamics.runs.whole_files import remove_torn, write_file
-from dynamics.study.point_file import opened_point
+from dynamics.study.point_file import opened_points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.study.grid import Grid
+    from dynamics.study.point_file import Points, PointsVariable
     from dynamics.study.points import PointDirectory
 
 #: Attributes that say where a result comes from; all others become variables over the grid.
@@ -58,7 +59,7 @@ class Merged:
 
 @dataclass
 class Survey:
-    """What the points hold: sizes of dims, variables, and attributes as arrays over the grid."""
+    """What the points hold: sizes of dims, variables, and attributes as one array over all points each."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     variables: dict[str, Merged] = field(default_factory=dict)
@@ -86,9 +87,9 @@ def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
     with netCDF4.Dataset(target, "w") as merged:
         _write_frame(merged, grid, survey, points.failures())
         gathered = _gathered(merged, survey)
-        for index, path in files.items():
-            with opened_point(path) as point:
-                _write_point(gathered, grid, survey, index, point)
+        for bundle, path in files.items():
+            with opened_points(path) as points_of_file:
+                _write_points(gathered, grid, survey, bundle, points_of_file)
         for name, values in gathered.items():
             if isinstance(values, np.ndarray):
                 merged.variables[name][...] = values
@@ -109,40 +110,43 @@ def _gathered(merged: Any, survey: Survey) -> dict[str, Any]:
     return gathered
 
 
-def _survey(grid: Grid, files: dict[int, Path]) -> Survey:
+def _survey(grid: Grid, files: dict[range, Path]) -> Survey:
     """Return what the points hold, from a first look at every file."""
     survey = Survey()
-    for index, path in files.items():
-        with opened_point(path) as point:
-            for name, dimension in point.dimensions.items():
+    for bundle, path in files.items():
+        with opened_points(path) as points:
+            for name, size in points.sizes.items():
                 name = _clear_of(grid, name)  # noqa: PLW2901
-                survey.sizes[name] = max(survey.sizes.get(name, 0), len(dimension))
-            auxiliary = _auxiliary(point)
-            for name, variable in point.variables.items():
-                _survey_variable(
-                    grid, survey, name, variable, is_coordinate=name in point.dimensions or name in auxiliary
-                )
-            for name in point.ncattrs():
+                survey.sizes[name] = max(survey.sizes.get(name, 0), size)
+            for name, variable in points.variables.items():
+                is_coordinate = name in points.sizes or name in points.auxiliary
+                _survey_variable(grid, survey, name, variable, is_coordinate=is_coordinate)
+            for name, values in points.attributes.items():
                 if name not in PROVENANCE:
-                    _survey_attribute(grid, survey, index, name, point.getncattr(name))
+                    _survey_attribute(grid, survey, bundle, name, values)
     for name in [name for name in survey.scalars if name in survey.variables]:
         survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
     return survey
 
 
-def _survey_variable(grid: Grid, survey: Survey, name: str, variable: Any, *, is_coordinate: bool) -> None:
-    """Note a variable of a point, and whether a coordinate still agrees with those seen before."""
+def _survey_variable(grid: Grid, survey: Survey, name: str, variable: PointsVariable, *, is_coordinate: bool) -> None:
+    """Note a variable of points, and whether a coordinate still agrees with those seen before."""
     clear = _clear_of(grid, name)
-    values = variable[...] if is_coordinate else None
+    shared = _agreed(variable.values()) if is_coordinate else None
     seen = survey.variables.get(clear)
     if seen is None:
         hidden = ("_FillValue", "coordinates", "dtype")
-        attributes = {key: variable.getncattr(key) for key in variable.ncattrs() if key not in hidden}
-        dims = tuple(_clear_of(grid, dim) for dim in variable.dimensions)
-        shared = None if values is None else np.asarray(values)
-        survey.variables[clear] = Merged(dims, variable.dtype is str, attributes, shared)
+        attributes = {key: value for key, value in variable.attributes.items() if key not in hidden}
+        dims = tuple(_clear_of(grid, dim) for dim in variable.dims)
+        survey.variables[clear] = Merged(dims, variable.text, attributes, shared)
     elif seen.shared is not None:
-        seen.shared = _common(seen.shared, np.asarray(values))
+        seen.shared = None if shared is None else _common(seen.shared, shared)
+
+
+def _agreed(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the values on which all points agree, None if they do not."""
+    first: NDArray[Any] = values[0, ...]
+    return first if all(np.array_equal(first, other) for other in values[1:]) else None
 
 
 def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
@@ -153,17 +157,20 @@ def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
     return long if np.array_equal(short, long[: len(short)]) else None
 
 
-def _survey_attribute(grid: Grid, survey: Survey, index: int, name: str, value: Any) -> None:
-    """Note an attribute of a point as a number or text of the grid."""
-    number = isinstance(value, (int, float, np.number))
+def _survey_attribute(grid: Grid, survey: Survey, bundle: range, name: str, values: list[Any]) -> None:
+    """Note an attribute of points as numbers or text of the grid."""
     name = _clear_of(grid, name)
-    if name not in survey.scalars:
-        survey.scalars[name] = np.full(grid.shape, np.nan) if number else np.full(grid.shape, "", dtype=object)
-    array = survey.scalars[name]
-    if array.dtype == object:
-        array[grid.position(index)] = str(value)
-    elif number:
-        array[grid.position(index)] = value
+    for index, value in zip(bundle, values, strict=True):
+        if value is None:
+            continue
+        number = isinstance(value, (int, float, np.number))
+        if name not in survey.scalars:
+            survey.scalars[name] = np.full(len(grid), *((np.nan,) if number else ("", object)))
+        array = survey.scalars[name]
+        if array.dtype == object:
+            array[index] = str(value)
+        elif number:
+            array[index] = value
 
 
 def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
@@ -189,7 +196,7 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
                 merged, name, (*axes, *dims), text=entry.text, chunks=_chunks(grid, shape), attributes=entry.attributes
             )
     for name, array in survey.scalars.items():
-        _write_whole(merged, name, axes, array, _labels_of(name))
+        _write_whole(merged, name, axes, array.reshape(grid.shape), _labels_of(name))
     failure = np.full(len(grid), "", dtype=object)
     for index, reason in failures.items():
         failure[index] = reason
@@ -203,14 +210,20 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
         merged.setncattr("coordinates", " ".join(auxiliary))
 
 
-def _write_point(gathered: dict[str, Any], grid: Grid, survey: Survey, index: int, point: Any) -> None:
-    """Write the values of one point."""
-    at = grid.position(index)
-    for name, variable in point.variables.items():
+def _write_points(gathered: dict[str, Any], grid: Grid, survey: Survey, bundle: range, points: Points) -> None:
+    """Write the values of the points of a file."""
+    places: Any = np.unravel_index(np.array(bundle), grid.shape)
+    for name, variable in points.variables.items():
         clear = _clear_of(grid, name)
-        if survey.variables[clear].shared is None and variable.size > 0:
-            part = tuple(slice(size) for size in variable.shape)
-            gathered[clear][(*at, *part)] = variable[...]
+        if survey.variables[clear].shared is not None or 0 in variable.shape:
+            continue
+        values, part = variable.values(), tuple(slice(size) for size in variable.shape)
+        target: Any = gathered[clear]
+        if isinstance(target, np.ndarray):
+            target[(*places, *part)] = values
+            continue
+        for index, value in zip(bundle, values, strict=True):
+            target[(*grid.position(index), *part)] = value
 
 
 def _write_whole(
@@ -257,17 +270,6 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
         rest = item * np.prod(own, dtype=float) / size
         own[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
     return (1,) * len(grid.shape) + tuple(own)
-
-
-def _auxiliary(point: Any) -> set[str]:
-    """Return the coordinates that are not those of a dim: xarray names them on the variables, or on the file."""
-    holders = [point, *point.variables.values()]
-    return {
-        name
-        for holder in holders
-        if "coordinates" in holder.ncattrs()
-        for name in holder.getncattr("coordinates").split()
-    }
 
 
 def _clear_of(grid: Grid, name: str) -> str:

@@ -1,41 +1,104 @@
-"""The answer to one point as the bytes of a file: of netCDF, or of a block that takes a thirtieth of its time.
+"""Answers to points as the bytes of a file: of netCDF, one point each, or of a block, in a thirtieth of its time.
 
-Blocks are for many points. They hold plain numbers and text; what is neither, such as numbers of another kind or
-attributes that are lists, is left to netCDF. Either is read by the part of netCDF4's interface that merging needs.
+Blocks are for many points, one or several that were answered together. They hold plain numbers and text; what is
+neither, such as numbers of another kind or attributes that are lists, is left to netCDF. Both are read as `Points`.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dynamics.runs.dataset import Contents
 from dynamics.runs.storage import save
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
+
+    from dynamics.runs.dataset import Labelled
 
 #: The first bytes of a block; after them come the length of the description, this, and all numbers in its order.
-MAGIC = b"feature-emergence point 1\n"
+MAGIC = b"feature-emergence points 2\n"
 _LENGTH = 8
 _NUMBERS = ("<f8", "<i8")
 
 
+@dataclass(frozen=True, slots=True)
+class PointsVariable:
+    """A variable of some points, without the points in `dims` and `shape`."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    #: Whether it holds text rather than numbers.
+    text: bool
+    attributes: dict[str, Any]
+    #: Values, the points in front, or a variable of a netCDF file.
+    held: Any
+
+    def values(self) -> NDArray[Any]:
+        """Return the values, the points in front."""
+        return self.held if isinstance(self.held, np.ndarray) else np.asarray(self.held[...])[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a file holds of some points, open for reading."""
+
+    sizes: dict[str, int]
+    variables: dict[str, PointsVariable]
+    #: Coordinates that are not those of a dim.
+    auxiliary: frozenset[str]
+    #: Name -> one value per point, None where it has none.
+    attributes: dict[str, list[Any]]
+
+
 def packed_point(dataset: xr.Dataset, *, quick: bool) -> bytes:
-    """Return a dataset as bytes that `opened_point` reads; a block, if that is possible, where it is to be `quick`."""
-    described = _described(dataset) if quick else None
-    if described is None:
+    """Return a dataset as bytes that `opened_points` reads; a block, if that is possible, where it is to be `quick`."""
+    held: dict[str, Labelled] = {
+        str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
+    }
+    coords = {name: held.pop(name) for name in map(str, dataset.coords)}
+    content = (
+        packed_together([Contents(held, coords, {str(k): v for k, v in dataset.attrs.items()})]) if quick else None
+    )
+    if content is None:
         with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
             return save(dataset, Path(folder) / "point.nc").read_bytes()
-    header = json.dumps(described).encode()
-    numbers = [v.to_numpy().tobytes() for v in dataset.variables.values() if v.dtype.str in _NUMBERS]
+    return content
+
+
+def packed_together(points: Sequence[Contents]) -> bytes | None:
+    """Return points as the bytes of one block, None unless they have the same variables, and all is plain."""
+    arrays = [{**point.variables, **point.coords} for point in points]
+    described = _described(arrays[0])
+    if described is None or any(_layout(other) != _layout(arrays[0]) for other in arrays[1:]):
+        return None
+    if not all(_is_plain(value) for point in points for value in point.attributes.values()):
+        return None
+    sizes = {dim: n for dims, array, _ in arrays[0].values() for dim, n in zip(dims, array.shape, strict=True)}
+    names = dict.fromkeys(name for point in points for name in point.attributes)
+    said = {
+        "points": len(points),
+        "sizes": sizes,
+        "auxiliary": [name for name in points[0].coords if name not in sizes],
+        "attributes": {name: [_plain(point.attributes.get(name)) for point in points] for name in names},
+        "variables": described,
+    }
+    header = json.dumps(said).encode()
+    numbers = [
+        np.stack([other[name][1] for other in arrays]).tobytes()
+        for name, (_, array, _) in arrays[0].items()
+        if array.dtype.str in _NUMBERS
+    ]
     return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *numbers])
 
 
@@ -44,25 +107,28 @@ def is_block(content: bytes) -> bool:
     return content.startswith(MAGIC)
 
 
-def _described(dataset: xr.Dataset) -> dict[str, Any] | None:
-    """Return all of a dataset but its numbers, ready for JSON; None if that is not possible."""
-    attributes = [dataset.attrs, *(variable.attrs for variable in dataset.variables.values())]
-    if not all(_is_plain(value) for held in attributes for value in held.values()):
-        return None
+def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any] | None:
+    """Return all of some variables but their numbers, ready for JSON; None if that is not possible."""
     variables: dict[str, Any] = {}
-    for name, variable in dataset.variables.items():
-        said = {"dims": variable.dims, "shape": variable.shape, "attributes": _plain(variable.attrs)}
-        if variable.dtype.str in _NUMBERS:
-            said["kind"] = variable.dtype.str
+    for name, (dims, array, labels) in arrays.items():
+        said: dict[str, Any] = {"dims": dims, "shape": array.shape}
+        if array.dtype.str in _NUMBERS:
+            said["kind"] = array.dtype.str
         else:
-            said["text"] = variable.to_numpy().ravel().tolist()
-            if not all(isinstance(value, str) for value in said["text"]):
-                return None
-        variables[str(name)] = said
-    auxiliary = [str(name) for name in dataset.coords if name not in dataset.dims]
-    held = _plain(dataset.attrs) | ({"coordinates": " ".join(auxiliary)} if auxiliary else {})
-    sizes = {str(name): size for name, size in dataset.sizes.items()}
-    return {"sizes": sizes, "attributes": held, "variables": variables}
+            said["text"] = array.ravel().tolist()
+        texts = said.get("text", ())
+        if not all(isinstance(text, str) for text in texts) or not all(_is_plain(value) for value in labels.values()):
+            return None
+        variables[name] = said | {"attributes": {str(key): _plain(value) for key, value in labels.items()}}
+    return variables
+
+
+def _layout(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
+    """Return what must be the same for points in one block: all but numbers."""
+    return {
+        name: (dims, array.shape, array.dtype.str if array.dtype.str in _NUMBERS else array.tolist(), labels)
+        for name, (dims, array, labels) in arrays.items()
+    }
 
 
 def _is_plain(value: object) -> bool:
@@ -70,85 +136,57 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, (str, int, float, np.int64)) and not isinstance(value, bool)
 
 
-def _plain(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(k): v.item() if isinstance(v, np.generic) else v for k, v in attributes.items()}
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What has attributes as netCDF4 gives them."""
-
-    attributes: dict[str, Any]
-
-    def ncattrs(self) -> list[str]:
-        """Return their names."""
-        return list(self.attributes)
-
-    def getncattr(self, name: str) -> Any:
-        """Return one of them."""
-        return self.attributes[name]
-
-
-@dataclass(frozen=True, slots=True)
-class PointVariable(_Held):
-    """A variable of a block."""
-
-    dimensions: tuple[str, ...]
-    values: NDArray[Any]
-
-    @property
-    def dtype(self) -> Any:
-        """Kind of the numbers, `str` for text."""
-        return str if self.values.dtype.kind == "O" else self.values.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the values."""
-        return self.values.shape
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return self.values.size
-
-    def __getitem__(self, at: Any) -> Any:
-        return self.values[()] if self.values.ndim == 0 else self.values[at]
-
-
-@dataclass(frozen=True, slots=True)
-class PointBlock(_Held):
-    """A block, open for reading."""
-
-    dimensions: dict[str, range]
-    variables: dict[str, PointVariable] = field(default_factory=dict)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is left open."""
-
-
-def opened_point(path: Path) -> Any:
-    """Return a file of a point, which gives numbers as they are stored."""
+@contextmanager
+def opened_points(path: Path) -> Iterator[Points]:
+    """Yield what a file holds of its points, numbers as they are stored."""
     with path.open("rb") as file:
         content = file.read() if file.read(len(MAGIC)) == MAGIC else None
-    if content is None:
-        import netCDF4
+    if content is not None:
+        yield _of_block(content)
+        return
+    import netCDF4
 
-        point = netCDF4.Dataset(path)
-        point.set_auto_mask(False)
-        return point
+    with netCDF4.Dataset(path) as stored:
+        stored.set_auto_mask(False)
+        yield _of_netcdf(stored)
+
+
+def _of_block(content: bytes) -> Points:
+    """Return the points of a block, without its first bytes."""
     first = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
-    described = json.loads(content[_LENGTH:first])
-    variables = {}
-    for name, said in described["variables"].items():
-        if "text" in said:
-            values = np.array(said["text"], dtype=object)
+    said = json.loads(content[_LENGTH:first])
+    count, variables = said["points"], {}
+    for name, described in said["variables"].items():
+        shape = (count, *described["shape"])
+        if "text" in described:
+            values = np.array(described["text"] * count, dtype=object).reshape(shape)
         else:
-            count = int(np.prod(said["shape"], dtype=np.int64))
-            values = np.frombuffer(content, said["kind"], count, first)
+            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), first).reshape(
+                shape
+            )
             first += values.nbytes
-        variables[name] = PointVariable(said["attributes"], tuple(said["dims"]), values.reshape(said["shape"]))
-    sizes = {name: range(size) for name, size in described["sizes"].items()}
-    return PointBlock(described["attributes"], sizes, variables)
+        dims, text = tuple(described["dims"]), "text" in described
+        variables[name] = PointsVariable(dims, shape[1:], text, described["attributes"], values)
+    return Points(said["sizes"], variables, frozenset(said["auxiliary"]), said["attributes"])
+
+
+def _of_netcdf(stored: Any) -> Points:
+    """Return the point of a netCDF file; what is not needed is not read."""
+
+    def attributes_of(held: Any) -> dict[str, Any]:
+        return {name: held.getncattr(name) for name in held.ncattrs()}
+
+    variables, auxiliary = {}, set()
+    own = attributes_of(stored)
+    for name, variable in stored.variables.items():
+        labels = attributes_of(variable)
+        auxiliary |= set(labels.get("coordinates", "").split())  # xarray names them here, or on the file
+        text = variable.dtype is str
+        variables[name] = PointsVariable(variable.dimensions, variable.shape, text, labels, variable)
+    auxiliary |= set(own.get("coordinates", "").split())
+    sizes = {name: len(dimension) for name, dimension in stored.dimensions.items()}
+    return Points(sizes, variables, frozenset(auxiliary), {name: [value] for name, value in own.items()})

@@ -1,4 +1,4 @@
-"""The answer to one point of a sweep as the bytes of a file, and the directory where such files wait to be merged.
+"""Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
 An answer travels as the file that it becomes, so that workers need no file system in common with the process
 that keeps the files, and that process writes without looking inside. A file is there whole or not at all.
@@ -6,24 +6,30 @@ that keeps the files, and that process writes without looking inside. A file is 
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
 import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dynamics.compiler.cores import one_core
 from dynamics.runs.storage import StorageError
-from dynamics.study.point_file import is_block, packed_point
+from dynamics.solve.registry import ANSWERS
+from dynamics.study.point_file import is_block, packed_point, packed_together
 from dynamics.study.studies import find_study, takes_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dynamics.problem.question import Question
+    from dynamics.runs.dataset import Contents
+    from dynamics.solve.registry import Answer
+    from dynamics.study.grid import SweepPoint
     from dynamics.study.studies import Study
 
 SETTINGS = "sweep.json"
@@ -32,15 +38,72 @@ SUFFIXES = (".nc", ".point")
 
 
 class PointAnswer(NamedTuple):
-    """What came of a point: a file, why it failed ("" if it did not), and what it warned of."""
+    """What came of a point or of several together: a file, why it failed ("" if it did not), what it warned of."""
 
     content: bytes | None
     failure: str = ""
     warnings: tuple[str, ...] = ()
 
 
+def answer_points(study: Study, points: Sequence[SweepPoint], *, quick: bool = False) -> list[PointAnswer]:
+    """Return one answer for points that can share a file, otherwise one for each; this runs in a worker.
+
+    Where points are many their files are to be `quick`.
+    """
+    answered = answered_together(study, points) if len(points) > 1 else []
+    if len(answered) == len(points) > 1:
+        with suppress(Exception):  # alone each has its own
+            content = packed_together([contents for contents, _ in answered])
+            if content is not None:
+                warned = dict.fromkeys(text for _, caught in answered for text in caught)
+                return [PointAnswer(content, "", tuple(warned))]
+    rest = points[len(answered) :]
+    return [
+        *(_packed_alone(contents, caught) for contents, caught in answered),
+        *(answer_point(study, point.problem, point.options, quick=quick) for point in rest),
+    ]
+
+
+def answer_of_many(study: Study) -> Answer | None:
+    """Return the answer that a study is, if its points can be answered together."""
+    return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
+
+
+def answered_together(study: Study, points: Sequence[SweepPoint]) -> list[tuple[Contents, tuple[str, ...]]]:
+    """Return what the datasets of points hold and what each warned of, up to the first that fails; on one core.
+
+    What takes longest for a small flow besides its steps are its dataset, which none of them makes, and its prediction,
+    which is made for all at once.
+    """
+    answer = answer_of_many(study)
+    if answer is None:
+        return []
+    from dynamics.solve.skeleton import contents_of
+
+    build, prepare = resolve_name(answer.build), resolve_name(answer.prepare)
+    usual = {name: given.default for name, given in inspect.signature(answer.solve()).parameters.items()}
+    usual["progress"] = False
+    found = []
+    with one_core(), suppress(Exception):  # asked again alone, the point that fails says why
+        prepared = prepare([point.problem for point in points])
+        for (_, problem, options), known in zip(points, prepared, strict=True):
+            with _recorded_warnings() as caught:
+                contents = contents_of(answer, build, problem, {**usual, "problem": problem, **options, **known})
+            found.append((contents, tuple(dict.fromkeys(caught))))
+    return found
+
+
+def _packed_alone(contents: Contents, warned: tuple[str, ...]) -> PointAnswer:
+    """Return the file of a point that was answered with others but cannot share theirs."""
+    try:
+        content = packed_together([contents]) or packed_point(contents.dataset(), quick=False)
+    except Exception as error:
+        return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
+    return PointAnswer(content, "", warned)
+
+
 def answer_point(study: Study, problem: Question, options: Mapping[str, Any], *, quick: bool = False) -> PointAnswer:
-    """Answer one point on one core; this runs in a worker. Where points are many its file is to be `quick`.
+    """Answer one point on one core. Where points are many its file is to be `quick`.
 
     Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
     computed before.
@@ -88,7 +151,8 @@ class PointDirectory:
     """The directory of a running sweep: files of its points, and a description of the sweep.
 
     `<number>.nc`, or `<number>.point` for a block, is what was computed, and `<number>.failed` says why it is not all
-    that was asked. A point is done when it has the first alone, so that failed points are tried again.
+    that was asked. A point is done when it has the first alone, so that failed points are tried again. The block of
+    points that were answered together is `<first>-<last>.point`.
 
     The directory is made if it does not exist. `digest` tells what the answers depend on, and `settings` tells it to a
     reader. StorageError is raised if the directory cannot be written, is in use by another process, or is that of
@@ -123,8 +187,8 @@ class PointDirectory:
                     "(allow it to be emptied with overwrite)."
                 )
                 raise StorageError(msg)
-            for answered in self.files().values():
-                answered.unlink()
+            for file in self.files().values():
+                file.unlink()
             stored = ""
         if not stored:
             self._lock.truncate(0)
@@ -142,21 +206,21 @@ class PointDirectory:
         """Unlock the directory."""
         self._lock.close()
 
-    def files(self) -> dict[int, Path]:
+    def files(self) -> dict[range, Path]:
         """Return where the answers of points are, in the order of their numbers."""
-        return dict(sorted((int(path.stem), path) for suffix in SUFFIXES for path in self.path.glob(f"[0-9]*{suffix}")))
+        return answered_points(self.path)
 
     def done(self) -> set[int]:
         """Return the points that need not be asked again."""
-        return self.files().keys() - self.failures().keys()
+        return {index for bundle in self.files() for index in bundle} - self.failures().keys()
 
     def failures(self) -> dict[int, str]:
         """Return why points failed."""
         return {int(path.stem): path.read_text(encoding="utf-8") for path in self.path.glob("[0-9]*.failed")}
 
-    def keep(self, index: int, answer: PointAnswer) -> None:
-        """Write down what came of a point; the reason of a failure first, so that its file never passes for done."""
-        path = self.path / f"{index:06d}"
+    def keep(self, bundle: range, answer: PointAnswer) -> None:
+        """Write down what came of points; the reason of a failure first, so that its file never passes for done."""
+        path = self.path / "-".join(f"{index:06d}" for index in sorted({bundle[0], bundle[-1]}))
         if answer.failure:
             _write(path.with_suffix(".failed"), answer.failure.encode())
         if answer.content is not None:
@@ -165,6 +229,16 @@ class PointDirectory:
     def remove(self) -> None:
         """Delete the directory."""
         shutil.rmtree(self.path)
+
+
+def answered_points(path: Path) -> dict[range, Path]:
+    """Return which points the files of a directory answer, in the order of their numbers."""
+    found = {}
+    for suffix in SUFFIXES:
+        for file in path.glob(f"[0-9]*{suffix}"):
+            first, _, last = file.stem.partition("-")
+            found[range(int(first), int(last or first) + 1)] = file
+    return dict(sorted(found.items(), key=lambda each: each[0].start))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dynamics.compiler.cores import THREAD_VARIABLES
-from dynamics.study.points import PointAnswer, answer_point
+from dynamics.study.points import PointAnswer, answer_points
 from dynamics.study.studies import find_study
 
 if TYPE_CHECKING:
@@ -31,72 +31,83 @@ if TYPE_CHECKING:
     from dynamics.study.grid import SweepPoint
     from dynamics.study.studies import Study
 
-#: Points that an executor of the caller is given at once: it does not say how many workers it has.
+#: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
 MOST_SHARED_DEATHS = 2
 #: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
 #: memory, also where the point was beside others that died before it was ever begun.
 MOST_LONELY_DEATHS = 2
-#: The module that is loaded once, in the process from which workers are forked.
-COMMON = "dynamics.study.preload"
+#: Modules that are loaded once, in the process from which workers are forked; the second where points are answered one
+#: by one.
+COMMON, OF_DATASETS = "dynamics.study.preload", "dynamics.study.preload_datasets"
 
 
 def run_points(
-    indices: Iterable[int],
+    bundles: Iterable[range],
     make_point: Callable[[int], SweepPoint],
     study: Study,
     pool: GivenExecutor | WorkerPool,
-    keep: Callable[[int, PointAnswer], None],
+    keep: Callable[[range, PointAnswer], None],
     *,
     quick: bool = False,
 ) -> None:
-    """Answer points, each until it has an answer or a reason why not; `keep` is called once for each, in any order.
+    """Answer points, each until it has an answer or a reason why not, which `keep` is given once, in any order.
 
-    Their files are to be `quick` where they are many.
-    A worker that dies takes its points with it. These are asked again, together with others at first; a point that was
-    there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
+    The points of a bundle go to one worker, and have one answer where they can be answered together. Their files are to
+    be `quick` where they are many.
+    A worker that dies takes its points with it. These are asked again one by one, beside others at first; a point that
+    was there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die
+    then.
     """
-    waiting, suspects = deque(indices), deque[int]()
-    flying: dict[Future[Any], int] = {}
-    deaths, lonely = Counter[int](), Counter[int]()
+    waiting, suspects = deque(bundles), deque[range]()
+    flying: dict[Future[Any], range] = {}
+    deaths, lonely = Counter[range](), Counter[range]()
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
-        broken = _hand_out(source, window, make_point, partial(answer_point, quick=quick), study, pool, flying)
+        broken = _hand_out(source, window, make_point, partial(answer_points, quick=quick), study, pool, flying)
         done = wait(flying, return_when=FIRST_COMPLETED).done
         broken = broken or any(_died(future) for future in done)
         lost = []
         for future in wait(flying).done if broken else done:
-            index = flying.pop(future)
+            bundle = flying.pop(future)
             if _died(future):
-                lost.append(index)
+                lost += _single(bundle)
+            elif len(bundle) > 1 and isinstance(future.exception(), Exception):
+                waiting.extend(_single(bundle))  # it may be the fault of one of them
             else:
-                keep(index, _answer_of(future))
-        for index in lost:
-            (lonely if alone else deaths)[index] += 1
-            if lonely[index] == MOST_LONELY_DEATHS:
-                keep(index, PointAnswer(None, "The worker process died, also when it ran this point alone."))
+                answers = _answers_of(future)
+                for part, answer in zip([bundle] if len(answers) == 1 else _single(bundle), answers, strict=True):
+                    keep(part, answer)
+        for point in lost:
+            (lonely if alone else deaths)[point] += 1
+            if lonely[point] == MOST_LONELY_DEATHS:
+                keep(point, PointAnswer(None, "The worker process died, also when it ran this point alone."))
             else:
-                (suspects if alone or deaths[index] == MOST_SHARED_DEATHS else waiting).append(index)
+                (suspects if alone or deaths[point] == MOST_SHARED_DEATHS else waiting).append(point)
         if broken:
             pool.restart()
 
 
+def _single(bundle: range) -> list[range]:
+    return [range(index, index + 1) for index in bundle]
+
+
 def _hand_out(
-    source: deque[int],
+    source: deque[range],
     window: int,
     make_point: Callable[[int], SweepPoint],
-    answer: Callable[..., PointAnswer],
+    answer: Callable[..., list[PointAnswer]],
     study: Study,
     pool: GivenExecutor | WorkerPool,
-    flying: dict[Future[Any], int],
+    flying: dict[Future[Any], range],
 ) -> bool:
     """Fill the window from the source; return whether the workers turned out to be dead."""
     while source and len(flying) < window:
-        point = make_point(source[0])
+        points = [make_point(index) for index in source[0]]
         try:
-            flying[pool.submit(answer, study, point.problem, point.options)] = point.number
+            flying[pool.submit(answer, study, points)] = source[0]
         except BrokenExecutor:
             return True
         source.popleft()
@@ -108,14 +119,14 @@ def _died(future: Future[Any]) -> bool:
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
-def _answer_of(future: Future[Any]) -> PointAnswer:
-    """Return the answer, or a failure where the executor could not give one."""
+def _answers_of(future: Future[Any]) -> list[PointAnswer]:
+    """Return the answers of a task, or that of its point, a failure, where the executor could not give them."""
     error = future.exception()
     if error is None:
-        answer: PointAnswer = future.result()
-        return answer
+        answers: list[PointAnswer] = future.result()
+        return answers
     if isinstance(error, Exception):
-        return PointAnswer(None, f"{type(error).__name__}: {error}")
+        return [PointAnswer(None, f"{type(error).__name__}: {error}")]
     raise error
 
 
@@ -222,9 +233,10 @@ class WorkerPool:
         self._worker_end.close()
 
 
-def begin_workers() -> BaseContext:
+def begin_workers(*, datasets: bool = True) -> BaseContext:
     """Return the context in which worker processes start, and begin to make the process that they are forked from.
 
+    They find what makes `datasets` loaded, unless that process was made before without.
     RuntimeError is raised in a worker process that imports the script which began the sweep.
     """
     if getattr(current_process(), "_inheriting", False):
@@ -233,7 +245,7 @@ def begin_workers() -> BaseContext:
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload([COMMON])
+    context.set_forkserver_preload([COMMON, OF_DATASETS] if datasets else [COMMON])
     forkserver.ensure_running()
     return context
 

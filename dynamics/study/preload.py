@@ -1,4 +1,4 @@
-"""What all workers of a sweep have in common, loaded once in the process from which they are forked.
+"""What workers of every sweep have in common, loaded once in the process from which they are forked.
 
 Importing this module is its whole use, and nothing imports it but that process: a worker forked from it starts in
 milliseconds instead of seconds. Threads are not copied by a fork, so that none may run here: libraries are told to
@@ -7,6 +7,7 @@ start none before they are loaded, and nothing is loaded that starts its own, su
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import suppress
 from importlib import import_module
@@ -27,18 +28,15 @@ def same(x):
 
 
 def load_common() -> None:
-    """Load the flow and the compiler, and answer a small point, which imports what is imported late."""
+    """Load the flow and the compiler."""
     from dynamics.compiler.compilation import Piece, load
-    from dynamics.problem import Problem, Teacher
-    from dynamics.study.points import answer_point
 
     for name in OF_THE_FLOW:
         import_module(f"dynamics.{name}")
     load([Piece("sweep_preload", SMALLEST_KERNEL)])
-    problem = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=2, dimension=4)
-    answer_point("dynamics.solve.decoupled:predict_emergence", problem, {})
 
 
 # What goes wrong here, such as a cache that cannot be written, goes wrong again in a worker, which says so.
 with suppress(Exception):
     load_common()
+gc.freeze()  # what is loaded stays, and workers need not look through it for garbage

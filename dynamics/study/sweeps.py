@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynamics.compiler.cores import available_cores, one_core
-from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch, checked_integer
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.bars import bar_settings
 from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
-from dynamics.study.points import PointAnswer, PointDirectory
+from dynamics.study.points import PointAnswer, PointDirectory, answer_of_many
 from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from dynamics.study.studies import compile_study, name_of_study
 from hermite.text.messages import shown
@@ -33,11 +35,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem.question import Question
-    from dynamics.study.grid import Grid, SweepPoint
+    from dynamics.study.grid import Grid
 
 
-#: Points from which on each is kept in a file that is quicker to write and to read than netCDF.
+#: Points from which on they are kept in files that are quicker to write and to read than netCDF, and asked in bundles.
 MANY_POINTS = 200
+#: Most points of a bundle, fewest bundles in all and for each worker, most numbers that are kept of a bundle, and most
+#: overlaps of a point of one: a larger flow takes so long that the rest of its work does not matter.
+LARGEST_BUNDLE, FEWEST_BUNDLES, FEWEST_OF_A_WORKER, LARGEST_RECORDS, MOST_OVERLAPS = 64, 64, 8, 1 << 20, 2048
+#: Options whose objects or files points do not share.
+NOT_SHARED = ("trackers", "checkpoint")
 
 
 def sweep(
@@ -72,7 +79,8 @@ def sweep(
         Keyword arguments of the study, the same at every point.
     output : path, optional
         netCDF file to write. While the sweep runs, a directory of the same name ending in ``.points`` holds one file
-        per point: called again after an interruption, the sweep asks the missing points only.
+        per point, or per some points that are answered together: called again after an interruption, the sweep asks
+        the missing points only.
     overwrite : bool, default False
         Replace an existing output, and empty the points of another sweep beside it.
     executor : concurrent.futures.Executor, optional
@@ -141,7 +149,7 @@ def sweep(
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
-        begin_workers()  # they load what they need while this process does the same
+        begin_workers(datasets=not _can_share(points))  # they load what they need while this process does the same
     import xarray as xr
 
     begin_points(points)
@@ -167,9 +175,8 @@ def _answer(
     """Ask the points that have no answer yet, and merge all into the target."""
     pool: GivenExecutor | WorkerPool
     settings = grid.settings()
-    with PointDirectory(points_directory(target), grid.digest(), settings, overwrite=overwrite) as directory:
-        # The largest first, so that no worker is alone with one in the end.
-        missing = sorted(set(range(len(grid))) - directory.done(), key=grid.size, reverse=True)
+    with PointDirectory(points_directory(target), grid.surveyed.digest, settings, overwrite=overwrite) as directory:
+        missing = sorted(set(range(len(grid))) - directory.done())
         if executor is not None:
             pool = GivenExecutor(executor)
         elif workers > 0 and missing:
@@ -179,12 +186,13 @@ def _answer(
         warned: dict[str, None] = {}
         with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), pool:
 
-            def keep(index: int, answer: PointAnswer) -> None:
-                directory.keep(index, answer)
+            def keep(bundle: range, answer: PointAnswer) -> None:
+                directory.keep(bundle, answer)
                 warned.update(dict.fromkeys(answer.warnings))
-                advance(answer)
+                advance(len(bundle), answer)
 
-            run_points(missing, grid.point, grid.study, pool, keep, quick=len(grid) >= MANY_POINTS)
+            bundles = _bundles(grid, missing, pool.window // FEWEST_OF_A_WORKER if executor is not None else workers)
+            run_points(bundles, grid.point, grid.study, pool, keep, quick=len(grid) >= MANY_POINTS)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
@@ -200,28 +208,47 @@ def _answer(
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
+def _can_share(grid: Grid) -> bool:
+    """Return whether points may be answered together: many of them, of a study that can, with nothing of their own."""
+    given = {*grid.options, *(axis.name for axis in grid.axes)}
+    return len(grid) >= MANY_POINTS and answer_of_many(grid.study) is not None and given.isdisjoint(NOT_SHARED)
+
+
+def _bundles(grid: Grid, missing: list[int], workers: int) -> list[range]:
+    """Return points that are asked together: consecutive ones of one size, small enough to hold up no others.
+
+    The largest come first, so that no worker is alone with one in the end.
+    """
+    sizes = grid.surveyed.sizes
+    schedules = [grid.options.get("save_at"), *(each for axis in grid.axes for each in axis.values)]
+    times = max((len(each) for each in schedules if isinstance(each, SaveAt)), default=DEFAULT_COUNT)
+    numbers = times * np.maximum(sizes[:, 0], 1) + sizes[:, 2]
+    fewest = max(FEWEST_BUNDLES, FEWEST_OF_A_WORKER * workers)
+    most = np.minimum(LARGEST_RECORDS // numbers, min(LARGEST_BUNDLE, len(missing) // fewest))
+    most[sizes[:, 0] > MOST_OVERLAPS] = 1
+    if not _can_share(grid):
+        most[:] = 1
+    bundles: list[range] = []
+    for index in missing:
+        last = bundles[-1] if bundles else range(0)
+        if 0 < len(last) < most[index] and index == last.stop and sizes[index, 0] == sizes[last.start, 0]:
+            bundles[-1] = range(last.start, index + 1)
+        else:
+            bundles.append(range(index, index + 1))
+    return sorted(bundles, key=lambda bundle: tuple(sizes[bundle[-1]]), reverse=True)
+
+
 def begin_points(grid: Grid) -> None:
     """Take the first step of the first and the last point of each link: the smallest and the largest, as is usual.
 
     That compiles the kernels, and tells what the study refuses before any point is asked: ValueError is raised if it
     refuses all of these points for one and the same reason.
     """
-    ends: dict[bytes, list[SweepPoint]] = {}
-    for point in grid:
-        code = _code_of(point.problem)
-        ends[code] = [*ends.get(code, [])[:1], point]
     with one_core():
-        refusals = {compile_study(grid.study, point.problem, point.options) for pair in ends.values() for point in pair}
+        refusals = {compile_study(grid.study, point.problem, point.options) for point in grid.surveyed.ends}
     if len(refusals) == 1 and (refusal := refusals.pop()):
         msg = f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}"
         raise ValueError(msg)
-
-
-def _code_of(problem: Question) -> bytes:
-    """Return what tells the kernels of one problem from those of another."""
-    if not isinstance(problem, Problem):
-        return problem.kind.encode()
-    return problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
 
 
 def _check_pickles(grid: Grid) -> None:
@@ -238,18 +265,18 @@ def _check_pickles(grid: Grid) -> None:
 
 
 @contextmanager
-def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[PointAnswer], None]]:
+def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[int, PointAnswer], None]]:
     """Show a bar over points; yield the function that moves it on."""
     from tqdm import tqdm
 
     with tqdm(total=total, initial=total - missing, unit="point", **bar_settings(progress)) as bar:
         failed = 0
 
-        def advance(answer: PointAnswer) -> None:
+        def advance(points: int, answer: PointAnswer) -> None:
             nonlocal failed
             failed += bool(answer.failure)
             if failed:
                 bar.set_postfix_str(f"{failed} failed", refresh=False)
-            bar.update()
+            bar.update(points)
 
         yield advance

@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 import sympy
-import xarray as xr
 from kernel_calls import Kernels
 from scipy.special import gammaln, roots_gegenbauer
 
@@ -434,7 +433,7 @@ def test_a_loss_that_rises_is_warned_of():
     risen = rising_loss(np.array([1.0, 0.5, 0.6]), 1e-8)
     assert not risen["loss_is_monotone"]
     with pytest.warns(UserWarning, match="rises by up to 0.1 between"):
-        warn_of_rise(xr.Dataset(attrs=risen))
+        warn_of_rise(risen)
 
 
 def test_times_after_an_early_stop_hold_nan():

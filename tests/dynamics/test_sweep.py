@@ -149,7 +149,7 @@ def test_values_without_a_name_are_numbered():
 
 def test_the_digest_tells_sweeps_apart():
     def digest(grid, study=STUDIES["prediction"], **options):
-        return make_grid(BASE, grid, study, options).digest()
+        return make_grid(BASE, grid, study, options).surveyed.digest
 
     same = digest({"seed": [0, 1]})
     assert digest({"seed": range(2)}) == same
@@ -207,8 +207,9 @@ class Deaths:
     def __init__(self):
         self.restarts, self.begun, self.behind, self.dead = 0, 0, [], False
 
-    def submit(self, function, study, problem, options):
+    def submit(self, function, study, points):
         future = Future()
+        ((_, problem, _),) = points
         if problem.seed == 3 and self.begun == 0 and self.restarts < 2:
             if self.dead:  # of seed 1, which was handed out before
                 future.set_exception(BrokenExecutor())
@@ -221,7 +222,7 @@ class Deaths:
                 each.set_exception(BrokenExecutor())
             self.behind, self.dead = [], True
         else:
-            future.set_result(function(study, problem, options))
+            future.set_result(function(study, points))
         return future
 
     def restart(self):
@@ -234,7 +235,10 @@ def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
     kept = {}
     grid = make_grid(BASE, {"seed": [0, 1, 3]}, "prediction", {})
     pool = Deaths()
-    sweep_pool.run_points([2, 1, 0], grid.point, grid.study, pool, kept.__setitem__)
+    bundles = [range(k, k + 1) for k in (2, 1, 0)]
+    sweep_pool.run_points(
+        bundles, grid.point, grid.study, pool, lambda bundle, answer: kept.update({bundle[0]: answer})
+    )
     died = "The worker process died, also when it ran this point alone."
     assert [kept[index].failure for index in range(3)] == ["", died, ""]
     assert pool.begun == 2
@@ -446,7 +450,7 @@ def test_a_directory_serves_one_process_and_one_sweep(tmp_path, monkeypatch):
     with PointDirectory(path, "one", {}, overwrite=True) as directory:
         monkeypatch.setattr(Path, "replace", _full)
         with pytest.raises(StorageError, match="could not be written: no space"):
-            directory.keep(0, sweep_toys_answer())
+            directory.keep(range(1), sweep_toys_answer())
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(StorageError, match="must hold the points of a sweep or be absent, but holds other files"):
@@ -598,9 +602,20 @@ def test_many_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, mo
 def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
     block, other = point_file.packed_point(xr.Dataset({"a": ((), 1.0)}), quick=True), b"netCDF"
     with PointDirectory(tmp_path / "points", "one", {}) as directory:
-        for index, content in ((1_000_000, other), (2, other), (999_999, other), (1, block)):
-            directory.keep(index, PointAnswer(content))
-        assert list(directory.files()) == [1, 2, 999_999, 1_000_000]
+        for first, end, content in (
+            (1_000_000, 1_000_001, other),
+            (5, 6, other),
+            (999_999, 1_000_000, other),
+            (1, 4, block),
+        ):
+            directory.keep(range(first, end), PointAnswer(content))
+        assert [(bundle.start, bundle.stop) for bundle in directory.files()] == [
+            (1, 4),
+            (5, 6),
+            (999_999, 1_000_000),
+            (1_000_000, 1_000_001),
+        ]
+        assert directory.done() == {1, 2, 3, 5, 999_999, 1_000_000}
 
 
 def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
@@ -618,13 +633,12 @@ def test_what_no_block_can_hold_is_netcdf(tmp_path):
     for k, content in enumerate(contents):
         path = tmp_path / f"{k}"
         path.write_bytes(content)
-        with point_file.opened_point(path) as point:
-            sizes = {name: len(dimension) for name, dimension in point.dimensions.items()}
-            values = {name: (v.dimensions, v.dtype, np.array(v[...]).tolist()) for name, v in point.variables.items()}
-            read.append((sizes, values, {name: point.getncattr(name) for name in point.ncattrs()}))
-            assert merge._auxiliary(point) == {"q"}
-    assert read[0][:2] == read[1][:2]
-    assert read[0][2] | read[1][2] == {"title": "plain", "count": 3, "coordinates": "q"}
+        with point_file.opened_points(path) as points:
+            values = {name: (v.dims, v.shape, v.text, v.values().tolist()) for name, v in points.variables.items()}
+            read.append((points.sizes, values, points.auxiliary))
+            assert {"title": ["plain"], "count": [3]}.items() <= points.attributes.items()
+    assert read[0] == read[1]
+    assert read[0][2] == {"q"}
     for other in (
         plain.assign(flag=("p", [True, False])),
         plain.assign(small=("p", np.array([1, 2], dtype=np.int8))),

@@ -1,5 +1,6 @@
 """Both ends of a sweep: what is refused before any point is asked, and the problem of a point that was selected."""
 
+import gc
 import importlib
 import os
 import sys
@@ -97,15 +98,17 @@ def test_the_largest_points_are_asked_first():
     dynamics.sweep(BASE, {"width": [2, 8], "dimension": [16, 32], "seed": [0, 1]}, study=noted, workers=0)
     assert asked == sorted(asked, key=lambda point: (-point[0], -point[1], point[2]))
     grid = make_grid(BASE, {"num_directions": [2, 3]}, STUDIES["prediction"], {})
-    assert [grid.size(index) for index in range(2)] == [(4 * 6, 16), (4 * 7, 16)]
+    assert grid.surveyed.sizes[:, :2].tolist() == [[4 * 6, 16], [4 * 7, 16]]
 
 
 def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "7")
-    monkeypatch.delitem(sys.modules, "dynamics.study.preload", raising=False)
     before = threading.active_count()
-    importlib.import_module("dynamics.study.preload")
+    for name in (sweep_pool.COMMON, sweep_pool.OF_DATASETS):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.import_module(name)
+    gc.unfreeze()  # what the workers of a sweep keep for ever, this process does not
     assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
     assert threading.active_count() == before
     assert {"dynamics.integrators.flow_methods", "netCDF4", "numba"} <= set(sys.modules)

@@ -1,0 +1,274 @@
+"""Points of a sweep that are answered together: the same answers, to the last bit, as one by one."""
+
+from __future__ import annotations
+
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import fields
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+
+import dynamics
+from dynamics import Inputs, Problem, SaveAt, Teacher
+from dynamics.runs.dataset import Contents
+from dynamics.runs.storage import StorageError
+from dynamics.solve import skeleton
+from dynamics.solve.registry import ANSWERS
+from dynamics.study import merge, point_file, sweeps
+from dynamics.study import points as sweep_points
+from dynamics.study.grid import make_grid
+from dynamics.study.pool import run_points
+from dynamics.study.studies import STUDIES
+from dynamics.theory.prediction import predict, predict_all
+
+BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
+QUICK = {"rtol": 1e-5, "error_estimate": False, "keep": "summary", "save_at": SaveAt.at([1.0, 20.0, 300.0])}
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Make a sweep of two points one of many, in bundles as large as may be."""
+    monkeypatch.setattr(sweeps, "MANY_POINTS", 2)
+    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 1)
+    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 1)
+
+
+def assert_same(one, other):
+    """Every bit but measured seconds."""
+    assert set(one.variables) == set(other.variables)
+    for name in one.variables:
+        if "seconds" not in name:
+            assert one[name].dims == other[name].dims
+            assert one[name].attrs == other[name].attrs
+            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+
+
+def bundles_kept(folder):
+    """Return the names of the files of points that a directory is given while its context is entered."""
+    return sorted(path.name for path in folder.glob("*.point"))
+
+
+@pytest.mark.parametrize(
+    ("base", "grid", "options"),
+    [
+        # Times and errors of its own for each point, two kinds of prediction, and three of links.
+        (BASE, {"k": [2, 3, 4], "beta": [0.8, 1.2], "seed": range(3)}, {"rtol": 1e-5}),
+        (BASE, {"dimension": [16, 10**6], "seed": range(4)}, QUICK | {"keep": "full"}),
+        (BASE, {"width": [2, 4], "seed": range(3)}, QUICK | {"method": "explicit"}),
+        (BASE, {"learning_rate": [1e-5, 1e-4], "seed": range(2)}, QUICK),
+        # A link with two unlike sides, and inputs that are not isotropic.
+        (Problem(activation={4: 0.8, 5: 0.6}, teacher=BASE.teacher, width=4, dimension=16), {"seed": range(4)}, QUICK),
+        (
+            Problem(activation="he4", teacher=BASE.teacher, width=4, dimension=16, inputs=Inputs.power_law(0.5)),
+            {"seed": range(2)},
+            QUICK,
+        ),
+    ],
+)
+def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options):
+    alone = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
+    monkeypatch.setattr(sweeps, "MANY_POINTS", 2)
+    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 1)
+    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 1)
+    together, whole = [], sweep_points.answered_together
+
+    def counted(study, points):
+        answered = whole(study, points)
+        together.append(len(answered))
+        return answered
+
+    monkeypatch.setattr(sweep_points, "answered_together", counted)
+    found = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
+    assert sum(together) == len(list(np.ndindex(*(len(list(values)) for values in grid.values()))))
+    assert_same(found, alone)
+    monkeypatch.setattr(merge, "GATHERED_BYTES", 100)
+    assert_same(dynamics.sweep(base, grid, options=options, workers=0, progress=False), alone)
+
+
+@pytest.mark.usefixtures("many")
+def test_workers_answer_together_what_is_asked_again_goes_on(tmp_path, monkeypatch):
+    grid, ask = {"beta": [0.8, 1.2], "seed": range(3)}, {"options": QUICK, "progress": False}
+    whole = dynamics.sweep(BASE, grid, workers=2, **ask)
+
+    def refuse(_grid, points, *_, **__):
+        assert bundles_kept(points.path) == ["000000-000005.point"]
+        assert points.done() == set(range(6))
+        msg = "no room"
+        raise StorageError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "merge_points", refuse)
+        with pytest.raises(StorageError, match="no room"):
+            dynamics.sweep(BASE, grid, workers=0, output=tmp_path / "a.nc", **ask)
+    monkeypatch.setattr(sweep_points, "answer_point", None)
+    monkeypatch.setattr(sweep_points, "answered_together", None)
+    with dynamics.sweep(BASE, grid, workers=0, output=tmp_path / "a.nc", **ask) as found:
+        assert_same(found, whole)
+
+
+@pytest.mark.usefixtures("many")
+def test_where_one_fails_those_before_it_are_kept_and_the_others_asked_alone(tmp_path, monkeypatch):
+    grid, ask = {"seed": range(4)}, {"options": QUICK, "workers": 0, "progress": False}
+    whole, contents_of, alone = dynamics.sweep(BASE, grid, **ask), skeleton.contents_of, []
+
+    def broken(answer, build, problem, arguments):
+        if problem.seed == 2:
+            msg = "seed 2 is even"
+            raise ValueError(msg)
+        return contents_of(answer, build, problem, arguments)
+
+    def looked(grid, points, *rest, **options):
+        assert bundles_kept(points.path) == [f"{k:06d}.point" for k in range(4)]
+        merge.merge_points(grid, points, *rest, **options)
+
+    monkeypatch.setattr(skeleton, "contents_of", broken)
+    monkeypatch.setattr(sweeps, "merge_points", looked)
+    answer_point = sweep_points.answer_point
+    monkeypatch.setattr(
+        sweep_points,
+        "answer_point",
+        lambda study, problem, *rest, **options: (
+            alone.append(problem.seed)
+            or _with(monkeypatch, contents_of, answer_point, study, problem, *rest, **options)
+        ),
+    )
+    assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
+    assert alone == [2, 3]
+
+
+def _with(monkeypatch, contents_of, answer_point, *asked, **options):
+    """Answer a point as it is answered alone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(skeleton, "contents_of", contents_of)
+        return answer_point(*asked, **options)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(
+    "inner", [{"error_estimate": [True, False]}, {"keep": ["full", "summary"]}, {"activation": ["he4", "erf"]}]
+)
+def test_points_that_cannot_share_a_file_are_answered_once(monkeypatch, inner):
+    grid, ask = {"seed": range(2), **inner}, {"options": {"rtol": 1e-5, "save_at": QUICK["save_at"]}, "workers": 0}
+    monkeypatch.setattr(sweep_points, "answer_point", None)
+    found = dynamics.sweep(BASE, grid, progress=False, **ask)
+    assert (found.failure == "").all()
+    with monkeypatch.context() as patch:
+        patch.undo()
+        assert_same(found, dynamics.sweep(BASE, grid, progress=False, **ask))
+
+
+def test_a_file_that_no_block_can_be_is_netcdf(monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    asked = make_grid(BASE, {"seed": range(2)}, "overlaps", QUICK)
+    monkeypatch.setattr(sweep_points, "packed_together", lambda _points: None)
+    answers = sweep_points.answer_points(asked.study, list(asked))
+    assert [(answer.failure, point_file.is_block(answer.content)) for answer in answers] == [("", False)] * 2
+    monkeypatch.setattr(sweep_points, "packed_together", full)
+    answers = sweep_points.answer_points(asked.study, list(asked))
+    assert [(answer.failure, answer.content) for answer in answers] == [("MemoryError: ", None)] * 2
+
+
+@pytest.mark.parametrize("error", [BrokenExecutor(), RuntimeError("killed")])
+def test_the_points_of_a_task_that_was_lost_are_asked_one_by_one(error):
+    class Pool:
+        window, asked = 2, []
+
+        def submit(self, function, study, points):
+            future = Future()
+            self.asked.append([point.number for point in points])
+            if len(points) > 1:
+                future.set_exception(error)
+            else:
+                future.set_result(function(study, points))
+            return future
+
+        def restart(self):
+            """Do nothing: it has no workers."""
+
+    kept, pool, grid = [], Pool(), make_grid(BASE, {"seed": range(3)}, "prediction", {})
+    run_points([range(3)], grid.point, grid.study, pool, lambda bundle, _: kept.append(bundle))
+    assert pool.asked == [[0, 1, 2], [0], [1], [2]]
+    assert sorted(kept, key=min) == [range(k, k + 1) for k in range(3)]
+
+
+def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_other(monkeypatch):
+    def found(grid, missing=None, *, study="overlaps", workers=2, **options):
+        made = make_grid(BASE, grid, study, {**QUICK, **options} if study == "overlaps" else options)
+        asked = list(range(len(made))) if missing is None else missing
+        bundles = sweeps._bundles(made, asked, workers)
+        assert sorted(index for bundle in bundles for index in bundle) == asked
+        return bundles
+
+    grid = {"width": [2, 40], "seed": range(300)}
+    bundles = found(grid)
+    assert {len(bundle) for bundle in bundles} == {600 // 64, 300 % (600 // 64)}
+    assert min(bundles[0]) >= 300  # the largest first
+    assert not any(299 in bundle and 300 in bundle for bundle in bundles)
+    assert max(map(len, found(grid, workers=32))) == 600 // (8 * 32)
+    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 2)
+    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 0)
+    assert found(grid, [0, 1, 5, 6, 7]) == [range(2), range(5, 7), range(7, 8)]
+    entries = 3 * 40 * 43 + BASE.teacher.num_directions
+    monkeypatch.setattr(sweeps, "LARGEST_RECORDS", 7 * entries)
+    assert {len(bundle) for bundle in found(grid)} == {64, 300 % 64, 7, 300 % 7}
+    many = SaveAt.linear(0.0, 1.0, 1500)
+    assert max(map(len, found(grid | {"width": [40]}, save_at=many))) == 1
+    held = make_grid(BASE, {"save_at": [many, QUICK["save_at"]], "width": [40], "seed": range(150)}, "overlaps", {})
+    assert max(map(len, sweeps._bundles(held, list(range(300)), 2))) == 1
+    monkeypatch.setattr(sweeps, "MOST_OVERLAPS", 100)
+    assert {len(bundle) for bundle in found(grid) if bundle[0] >= 300} == {1}
+    # Neither few points, nor another study, nor what points would share.
+    for alone in (
+        {"grid": {"seed": range(150)}},
+        {"grid": grid, "study": "prediction"},
+        {"grid": grid, "trackers": []},
+    ):
+        assert {len(bundle) for bundle in found(**alone)} == {1}
+
+
+def test_only_like_points_share_a_block(tmp_path):
+    def point(values=(1.0, 2.0), *, unit="1", name="a", **attributes):
+        variables = {"x": (("p",), np.array(values), {"units": unit})}
+        return Contents(variables, {"q": (("p",), np.array([name] * len(values), dtype=object), {})}, attributes)
+
+    content = point_file.packed_together([point(level=1.0), point((3.0, 4.0), why="slow")])
+    (tmp_path / "block").write_bytes(content)
+    with point_file.opened_points(tmp_path / "block") as found:
+        assert found.variables["x"].values().tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        assert found.variables["q"].values().tolist() == [["a", "a"]] * 2
+        assert found.attributes == {"level": [1.0, None], "why": [None, "slow"]}
+        assert found.auxiliary == {"q"}
+    for other in (point((1.0,)), point((1, 2)), point(unit="s"), point(name="b"), point(flag=True), point(many=[1])):
+        assert point_file.packed_together([point(), other]) is None
+    assert point_file.packed_together([point(np.array([True, False]))]) is None
+
+
+def test_predictions_of_many_problems_are_those_of_each():
+    teacher, sizes = Teacher.power_law(5, 1.0), {"width": 6, "dimension": 64}
+    problems = [
+        *(Problem(activation="he4", teacher=teacher, **sizes, seed=seed) for seed in range(4)),
+        # Overlaps of 1e-6, whose table reaches further than that of the others.
+        Problem(activation="he4", teacher=teacher, width=6, dimension=10**12),
+        Problem(activation="he3", teacher=teacher, width=2, dimension=64),
+        Problem(activation={4: 0.8, 5: 0.6}, teacher=Teacher.power_law(5, 0.5), **sizes),
+        Problem(activation={4: 0.9, 5: 0.3}, teacher=teacher, **sizes, seed=7),
+        Problem(activation="he2", teacher=teacher, **sizes),
+        Problem(activation="he4", teacher=teacher, **sizes, inputs=Inputs.power_law(0.5)),
+        Problem(activation={0: 1.0, 4: 1.0}, teacher=teacher, **sizes),
+    ]
+    for problem, found in zip(problems, predict_all(problems), strict=True):
+        expected = predict(problem)
+        for name in (field.name for field in fields(expected)):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+
+
+def test_what_answers_many_points_is_there():
+    named = [answer for answer in ANSWERS if answer.build or answer.prepare]
+    assert [answer.name for answer in named] == ["overlaps"]
+    for answer in named:
+        assert sweep_points.answer_of_many(STUDIES[answer.name]) is answer
+        assert len(resolve_name(answer.prepare)([BASE, BASE])) == 2
+    assert sweep_points.answer_of_many(STUDIES["prediction"]) is None
