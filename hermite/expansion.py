@@ -140,12 +140,12 @@ class HermiteExpansion:
             return float(np.linalg.norm(self.link.coefficients[self.order + 1 :]))
         return self._norm_and_remainder[1]
 
-    @property
+    @cached_property
     def information_exponent(self) -> int:
         """Smallest j >= 1 with c_j ≠ 0 by the rule of `hermite.zero_coefficients`; ValueError for a constant link."""
         return zero_coefficients.information_exponent(self.coefficients, self.tolerance)
 
-    @property
+    @cached_property
     def parity(self) -> Parity:
         """Whether the series is "even", "odd" or "none" of both, by the same rule for zero."""
         return zero_coefficients.parity(self.coefficients, self.tolerance)
@@ -229,6 +229,11 @@ class HermiteExpansion:
             Kernel of the series kept.
         """
         return polynomials.kernel_value(self.coefficients, as_numpy(s))
+
+    @cached_property
+    def kernel_at_one(self) -> float:
+        """g(1) = Σ c_j², the norm of the series kept."""
+        return float(self.kernel(1.0))
 
     def kernel_derivative(self, s: ArrayLike, n: int = 1) -> Array:
         """Return the n-th derivative g^(n)(s).

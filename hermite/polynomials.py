@@ -120,16 +120,24 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     c = np.asarray(coefficients, dtype=np.float64)
     points = np.asarray(s, dtype=np.float64)
     weights = c[n:] ** 2
+    if n == 0:
+        return _horner(weights, points)
     degrees = np.arange(n, n + weights.size, dtype=np.float64)
-    total = np.zeros(points.shape)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
     with np.errstate(over="ignore"):
         for r in range(min(n, c.size)):
             weights = weights * (degrees - r)
-        for weight in weights[::-1].tolist():
-            total *= points
-            if weight != 0.0:
-                total += weight
+        return _horner(weights, points)
+
+
+def _horner(weights: Array, points: Array) -> Array:
+    """Return Σ_j w_j s^j, a number where `points` is one."""
+    *lower, highest = weights.tolist() or [0.0]
+    total = np.full(points.shape, highest)
+    for weight in reversed(lower):
+        total *= points
+        if weight != 0.0:
+            total += weight
     value: Array = total[()]
     return value
 

@@ -27,7 +27,7 @@ from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_o
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-_memo: dict[str, CompiledModule] = {}
+_memo: dict[tuple[Any, ...], CompiledModule] = {}
 _lock = threading.RLock()
 
 
@@ -174,6 +174,12 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
         return _memo[key]
 
 
+def loaded(sources: Sequence[Source]) -> list[CompiledModule] | None:
+    """Return what `load` returns for some sources, None unless it has them all in memory."""
+    found = [_memo.get(_key(_content(pieces)[1], exports)) for pieces, exports in sources]
+    return None if None in found else [module for module in found if module is not None]
+
+
 @contextmanager
 def compiling_beside(
     pieces: Sequence[Piece], exports: Mapping[str, str] | None = None, *, then: Sequence[Source] = ()
@@ -209,19 +215,21 @@ def _written(directory: Path, pieces: Sequence[Piece]) -> Path:
     return write_once(directory / f"kernels_{digest}.py", text)
 
 
-def _key(digest: str, exports: Mapping[str, str]) -> str:
-    return f"{digest} {sorted(exports.items())}"
+def _key(digest: str, exports: Mapping[str, str]) -> tuple[Any, ...]:
+    return digest, *exports.items()
 
 
 def _content(pieces: Sequence[Piece]) -> tuple[str, str]:
     """Return the joined text of pieces and the digest that names its file."""
-    compiler = "none"
-    if not compiler_is_off():
-        with uncollected():  # Numba is loaded
-            from dynamics.compiler.machine_code import compiler_and_processor
+    return _named(tuple(pieces), "none" if compiler_is_off() else _compiler())
 
-        compiler = compiler_and_processor()
-    return _named(tuple(pieces), compiler)
+
+@lru_cache
+def _compiler() -> str:
+    with uncollected():  # Numba is loaded
+        from dynamics.compiler.machine_code import compiler_and_processor
+
+    return compiler_and_processor()
 
 
 @lru_cache(maxsize=64)

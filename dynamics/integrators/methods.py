@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dynamics.compiler.compilation import CompiledModule, compiler_is_off, compiling_beside, kernel_pieces, load
+from dynamics.compiler.compilation import (
+    CompiledModule,
+    compiler_is_off,
+    compiling_beside,
+    kernel_pieces,
+    load,
+    loaded,
+)
 from dynamics.equations.interface import source_of_functions
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dynamics.compiler.compilation import Piece
+    from dynamics.compiler.compilation import Piece, Source
     from dynamics.equations.interface import System
     from dynamics.integrators.stepper import BoundSystem
     from hermite.arrays import Array, Integers
@@ -156,14 +164,26 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     """
     family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
     began = clock.perf_counter()
-    kernels = _pieces(_KERNELS[family])
-    functions = source_of_functions(system_pieces, implicit=family in _IMPLICIT)
+    kernels, functions, *of_a_step = sources = _sources(family, tuple(system_pieces))
+    modules = loaded(sources)
+    if modules is None:
+        with compiling_beside(*kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
+            pass  # both copies compile, and this process waits for them: it has nothing else to do
+        modules = [load(*source) for source in sources]
+    method_code, system, *own = modules
+    return CompiledMethod(method, method_code, system, clock.perf_counter() - began, *own)
+
+
+@lru_cache(maxsize=64)
+def _sources(family: str, system_pieces: tuple[Piece, ...]) -> list[Source]:
+    """Return what is compiled for a method and a system: the method, the system, and what the method calls of its own.
+
+    Kept, since each of a thousand small runs asks for it.
+    """
     names, signatures = _OF_A_STEP.get(family, ((), {}))
     of_a_step = [(_pieces(names), signatures)] if signatures else []
-    with compiling_beside(kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
-        pass  # both copies compile, and this process waits for them: it has nothing else to do
-    system, *rest = (load(*source) for source in (functions, *of_a_step))
-    return CompiledMethod(method, load(kernels), system, clock.perf_counter() - began, *rest)
+    functions = source_of_functions(system_pieces, implicit=family in _IMPLICIT)
+    return [(_pieces(_KERNELS[family]), {}), functions, *of_a_step]
 
 
 def _pieces(names: Sequence[str]) -> tuple[Piece, ...]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 #: Assumed where the system does not say what it has.
 UNKNOWN_MEMORY = 2**36
+#: Numbers for which no machine is asked how much memory it has.
+SURELY_FIT = 1 << 18
 #: What a message tells apart from more.
 MOST_NUMBERS = 1e300
 #: Arrays of the size of the state that a method holds.
@@ -43,7 +45,7 @@ def check_memory(name: str, value: object, numbers: float) -> None:
     ...
     ValueError: Argument `width` must leave room in memory, but 1000000000 takes 8e+21 GB, more than there is.
     """
-    if not 8 * numbers <= machine_memory():
+    if not numbers <= SURELY_FIT and not 8 * numbers <= machine_memory():
         gigabytes = 8e-9 * min(numbers, MOST_NUMBERS)
         msg = (
             f"Argument `{name}` must leave room in memory, but {shown(value)} takes {gigabytes:.3g} GB, "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dynamics.problem.teacher import Teacher
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
 
     Overlaps = tuple[Array, Array, Array]
 
@@ -55,12 +55,19 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     else:
         weights = np.zeros((width, span + width))
         weights[:, :span] = rng.standard_normal((width, span))
-        rows, columns = np.tril_indices(width, -1)
+        rows, columns = _below_diagonal(width)
         weights[rows, span + columns] = rng.standard_normal(rows.size)
         freedom = dimension - span - np.arange(width, dtype=np.float64)
         weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
     return weights
+
+
+@lru_cache(maxsize=8)
+def _below_diagonal(width: int) -> tuple[Integers, Integers]:
+    """Return rows and columns of the entries below the diagonal, kept since a sweep asks for them at every point."""
+    rows, columns = np.tril_indices(width, -1)
+    return rows, columns
 
 
 def drawn_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 
@@ -16,12 +17,17 @@ class Variable(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """What a dataset says of the variable."""
-        return {"long_name": self.long_name, "units": self.units, "symbol": self.symbol}
+        return dict(_labels_of(self))
 
     @property
     def units(self) -> str:
         """Its unit: all is dimensionless but the seconds of a clock."""
         return "s" if "wall-clock seconds" in self.long_name else "1"
+
+
+@cache
+def _labels_of(variable: Variable) -> dict[str, str]:
+    return {"long_name": variable.long_name, "units": variable.units, "symbol": variable.symbol}
 
 
 #: Name | dims | what it is | its symbol in LaTeX; an indented line belongs to the one above. A simulation puts `seed`

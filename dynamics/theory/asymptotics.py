@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,7 @@ class AsymptoticExponents:
     notes: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=64)  # asked for at every point of a sweep
 def asymptotic_exponents(
     information_exponent: int, beta: float | None, *, ratio: float | None = None, alpha: float | None = 0.0
 ) -> AsymptoticExponents:

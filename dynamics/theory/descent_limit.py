@@ -67,7 +67,7 @@ def descent_limit(problem: Problem) -> float:
         s = np.append(axes.eigenvalues[:span], axes.eigenvalues[span:].max(initial=0.0))
     alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and float(link.coefficients[0]) == 0.0
     if (alone or learned.size == 1) and (rows is None or axes is None):
-        slope, value = float(link.kernel_derivative(1.0)), 4.0 * float(link.kernel(1.0))
+        slope, value = float(link.kernel_derivative(1.0)), 4.0 * link.kernel_at_one
         own, others = np.ones(learned.size), np.ones(learned.size)
         if axes is not None:
             own, others = s[learned], np.array([np.delete(s, p).max() for p in learned])

@@ -49,7 +49,7 @@ class WhitenedPair:
         """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
         state = np.append(0.0, self.weight)
         n = self.overlap(state)[1]
-        rate = self.coefficient * self.speed * float(self.link.kernel(1.0))
+        rate = self.coefficient * self.speed * self.link.kernel_at_one
         begun = self._first(
             lambda y: self.overlap(y)[0] ** 2 - 0.5, 0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol
         )
@@ -79,12 +79,12 @@ class WhitenedPair:
         """Return the rates of a state."""
         C, n = self.overlap(state)
         value, pull = (self.coefficient * float(each(C)) for each in (self.link.kernel, self.link.kernel_derivative))
-        E = 2.0 * (value - n * float(self.link.kernel(1.0))) - C * pull
+        E = 2.0 * (value - n * self.link.kernel_at_one) - C * pull
         return np.append(E, self.eigenvalue * (E * state[1:] + np.sqrt(n) * pull * self.direction))
 
     def _learned(self, state: Array) -> float:
         C, n = self.overlap(state)
-        return n * float(self.link.kernel(C)) / float(self.link.kernel(1.0)) - 0.5 * self.coefficient
+        return n * float(self.link.kernel(C)) / self.link.kernel_at_one - 0.5 * self.coefficient
 
     def _first(
         self, event: Callable[[Array], float], time: float, state: Array, last: float, rtol: float

@@ -71,7 +71,7 @@ class MeanFieldSystem(System):
         self.problem = problem
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
-        self._learned = learned / float(problem.activation.kernel(1.0))
+        self._learned = learned / problem.activation.kernel_at_one
         self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
         self.grows = problem.kind == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)

@@ -6,6 +6,7 @@ one link. Constants in the text let the compiler unroll and vectorise the polyno
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dynamics.compiler.compilation import Piece
@@ -41,7 +42,12 @@ def render(coefficients: NDArray[np.float64]) -> Piece:
     >>> render(np.array([0.0, 0.0, 1.0])).text.splitlines()[5]
     '    return (1.0) * s * s'
     """
-    weights = [float(c) ** 2 for c in coefficients]
+    return _rendered(tuple(coefficients.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _rendered(coefficients: tuple[float, ...]) -> Piece:
+    weights = [c**2 for c in coefficients]
     lines = ["from dynamics.compiler.compilation import kernel", ""]
     for order in range(3):
         lines += [

@@ -76,7 +76,7 @@ class Rows:
     ) -> None:
         m = problem.width
         self.link = problem.activation
-        self.value, self.slope = float(self.link.kernel(1.0)), float(self.link.kernel_derivative(1.0))
+        self.value, self.slope = self.link.kernel_at_one, float(self.link.kernel_derivative(1.0))
         self.a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self.teacher = teacher_rows(problem, columns)
         self.sign_matters = problem.information_exponent % 2 == 1

@@ -60,7 +60,7 @@ class DeviceStep:
             torch, device, link.coefficients, a, m, D, sign_matters=problem.information_exponent % 2 == 1
         )
         self.clusters = DeviceClusters(
-            torch, self.tensor(a), float(link.kernel(1.0)), float(link.kernel_derivative(1.0)), (m, D, W),
+            torch, self.tensor(a), link.kernel_at_one, float(link.kernel_derivative(1.0)), (m, D, W),
             both_poles=link.parity == "even", kappa=KAPPA,
         )  # fmt: skip
         absolute, relative = np.full(W, tolerance[0]), np.full(W, tolerance[1])

@@ -60,7 +60,7 @@ class TorchFlowStepper(ClusterStepper):
             msg = "Argument `graph` must be False on the device 'cpu', but is True."
             raise ValueError(msg)
         self._link = problem.activation
-        self._value = float(self._link.kernel(1.0))
+        self._value = self._link.kernel_at_one
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
