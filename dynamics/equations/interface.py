@@ -7,7 +7,7 @@ one if they can; integrators call them by their machine addresses. Shapes: state
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,14 @@ def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> Compil
 
 @dataclass(frozen=True, slots=True)
 class OfStates:
-    """A function of a state, (N,), that takes a stack of states, (T, N), as well where `stacks` says so."""
+    """A function of a state, (N,), that takes a stack of states, (..., N), as well where `stacks` says so.
+
+    Those with equal `alike` other than None give the same for the same state.
+    """
 
     function: Callable[[Array], Any]
     stacks: Callable[[], bool] = lambda: True
+    alike: Hashable = None
 
     def __call__(self, state: Array) -> Any:
         """Return the function of a state."""

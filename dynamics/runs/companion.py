@@ -81,11 +81,11 @@ class Companion:
         self._asked, self._cut_asked = _Asked(), _Asked()
         self._pool = ThreadPoolExecutor(1)
         self._stepper = stepper
-        self._result = self._pool.submit(run, stepper, times, _observer(loss), trackers=[self._asked], begun=begun)
+        self._result = self._pool.submit(run, stepper, times, observer_of(loss), trackers=[self._asked], begun=begun)
         self._cut: Future[RunResult] | None = None
         if cut is not None:
             other, loss_of_cut = cut
-            self._cut = self._pool.submit(run, other, times, _observer(loss_of_cut), trackers=[self._cut_asked])
+            self._cut = self._pool.submit(run, other, times, observer_of(loss_of_cut), trackers=[self._cut_asked])
 
     @property
     def _runs(self) -> tuple[Future[RunResult], ...]:
@@ -131,9 +131,9 @@ class Companion:
         self._cut_asked.stop.set()
 
 
-def _observer(loss: Callable[[Array], float]) -> OfStates:
+def observer_of(loss: Callable[[Array], float]) -> OfStates:
     """Return what observes the loss of a state, or of a stack where `loss` takes one."""
-    return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss))
+    return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss), getattr(loss, "alike", None))
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +49,16 @@ class Contents:
     #: Name -> (dims, array, labels).
     variables: dict[str, Labelled]
     coords: dict[str, Labelled]
+    #: What the result says of itself.
     attributes: dict[str, Any]
+    #: Gives what says where it comes from, which a sweep says of all its points at once.
+    stamp: Callable[[], dict[str, Any]] = dict
 
     def dataset(self) -> xr.Dataset:
         """Return the dataset."""
         import xarray as xr
 
-        return xr.Dataset(self.variables, coords=self.coords, attrs=self.attributes)
+        return xr.Dataset(self.variables, coords=self.coords, attrs=self.stamp() | self.attributes)
 
 
 def make_dataset(
@@ -110,7 +115,8 @@ def make_contents(
             for name, array in {**inputs, **values}.items()
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
-        stamped_attributes(problem, title, solver, attributes),
+        own_attributes(problem, attributes),
+        partial(stamp_of, problem, title, solver),
     )
 
 
@@ -173,13 +179,11 @@ def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"
 
 
-def stamped_attributes(
-    problem: Question, title: str, solver: Mapping[str, Any], attributes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return attributes with where a result comes from; the arguments are those of `make_dataset`."""
+def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that say where a result comes from; the arguments are those of `make_dataset`."""
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
     parameters = {"problem": problem.parameters(), "solver": dict(solver)}
-    stamped = {
+    return {
         "Conventions": "CF-1.11",
         "title": title,
         "source": PROGRAM,
@@ -190,10 +194,14 @@ def stamped_attributes(
         "git_commit": provenance.git_commit(),
         "parameters": json.dumps(parameters, sort_keys=True),
         "environment": provenance.environment(),
-        **(_of_the_link(problem) if isinstance(problem, Problem) else {}),
     }
-    stamped.update({key: plain_attribute(value) for key, value in attributes.items() if value is not None})
-    return stamped
+
+
+def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result says of itself and of the link of its problem; the arguments are those of `make_dataset`."""
+    of_link = _of_the_link(problem) if isinstance(problem, Problem) else {}
+    given = {key: plain_attribute(value) for key, value in attributes.items() if value is not None}
+    return {"git_commit": provenance.git_commit(), **of_link, **given}
 
 
 def _of_the_link(problem: Problem) -> dict[str, Any]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     Observer = Callable[[Array], Mapping[str, Any]]
 
 CHUNK_SECONDS = 0.1
-#: Steps of the first chunk: one, which may be long, unless the state has few numbers.
-FIRST_CHUNK_STEPS, FIRST_QUICK_STEPS, QUICK_NUMBERS = 1, 64, 4000
+#: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
+FIRST_CHUNK_STEPS, QUICK_NUMBERS, FIRST_QUICK_WORK = 1, 4000, 1 << 18
 LARGEST_CHUNK_STEPS = 1 << 20
 #: Numbers in the states at saved times that are observed together.
 LARGEST_STACK = 1 << 15
@@ -92,8 +92,8 @@ class _View:
 class _Pace:
     """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self.steps = FIRST_QUICK_STEPS if quick else FIRST_CHUNK_STEPS
+    def __init__(self, quick_size: int) -> None:
+        self.steps = FIRST_QUICK_WORK // quick_size if quick_size else FIRST_CHUNK_STEPS
         #: What the last record took.
         self.seconds_of_record = np.inf
 
@@ -130,7 +130,7 @@ def run(
     watchers = [*trackers, interrupts]
     leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in watchers)
     size = stepper.interpolate(stepper.time).size if leaps else 0
-    pace = _Pace(quick=leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS)
+    pace = _Pace(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0)
     reason: StopReason | None = None
     try:
         for tracker in (interrupts, *trackers):

@@ -49,16 +49,21 @@ class Soundness:
         """Check the records from `begin` on, the last by default, beside those before; drop what follows the wrong."""
         begin, count = range(len(records))[begin], len(records)
         new = {name: column[begin:count] for name, column in records.columns.items()}
-        wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, records, begin) if found.any()]
+        rise = _rise(records.columns["loss"][max(begin - 1, 0) : count])[-len(new["loss"]) :] if self.falls else None
+        wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, rise) if found.any()]
         if not wrong:
             return None
         place, reason = min(wrong, key=lambda each: each[0])
         records.drop_after(begin + place + 1)
         return reason
 
-    def _found(
-        self, new: Mapping[str, Array], records: Records, begin: int
-    ) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
+    def holds(self, columns: Mapping[str, Array]) -> bool:
+        """Return whether all records of a stack of runs are right, each observable of shape (runs, times, ...)."""
+        flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
+        rise = _rise(columns["loss"]).ravel() if self.falls else None
+        return not any(found.any() for found, _ in self._found(flat, rise))
+
+    def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
         """Yield which of the new records are wrong, for every reason, the most telling first."""
         slack = TOLERATED * self.rtol + 1e-9
         for name in OVERLAPS:
@@ -72,10 +77,16 @@ class Soundness:
             yield new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE
         if "series_error" in new:
             yield ~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT
-        if self.falls:
-            loss = records.columns["loss"][max(begin - 1, 0) : len(records)]
-            rise = np.diff(loss) if begin > 0 else np.diff(loss, prepend=np.inf)
+        if rise is not None:
             yield rise > slack * self.scale, StopReason.LOSS_ROSE
+
+
+def _rise(loss: Array) -> Array:
+    """Return by how much the loss rose before each record of a run; before the first it did not."""
+    rise = np.empty_like(loss)
+    rise[..., 0] = -np.inf
+    np.subtract(loss[..., 1:], loss[..., :-1], out=rise[..., 1:])
+    return rise
 
 
 def _extreme(of: Callable[..., Array], values: Array, initial: float) -> Array:

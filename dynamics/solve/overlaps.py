@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.compiler.threads import blas_threads_for
-from dynamics.equations.interface import OfStates
-from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
@@ -220,8 +218,8 @@ def build(
             "smallest_gram_margin": _smallest(values["gram_margin"]),
         },
         notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
-        sound=Soundness(0.0 if step.descends else asked.rtol, teacher_term(problem), falls=step.learning_rate is None),
-        loss=_loss(system) if estimates else None,
+        sound=Soundness(0.0 if step.descends else asked.rtol, system.teacher_term, falls=step.learning_rate is None),
+        loss=system.loss_of_states() if estimates else None,
         cut=_cut(asked, flow, step) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
@@ -237,11 +235,7 @@ def _cut(asked: Asked, flow: FlowMethod, step: StepSettings) -> CutLink | None:
         return None
     system = make_system(found[0], step)
     method = FlowMethod(system, flow.name, asked.atol, device=flow.device, last_time=flow.last_time, rtol=asked.rtol)
-    return CutLink(method, _loss(system), found[1])
-
-
-def _loss(system: FlowSystem) -> OfStates:
-    return OfStates(lambda state: system.loss(*system.unpack(state)))
+    return CutLink(method, system.loss_of_states(), found[1])
 
 
 def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:

@@ -6,6 +6,7 @@ nothing heavy: functions are named by their modules and found when they are call
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
@@ -76,6 +77,11 @@ class Answer:
         """Return the function."""
         solve: Callable[..., Any] = resolve_name(self.function)
         return solve
+
+    def arguments(self, problem: Question, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments of the function by name: the problem, options, and defaults of the rest."""
+        given = inspect.signature(self.solve()).parameters
+        return {name: each.default for name, each in given.items()} | {"problem": problem, **options}
 
     def can(self, capability: str) -> bool:
         """Return whether the answer has one of `CAPABILITIES`."""

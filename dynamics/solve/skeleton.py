@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from dynamics.integrators import stepper_of
 from dynamics.problem.checks import check_choice
 from dynamics.runs.dataset import make_contents
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from dynamics.solve.truncation import CutLink
     from hermite.arrays import Array
 
-__all__ = ["Integration", "Method", "PlainMethod", "answered", "contents_of"]
+__all__ = ["Integration", "Method", "PlainMethod", "answered", "contents_of", "labelled"]
 
 
 class Method(Protocol):
@@ -218,15 +216,15 @@ def _run(
             nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
         ):
 
-            def labelled(result: RunResult, looser: RunResult | None) -> Contents:
+            def labelled_so_far(result: RunResult, looser: RunResult | None) -> Contents:
                 cut = None if companion is None else companion.cut()
-                return _labelled(answer, asked, integration, stepper, result, looser, cut)
+                return labelled(answer, asked, integration, stepper, result, looser, cut)
 
             return kept_run(
                 stepper,
                 times,
                 integration.observe,
-                labelled,
+                labelled_so_far,
                 file=asked.file,
                 trackers=watchers,
                 companion=companion,
@@ -248,14 +246,14 @@ def _companion(asked: Asked, integration: Integration, loss: Callable[[Array], f
     return Companion(stepper, loss, integration.schedule.times, begun, cut)
 
 
-def _labelled(
+def labelled(
     answer: Answer,
     asked: Asked,
     integration: Integration,
     stepper: Stepper,
     result: RunResult,
     looser: RunResult | None,
-    cut: RunResult | None,
+    cut: RunResult | None = None,
 ) -> Contents:
     """Return what the dataset of a run holds, wherever it stands."""
     count = len(integration.schedule)
@@ -298,5 +296,8 @@ def _labelled(
 
 def _by_name(times: Array, events: Mapping[str, int]) -> dict[str, Array]:
     """Return the times of events, one array per name."""
-    parts = np.split(times, np.cumsum(list(events.values()))[:-1])
-    return dict(zip(events, parts, strict=True))
+    found, begin = {}, 0
+    for name, count in events.items():
+        found[name] = times[begin : begin + count]
+        begin += count
+    return found

@@ -88,7 +88,14 @@ class Grid:
 
     def position(self, index: int) -> tuple[int, ...]:
         """Return the position of a point on every axis."""
-        return tuple(int(at) for at in np.unravel_index(index, self.shape))
+        found: list[int] = []
+        for size in reversed(self.shape):
+            index, at = divmod(index, size)
+            found.insert(0, at)
+        if index != 0:
+            msg = f"Argument `index` must be that of one of {len(self)} points, but is not."
+            raise ValueError(msg)
+        return tuple(found)
 
     def describe(self, index: int) -> str:
         """Return where a point is, as text."""
@@ -97,15 +104,25 @@ class Grid:
 
     def point(self, index: int) -> SweepPoint:
         """Return one point; raise TypeError or ValueError, with its place in front, if its values make no problem."""
-        chosen = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
-        keys = keys_of(self.problem)
-        asked = {name: value for name, value in chosen.items() if name in keys}
-        options = self.options | {name: value for name, value in chosen.items() if name not in asked}
+        asked, own = self._chosen(index)
         try:
-            return SweepPoint(index, changed_problem(self.problem, asked), options)
+            return SweepPoint(index, changed_problem(self.problem, asked), self.options | own)
         except (TypeError, ValueError) as error:
             msg = f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}"
             raise type(error)(msg) from None
+
+    def _chosen(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the axes say of a point: of its problem, and of its options."""
+        asked: dict[str, Any] = {}
+        options: dict[str, Any] = {}
+        for axis, at in zip(self.axes, self.position(index), strict=True):
+            (asked if axis.name in self._keys else options)[axis.name] = axis.values[at]
+        return asked, options
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        """Keys that change a problem."""
+        return frozenset(keys_of(self.problem))
 
     def __iter__(self) -> Iterator[SweepPoint]:
         """Return all points one by one, each made when it is asked for."""
@@ -114,7 +131,9 @@ class Grid:
     @cached_property
     def surveyed(self) -> Surveyed:
         """What all points tell together; every point is made once, and so checked."""
-        digest = hashlib.sha256(f"{__version__} {name_of_study(self.study)} {MAGIC!r}".encode())
+        shared = {name: _plain(value) for name, value in self.options.items()}
+        common = f"{__version__} {name_of_study(self.study)} {MAGIC!r} {json.dumps(shared, sort_keys=True)}"
+        digest = hashlib.sha256(common.encode())
         sizes = np.zeros((len(self), 3), dtype=np.int64)
         ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
@@ -123,8 +142,8 @@ class Grid:
                 sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
             code = _code_of(problem)
             ends[code] = [*ends.get(code, [])[:1], point]
-            parameters = [problem.parameters(), {name: _plain(value) for name, value in point.options.items()}]
-            digest.update(json.dumps(parameters, sort_keys=True).encode())
+            own = {name: _plain(value) for name, value in self._chosen(point.number)[1].items()}
+            digest.update(json.dumps([problem.parameters(), own]).encode())
             for name, (_, array) in sorted(problem.arrays().items()):
                 digest.update(name.encode() + array.tobytes())
                 sizes[point.number, 2] += array.size

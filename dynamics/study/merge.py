@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import netCDF4
 import numpy as np
 
-from dynamics.runs.dataset import stamped_attributes
+from dynamics.runs.dataset import own_attributes, stamp_of
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD
 from dynamics.runs.variables import VARIABLES
 from dynamics.runs.whole_files import remove_torn, write_file
@@ -202,10 +202,9 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
         failure[index] = reason
     _write_whole(merged, "failure", axes, failure.reshape(grid.shape), _labels_of("failure"))
     names = ", ".join(axes)
-    attributes = stamped_attributes(
-        grid.problem, f"Sweep over {names}", {"answer": "sweep", **grid.settings()}, {"answer": "sweep"}
-    )
-    merged.setncatts(attributes | {"sweep": json.dumps(grid.settings())})
+    attributes = stamp_of(grid.problem, f"Sweep over {names}", {"answer": "sweep", **grid.settings()})
+    attributes |= own_attributes(grid.problem, {"answer": "sweep", "sweep": json.dumps(grid.settings())})
+    merged.setncatts(attributes)
     if auxiliary:
         merged.setncattr("coordinates", " ".join(auxiliary))
 

@@ -6,7 +6,6 @@ that keeps the files, and that process writes without looking inside. A file is 
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -19,16 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dynamics.compiler.cores import one_core
 from dynamics.runs.storage import StorageError
-from dynamics.solve.registry import ANSWERS
 from dynamics.study.point_file import is_block, packed_point, packed_together
-from dynamics.study.studies import find_study, takes_option
+from dynamics.study.studies import answer_of_many, find_study, takes_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dynamics.problem.question import Question
     from dynamics.runs.dataset import Contents
-    from dynamics.solve.registry import Answer
     from dynamics.study.grid import SweepPoint
     from dynamics.study.studies import Study
 
@@ -50,47 +47,41 @@ def answer_points(study: Study, points: Sequence[SweepPoint], *, quick: bool = F
 
     Where points are many their files are to be `quick`.
     """
-    answered = answered_together(study, points) if len(points) > 1 else []
-    if len(answered) == len(points) > 1:
+    together, warned = answered_together(study, points) if len(points) > 1 else ([None] * len(points), ())
+    if (found := [contents for contents in together if contents is not None]) and len(found) == len(points):
         with suppress(Exception):  # alone each has its own
-            content = packed_together([contents for contents, _ in answered])
+            content = packed_together(found)
             if content is not None:
-                warned = dict.fromkeys(text for _, caught in answered for text in caught)
-                return [PointAnswer(content, "", tuple(warned))]
-    rest = points[len(answered) :]
+                return [PointAnswer(content, "", warned)]
     return [
-        *(_packed_alone(contents, caught) for contents, caught in answered),
-        *(answer_point(study, point.problem, point.options, quick=quick) for point in rest),
+        answer_point(study, point.problem, point.options, quick=quick)
+        if contents is None
+        else _packed_alone(contents, warned)
+        for point, contents in zip(points, together, strict=True)
     ]
 
 
-def answer_of_many(study: Study) -> Answer | None:
-    """Return the answer that a study is, if its points can be answered together."""
-    return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
-
-
-def answered_together(study: Study, points: Sequence[SweepPoint]) -> list[tuple[Contents, tuple[str, ...]]]:
-    """Return what the datasets of points hold and what each warned of, up to the first that fails; on one core.
+def answered_together(study: Study, points: Sequence[SweepPoint]) -> tuple[list[Contents | None], tuple[str, ...]]:
+    """Return what the datasets of points hold, None for those to be asked alone, and what they warned of; on one core.
 
     What takes longest for a small flow besides its steps are its dataset, which none of them makes, and its prediction,
     which is made for all at once.
     """
     answer = answer_of_many(study)
     if answer is None:
-        return []
-    from dynamics.solve.skeleton import contents_of
+        return [None] * len(points), ()
+    from dynamics.solve.ensemble import contents_together
 
     build, prepare = resolve_name(answer.build), resolve_name(answer.prepare)
-    usual = {name: given.default for name, given in inspect.signature(answer.solve()).parameters.items()}
-    usual["progress"] = False
-    found = []
-    with one_core(), suppress(Exception):  # asked again alone, the point that fails says why
+    found: list[Contents | None] = [None] * len(points)
+    with one_core(), _recorded_warnings() as caught, suppress(Exception):  # asked again alone, a point says what failed
         prepared = prepare([point.problem for point in points])
-        for (_, problem, options), known in zip(points, prepared, strict=True):
-            with _recorded_warnings() as caught:
-                contents = contents_of(answer, build, problem, {**usual, "problem": problem, **options, **known})
-            found.append((contents, tuple(dict.fromkeys(caught))))
-    return found
+        calls = [
+            answer.arguments(point.problem, {"progress": False} | point.options) | known
+            for point, known in zip(points, prepared, strict=True)
+        ]
+        found = contents_together(answer, build, calls)
+    return found, tuple(dict.fromkeys(caught))
 
 
 def _packed_alone(contents: Contents, warned: tuple[str, ...]) -> PointAnswer:

@@ -16,24 +16,40 @@ from dynamics.compiler.cores import THREAD_VARIABLES
 
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 
-#: What the flow imports when it is first asked.
-OF_THE_FLOW = ("integrators.flow_methods", "runs.companion", "runs.kept_run", "solve.overlaps", "solve.step_settings")
-#: The least that makes the compiler ready to load kernels.
+#: What the flow imports when it is first asked, and its kernels when they are loaded.
+OF_THE_FLOW = (
+    "compiler.invocation",
+    "compiler.products",
+    "compiler.workers",
+    "equations.overlaps.system",
+    "integrators.flow_methods",
+    "integrators.large_flow",
+    "integrators.small_flow.stepper",
+    "runs.kept_run",
+    "solve.ensemble",
+    "solve.overlaps",
+    "solve.step_settings",
+)
+#: The least that makes the compiler ready to load and to call kernels.
 SMALLEST_KERNEL = """
 from dynamics.compiler.compilation import entry
-@entry("f8(f8)")
-def same(x):
-    return x
+@entry("f8(f8[::1])")
+def first(x):
+    return x[0]
 """
 
 
 def load_common() -> None:
     """Load the flow and the compiler."""
+    import numpy as np
+
     from dynamics.compiler.compilation import Piece, load
+    from dynamics.compiler.cores import find_blas
 
     for name in OF_THE_FLOW:
         import_module(f"dynamics.{name}")
-    load([Piece("sweep_preload", SMALLEST_KERNEL)])
+    load([Piece("sweep_preload", SMALLEST_KERNEL)]).namespace.first(np.ones(1))
+    find_blas()
 
 
 # What goes wrong here, such as a cache that cannot be written, goes wrong again in a worker, which says so.

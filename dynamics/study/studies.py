@@ -12,16 +12,17 @@ import inspect
 import warnings
 from functools import partial
 from importlib import import_module, metadata
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from dynamics.solve.registry import answers_that
+from dynamics.solve.registry import ANSWERS, answers_that
 from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dynamics.problem.question import Question
     from dynamics.problem.schedule import SaveAt
+    from dynamics.solve.registry import Answer
 
     Study = str | Callable[..., Any]
 
@@ -86,6 +87,11 @@ def name_of_study(study: Study) -> str:
     return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
 
 
+def answer_of_many(study: Study) -> Answer | None:
+    """Return the answer that a study is, if its points can be answered together."""
+    return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
+
+
 def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
     """Raise ValueError if the study does not take one of these options, or needs one that is absent.
 
@@ -115,7 +121,7 @@ def takes_option(study: Study, name: str) -> bool:
     return name in inspect.signature(find_study(study)).parameters
 
 
-def compile_study(study: Study, problem: Question, options: Mapping[str, Any]) -> str:
+def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not.
 
     Studies of other packages are left alone. What goes wrong in the step itself, the point will say.
@@ -131,9 +137,15 @@ def compile_study(study: Study, problem: Question, options: Mapping[str, Any]) -
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
             if study == STUDIES["overlaps"]:
                 unwatched["method"] = _method_of_overlaps(problem, options)
+            first_step = {**unwatched, "save_at": instant, "progress": False}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
+                if answer := answer_of_many(study):
+                    from dynamics.solve.skeleton import contents_of  # without a dataset, which takes longest to make
+
+                    contents_of(answer, resolve_name(answer.build), problem, answer.arguments(problem, first_step))
+                else:
+                    find_study(study)(problem, **first_step)
     except (TypeError, ValueError, ImportError) as error:
         return str(error)
     except Exception:

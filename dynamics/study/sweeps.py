@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import threading
 import warnings
 from concurrent import futures
 from contextlib import contextmanager
@@ -22,9 +23,9 @@ from dynamics.runs.bars import bar_settings
 from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
-from dynamics.study.points import PointAnswer, PointDirectory, answer_of_many
+from dynamics.study.points import PointAnswer, PointDirectory
 from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
-from dynamics.study.studies import compile_study, name_of_study
+from dynamics.study.studies import answer_of_many, compile_study, name_of_study
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ MANY_POINTS = 200
 #: Most points of a bundle, fewest bundles in all and for each worker, most numbers that are kept of a bundle, and most
 #: overlaps of a point of one: a larger flow takes so long that the rest of its work does not matter.
 LARGEST_BUNDLE, FEWEST_BUNDLES, FEWEST_OF_A_WORKER, LARGEST_RECORDS, MOST_OVERLAPS = 64, 64, 8, 1 << 20, 2048
-#: Options whose objects or files points do not share.
-NOT_SHARED = ("trackers", "checkpoint")
+#: Options whose objects, files or clocks points do not share.
+NOT_SHARED = ("trackers", "checkpoint", "max_runtime")
 
 
 def sweep(
@@ -150,18 +151,37 @@ def sweep(
     if executor is None and count > 0:
         _check_pickles(points)
         begin_workers(datasets=not _can_share(points))  # they load what they need while this process does the same
-    import xarray as xr
-
     begin_points(points)
 
     # === run, merge, return
     if target is not None:
         _answer(points, target, executor, count, progress, overwrite=overwrite)
+        import xarray as xr
+
         return xr.open_dataset(target, engine="netcdf4")
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         _answer(points, Path(folder) / "sweep.nc", executor, count, progress, overwrite=False)
         found: xr.Dataset = load(Path(folder) / "sweep.nc")
         return found
+
+
+@contextmanager
+def _loading_datasets(*, beside: bool) -> Iterator[None]:
+    """Load what the result is opened with, xarray and what that loads, `beside` a body in which others are at work."""
+
+    def load_datasets() -> None:
+        import xarray as xr
+
+        xr.Dataset({"first": ("first", np.zeros(1))})
+
+    thread = threading.Thread(target=load_datasets, daemon=True)
+    if beside:
+        thread.start()
+    try:
+        yield
+    finally:
+        if beside:
+            thread.join()
 
 
 def points_directory(output: Path) -> Path:
@@ -184,7 +204,13 @@ def _answer(
         else:
             pool = GivenExecutor(CallingThread(), window=1)
         warned: dict[str, None] = {}
-        with _progress_bar(len(grid), len(missing), progress) as advance, one_core(), pool:
+        processes = isinstance(pool, WorkerPool)
+        with (
+            _progress_bar(len(grid), len(missing), progress) as advance,
+            one_core(),
+            pool,
+            _loading_datasets(beside=processes),
+        ):
 
             def keep(bundle: range, answer: PointAnswer) -> None:
                 directory.keep(bundle, answer)

@@ -11,11 +11,13 @@ import pytest
 
 import dynamics
 from dynamics import Inputs, Problem, SaveAt, Teacher
+from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.integrators import Status
 from dynamics.runs.dataset import Contents
 from dynamics.runs.storage import StorageError
-from dynamics.solve import skeleton
+from dynamics.solve import ensemble
 from dynamics.solve.registry import ANSWERS
-from dynamics.study import merge, point_file, sweeps
+from dynamics.study import merge, point_file, studies, sweeps
 from dynamics.study import points as sweep_points
 from dynamics.study.grid import make_grid
 from dynamics.study.pool import run_points
@@ -54,6 +56,8 @@ def bundles_kept(folder):
     [
         # Times and errors of its own for each point, two kinds of prediction, and three of links.
         (BASE, {"k": [2, 3, 4], "beta": [0.8, 1.2], "seed": range(3)}, {"rtol": 1e-5}),
+        # With a looser run beside each, observed together as far as teacher and tolerance are the same.
+        (BASE, {"beta": [0.8, 1.2], "seed": range(3), "rtol": [1e-5, 1e-6]}, {"method": "stiff", "keep": "summary"}),
         (BASE, {"dimension": [16, 10**6], "seed": range(4)}, QUICK | {"keep": "full"}),
         (BASE, {"width": [2, 4], "seed": range(3)}, QUICK | {"method": "explicit"}),
         (BASE, {"learning_rate": [1e-5, 1e-4], "seed": range(2)}, QUICK),
@@ -74,9 +78,9 @@ def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options
     together, whole = [], sweep_points.answered_together
 
     def counted(study, points):
-        answered = whole(study, points)
-        together.append(len(answered))
-        return answered
+        answered, warned = whole(study, points)
+        together.append(len(answered) - answered.count(None))
+        return answered, warned
 
     monkeypatch.setattr(sweep_points, "answered_together", counted)
     found = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
@@ -107,41 +111,79 @@ def test_workers_answer_together_what_is_asked_again_goes_on(tmp_path, monkeypat
         assert_same(found, whole)
 
 
-@pytest.mark.usefixtures("many")
-def test_where_one_fails_those_before_it_are_kept_and_the_others_asked_alone(tmp_path, monkeypatch):
-    grid, ask = {"seed": range(4)}, {"options": QUICK, "workers": 0, "progress": False}
-    whole, contents_of, alone = dynamics.sweep(BASE, grid, **ask), skeleton.contents_of, []
+@pytest.fixture
+def asked_alone(monkeypatch):
+    """Return the list that gets the seed of every point that is asked alone."""
+    seeds, answer_point = [], sweep_points.answer_point
 
-    def broken(answer, build, problem, arguments):
-        if problem.seed == 2:
-            msg = "seed 2 is even"
-            raise ValueError(msg)
-        return contents_of(answer, build, problem, arguments)
+    def noted(study, problem, *rest, **options):
+        seeds.append(problem.seed)
+        return answer_point(study, problem, *rest, **options)
+
+    monkeypatch.setattr(sweep_points, "answer_point", noted)
+    return seeds
+
+
+class Stopped:
+    """A stepper that takes no step, and leaps until it is asked to."""
+
+    def __init__(self, status):
+        self.leaps, self._status = True, status
+
+    def advance_through(self, times, max_steps):
+        self.leaps = False
+        return self._status, np.empty((0, 1))
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("status", [Status.STEP_TOO_SMALL, Status.NOT_FINITE, Status.MAX_STEPS])
+def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_path, monkeypatch, asked_alone, status):
+    grid, ask = {"seed": range(4)}, {"options": QUICK, "workers": 0, "progress": False}
+    whole, begin = dynamics.sweep(BASE, grid, **ask), ensemble._Flow.begin
+
+    def begun(flow):
+        begin(flow)
+        if flow.integration.method.system.problem.seed == 2:
+            flow.runs[0].stepper = Stopped(status)
 
     def looked(grid, points, *rest, **options):
         assert bundles_kept(points.path) == [f"{k:06d}.point" for k in range(4)]
         merge.merge_points(grid, points, *rest, **options)
 
-    monkeypatch.setattr(skeleton, "contents_of", broken)
+    monkeypatch.setattr(ensemble._Flow, "begin", begun)
     monkeypatch.setattr(sweeps, "merge_points", looked)
-    answer_point = sweep_points.answer_point
-    monkeypatch.setattr(
-        sweep_points,
-        "answer_point",
-        lambda study, problem, *rest, **options: (
-            alone.append(problem.seed)
-            or _with(monkeypatch, contents_of, answer_point, study, problem, *rest, **options)
-        ),
-    )
     assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
-    assert alone == [2, 3]
+    assert asked_alone == [2]
 
 
-def _with(monkeypatch, contents_of, answer_point, *asked, **options):
-    """Answer a point as it is answered alone."""
-    with monkeypatch.context() as patch:
-        patch.setattr(skeleton, "contents_of", contents_of)
-        return answer_point(*asked, **options)
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("column", ["loss", "max_overlap", "squared_norm"])
+def test_a_record_that_is_wrong_is_told_by_its_point_alone(monkeypatch, asked_alone, column):
+    """The observers of one flow, alone and together, see what no flow does."""
+    grid, ask = {"seed": range(3), "beta": [0.8, 1.2]}, {"options": QUICK, "workers": 0, "progress": False}
+    summarise = OverlapSystem.summarise
+
+    def seen(system, state):
+        found = summarise(system, state)
+        if system.problem.teacher.beta == 1.2:
+            found[column][..., 1] = {"loss": 9.0, "max_overlap": 1.5, "squared_norm": -1.0}[column]
+        return found
+
+    monkeypatch.setattr(OverlapSystem, "summarise", seen)
+    with pytest.warns(RuntimeWarning, match="3 of 6 points failed"):
+        found = dynamics.sweep(BASE, grid, **ask)
+    assert asked_alone == [0, 1, 2]
+    assert [[bool(text) for text in row] for row in found.failure.values] == [[False, True]] * 3
+
+
+@pytest.mark.usefixtures("many")
+def test_bad_arguments_of_one_point_leave_the_others_to_be_asked_alone():
+    grid = {"rtol": [1e-5, -1.0], "seed": range(2)}
+    options = {name: value for name, value in QUICK.items() if name != "rtol"}
+    with pytest.warns(RuntimeWarning, match="2 of 4 points failed"):
+        found = dynamics.sweep(BASE, grid, options=options, workers=0, progress=False)
+    assert [["rtol" in text for text in row] for row in found.failure.values] == [[False] * 2, [True] * 2]
+    assert np.isfinite(found.loss.values[0]).all()
 
 
 @pytest.mark.usefixtures("many")
@@ -269,6 +311,6 @@ def test_what_answers_many_points_is_there():
     named = [answer for answer in ANSWERS if answer.build or answer.prepare]
     assert [answer.name for answer in named] == ["overlaps"]
     for answer in named:
-        assert sweep_points.answer_of_many(STUDIES[answer.name]) is answer
+        assert studies.answer_of_many(STUDIES[answer.name]) is answer
         assert len(resolve_name(answer.prepare)([BASE, BASE])) == 2
-    assert sweep_points.answer_of_many(STUDIES["prediction"]) is None
+    assert studies.answer_of_many(STUDIES["prediction"]) is None

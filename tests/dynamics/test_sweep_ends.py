@@ -58,7 +58,7 @@ def test_a_step_that_fails_is_left_to_the_point(monkeypatch):
         message = "no step"
         raise dynamics.SolveError(message, xr.Dataset({"loss": ("time", [1.0])}))
 
-    monkeypatch.setattr("dynamics.solve.overlaps.solve_overlaps", failing)
+    monkeypatch.setattr("dynamics.integrators.flow_methods.FlowMethod.stepper", failing)
     with pytest.warns(RuntimeWarning, match="1 of 1 points failed, the first at seed=0: SolveError: no step"):
         dynamics.sweep(BASE, {"seed": [0]}, workers=0)
 

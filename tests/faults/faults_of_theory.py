@@ -134,8 +134,8 @@ ANALYSIS = (
     ),
     Fault(
         "dynamics/runs/soundness.py",
-        "rise = np.diff(loss) if",
-        "rise = -np.diff(loss) if",
+        "np.subtract(loss[..., 1:], loss[..., :-1], out",
+        "np.subtract(loss[..., :-1], loss[..., 1:], out",
         "swapped losses",
         tests_of("dynamics/test_schedule_and_trackers", "test_a_state_that_cannot_be_stops_the_run_and_says_why"),
     ),

@@ -53,8 +53,8 @@ class OverlapSystem(FlowSystem):
         self.work_size = 4 * m * P + 6 * m * m + 3 * m
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
-        self._teacher_term = teacher_term(problem)
-        self._value = float(problem.activation.kernel(1.0))
+        self.teacher_term = teacher_term(problem)
+        self._value = problem.activation.kernel_at_one
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
@@ -65,7 +65,7 @@ class OverlapSystem(FlowSystem):
     def stiffness(self) -> float:
         """Return the fastest relaxation rate of a learned direction, max_p a_p · max(2 g'(1), 4 g(1))."""
         link = self.problem.activation
-        slope, value = float(link.kernel_derivative(1.0)), float(link.kernel(1.0))
+        slope, value = float(link.kernel_derivative(1.0)), link.kernel_at_one
         return float(self.problem.teacher.coefficients.max()) * max(2.0 * slope, 4.0 * value)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
@@ -87,7 +87,17 @@ class OverlapSystem(FlowSystem):
             margin = self.gram_margin(state) if monitored() else np.full(state.shape[:-1], np.nan)
             return observe(state) | {"gram_margin": np.asarray(margin)}
 
-        return OfStates(observed, lambda: not monitored())
+        return OfStates(observed, lambda: not monitored(), self._alike(keep))
+
+    def loss_of_states(self) -> OfStates:
+        """Return what gives the loss of a state, or of each of a stack."""
+        return OfStates(lambda state: self.loss(*self.unpack(state)), alike=self._alike("loss"))
+
+    def _alike(self, observed: str) -> tuple[object, ...] | None:
+        """Return what tells observables of this flow apart; None for that of a subclass, which knows more."""
+        problem = self.problem
+        is_own = type(self) is OverlapSystem
+        return (observed, problem.width, problem.activation, problem.teacher) if is_own else None
 
     def observe(self, state: Array) -> dict[str, Array]:
         """Return the full observables of a state, or of a stack: overlaps, squared norms, loss."""
@@ -110,12 +120,12 @@ class OverlapSystem(FlowSystem):
             "max_overlap": size.max(axis=-2),
             "learned_mass": mass / self._value,
             "squared_norm": n,
-            "loss": self._teacher_term - 2.0 * np.sum(mass * a, axis=-1) + weighed(n, link.kernel(G), n),
+            "loss": self.teacher_term - 2.0 * np.sum(mass * a, axis=-1) + weighed(n, link.kernel(G), n),
         }
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
-        return population_loss(self.problem.activation, self._teacher_term, self.problem.teacher.coefficients, C, G, n)
+        return population_loss(self.problem.activation, self.teacher_term, self.problem.teacher.coefficients, C, G, n)
 
     def gram_margin(self, state: Array) -> float:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
@@ -134,7 +144,7 @@ def teacher_term(problem: Problem) -> float:
     a, link = problem.teacher.coefficients, problem.activation
     if problem.teacher.is_orthonormal:
         squares = float(np.sum(a**2))
-        return float(link.kernel(1.0)) * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
+        return link.kernel_at_one * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
     return float(a @ link.kernel(problem.teacher.gram()) @ a)
 
 
@@ -158,7 +168,7 @@ def weighed(n: Array, matrix: Array, other: Array | None = None) -> Array:
 
 def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
     """Return Σ_i n_i g(C_ip)/g(1) per direction; direction p is learned when it reaches a_p/2."""
-    mass: Array = n @ link.kernel(C) / float(link.kernel(1.0))
+    mass: Array = n @ link.kernel(C) / link.kernel_at_one
     return mass
 
 

@@ -45,10 +45,18 @@ class VectorStepper:
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        status, states = self.vectors_through(times, max_steps)
+        return status, self.overlaps(states)
+
+    def vectors_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Do the same, and return the states as [U | ln n], of which `overlaps` makes those of `advance_through`."""
         stepper = leaping(self._stepper)
         assert stepper is not None
-        status, states = stepper.advance_through(times, max_steps)
-        return status, self._system.overlaps(states)
+        return stepper.advance_through(times, max_steps)
+
+    def overlaps(self, states: Array) -> Array:
+        """Return [C | G | ln n] of states [U | ln n], (count, n)."""
+        return self._system.overlaps(states)
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state [C | G | ln n] at a time within the last step, both ends included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -118,20 +118,21 @@ class FallingBack:
 
         After a look that finds the run held up, or no step, the second stepper goes on by `advance`.
         """
-        last = self._tried() + max_steps
+        tried = self._tried()
+        last = tried + max_steps
         passed: list[Array] = []
-        first = leaping(self._first)
-        assert first is not None
+        first = cast("SmallFlowStepper", self._first)  # the only one that leaps
         while True:
-            status, states = first.advance_through(times, min(last, self._next_look) - self._tried())
+            status, states = first.vectors_through(times, min(last, self._next_look) - tried)
             passed, times = [*passed, states], times[len(states) :]
+            tried = self._tried()
             if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
                 self._fall_back("no step of it succeeded")
                 status = Status.MAX_STEPS
-            elif self._tried() >= self._next_look:
+            elif tried >= self._next_look:
                 self._look()
-            if status == Status.REACHED or not self.leaps or self._tried() >= last:
-                return status, np.concatenate(passed)
+            if status == Status.REACHED or not self.leaps or tried >= last:
+                return status, first.overlaps(np.concatenate(passed))
 
     def _tried(self) -> int:
         counts = self._first.statistics()
