@@ -78,10 +78,9 @@ class Answer:
         solve: Callable[..., Any] = resolve_name(self.function)
         return solve
 
-    def arguments(self, problem: Question, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all arguments of the function by name: the problem, options, and defaults of the rest."""
-        given = inspect.signature(self.solve()).parameters
-        return {name: each.default for name, each in given.items()} | {"problem": problem, **options}
+    def defaults(self) -> dict[str, Any]:
+        """Return the arguments of the function by name, with their defaults."""
+        return {name: given.default for name, given in inspect.signature(self.solve()).parameters.items()}
 
     def can(self, capability: str) -> bool:
         """Return whether the answer has one of `CAPABILITIES`."""

@@ -76,8 +76,9 @@ def answered_together(study: Study, points: Sequence[SweepPoint]) -> tuple[list[
     found: list[Contents | None] = [None] * len(points)
     with one_core(), _recorded_warnings() as caught, suppress(Exception):  # asked again alone, a point says what failed
         prepared = prepare([point.problem for point in points])
+        usual = answer.defaults() | {"progress": False}
         calls = [
-            answer.arguments(point.problem, {"progress": False} | point.options) | known
+            {**usual, "problem": point.problem, **point.options, **known}
             for point, known in zip(points, prepared, strict=True)
         ]
         found = contents_together(answer, build, calls)

@@ -143,7 +143,8 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
                 if answer := answer_of_many(study):
                     from dynamics.solve.skeleton import contents_of  # without a dataset, which takes longest to make
 
-                    contents_of(answer, resolve_name(answer.build), problem, answer.arguments(problem, first_step))
+                    arguments = {**answer.defaults(), "problem": problem, **first_step}
+                    contents_of(answer, resolve_name(answer.build), problem, arguments)
                 else:
                     find_study(study)(problem, **first_step)
     except (TypeError, ValueError, ImportError) as error:
