@@ -149,6 +149,11 @@ class CompiledStepper:
     @property
     def leaps(self) -> bool:
         """Whether there is `advance_through`."""
+        return self._compiled_through
+
+    @property
+    def _compiled_through(self) -> bool:
+        """Whether the method itself goes through many times in one call."""
         return hasattr(self._namespace, "advance_through")
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
@@ -179,7 +184,7 @@ class CompiledStepper:
         self._before = self._copies()
 
     def _advance(self, target: float, max_steps: int) -> Status:
-        if self.leaps:
+        if self._compiled_through:
             return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
         last = self._tried() + max_steps
         while True:

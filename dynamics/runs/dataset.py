@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,7 @@ def make_contents(
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
         own_attributes(problem, attributes),
-        partial(stamp_of, problem, title, solver),
+        cache(partial(stamp_of, problem, title, solver)),  # once: all datasets of it are the same
     )
 
 

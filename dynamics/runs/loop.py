@@ -93,7 +93,7 @@ class _Pace:
     """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
 
     def __init__(self, quick_size: int) -> None:
-        self.steps = FIRST_QUICK_WORK // quick_size if quick_size else FIRST_CHUNK_STEPS
+        self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
         #: What the last record took.
         self.seconds_of_record = np.inf
 

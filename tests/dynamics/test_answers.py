@@ -263,7 +263,7 @@ def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):
 
 
 def test_impossible_overlaps_are_reported(problem, monkeypatch):
-    monkeypatch.setattr(OverlapSystem, "gram_margin", lambda _self, _state: -1e-3)
+    monkeypatch.setattr(OverlapSystem, "gram_margin", lambda _self, state: np.full(state.shape[:-1], -1e-3))
     with pytest.warns(RuntimeWarning, match="No vectors have the computed overlaps"):
         dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.1]), progress=False)
 

@@ -13,6 +13,7 @@ import dynamics
 from dynamics import Inputs, Problem, SaveAt, Teacher
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import Status
+from dynamics.runs import dataset
 from dynamics.runs.dataset import Contents
 from dynamics.runs.storage import StorageError
 from dynamics.solve import ensemble
@@ -314,3 +315,12 @@ def test_what_answers_many_points_is_there():
         assert studies.answer_of_many(STUDIES[answer.name]) is answer
         assert len(resolve_name(answer.prepare)([BASE, BASE])) == 2
     assert studies.answer_of_many(STUDIES["prediction"]) is None
+
+
+def test_all_datasets_of_one_answer_tell_one_moment(monkeypatch):
+    """A run that is written to a file gives its dataset twice."""
+    moments = iter("ab")
+    monkeypatch.setattr(dataset, "stamp_of", lambda *_: {"date_created": next(moments)})
+    contents = dataset.make_contents({}, problem=BASE, title="", coords={}, solver={}, attributes={"answer": "x"})
+    assert contents.dataset().identical(contents.dataset())
+    assert contents.dataset().attrs["date_created"] == "a"

@@ -77,9 +77,9 @@ class OverlapSystem(FlowSystem):
         return overlap, student_overlap, np.exp(state[..., split + m * m :])
 
     def observer(self, keep: str, monitored: Callable[[], bool] = lambda: True) -> OfStates:
-        """Return what observes a state: everything for "full", the reduced observables for "summary".
+        """Return what observes a state, or a stack: everything for "full", the reduced observables for "summary".
 
-        `monitored` says, state by state, whether to compute the realisability margin: not where vectors are carried.
+        `monitored` says each time whether to compute the realisability margin: not where vectors are carried.
         """
         observe = self.observe if keep == "full" else self.summarise
 
@@ -87,7 +87,7 @@ class OverlapSystem(FlowSystem):
             margin = self.gram_margin(state) if monitored() else np.full(state.shape[:-1], np.nan)
             return observe(state) | {"gram_margin": np.asarray(margin)}
 
-        return OfStates(observed, lambda: not monitored(), self._alike(keep))
+        return OfStates(observed, alike=self._alike(keep))
 
     def loss_of_states(self) -> OfStates:
         """Return what gives the loss of a state, or of each of a stack."""
@@ -127,16 +127,21 @@ class OverlapSystem(FlowSystem):
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
         return population_loss(self.problem.activation, self.teacher_term, self.problem.teacher.coefficients, C, G, n)
 
-    def gram_margin(self, state: Array) -> float:
+    def gram_margin(self, state: Array) -> Array:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
 
-        NaN above `MARGIN_ROWS` neurons, where it would cost more than the flow between two saved times.
+        Of a state, or of each of a stack. NaN for overlaps that are not finite, and above `MARGIN_ROWS` neurons, where
+        it would cost more than the flow between two saved times.
         """
         C, G, _ = self.unpack(state)
-        if C.shape[0] > MARGIN_ROWS:
-            return float("nan")
-        projected = C @ C.T if self._inverse_gram is None else C @ self._inverse_gram @ C.T
-        return float(np.linalg.eigvalsh(G - projected)[0])
+        if self.problem.width > MARGIN_ROWS:
+            return np.full(state.shape[:-1], np.nan)
+        transposed = np.swapaxes(C, -1, -2)
+        projected = C @ transposed if self._inverse_gram is None else C @ self._inverse_gram @ transposed
+        rest = G - projected
+        finite = np.asarray(np.isfinite(rest).all(axis=(-1, -2)))
+        smallest: Array = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0].astype(np.float64)
+        return np.where(finite, smallest, np.nan)
 
 
 def teacher_term(problem: Problem) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from dynamics.integrators import slots
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.stepper import NORMALISE, RHS
+from dynamics.integrators.stepper import NORMALISE, RHS, Status
 from hermite.arrays import Array
 
 _STAGES, _DENSE = slice(slots.ROW_STAGES, slots.ROW_DENSE), slice(slots.ROW_DENSE, slots.ROW_ZERO)
@@ -23,6 +23,19 @@ _STAGES, _DENSE = slice(slots.ROW_STAGES, slots.ROW_DENSE), slice(slots.ROW_DENS
 
 class ExplicitStepper(CompiledStepper):
     """Compiled steps of order 8, with an interpolant of order 7."""
+
+    leaps = True
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        states = np.empty((times.size, self._vectors.shape[1]))
+        last = self._tried() + max_steps
+        for passed, t in enumerate(times.tolist()):
+            status = Status.REACHED if t <= self.time else self.advance(t, last - self._tried())
+            if status != Status.REACHED:
+                return status, states[:passed]
+            self.interpolate(t, states[passed])
+        return Status.REACHED, states
 
     def _interpolate_inside(self, t: float, out: Array) -> None:
         """Write the state at a time strictly within the last step.
