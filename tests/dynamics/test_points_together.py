@@ -268,6 +268,7 @@ def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_oth
         {"grid": {"seed": range(150)}},
         {"grid": grid, "study": "prediction"},
         {"grid": grid, "trackers": []},
+        {"grid": grid, "max_runtime": 5.0},
     ):
         assert {len(bundle) for bundle in found(**alone)} == {1}
 
