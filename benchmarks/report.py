@@ -175,9 +175,9 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
         )
     yield f"| a point of a sweep without work | {_short(part['seconds_per_idle_point'])} |"
-    if many := part.get("many"):
-        seconds, workers = many["seconds"], many["workers"]
-        asked = f"{many['points']} flows, m = P = {many['size']}, rtol {many['rtol']:g}, {workers} workers"
+    for small in part["small"]:
+        seconds, workers = small["seconds"], small["workers"]
+        asked = f"{small['points']} flows, m = P = {small['size']}, rtol {small['rtol']:g}, {workers} workers"
         low, middle, high = seconds[0], seconds[len(seconds) // 2], seconds[-1]
         yield f"| sweep of {asked} | {_short(middle)} ({_short(low)} to {_short(high)}) |"
 

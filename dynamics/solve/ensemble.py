@@ -6,6 +6,8 @@ phases as it does flow by flow: a phase finds its own code and data in the cache
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dynamics.equations.interface import takes_stacks
@@ -27,9 +29,9 @@ __all__ = ["contents_together"]
 
 
 def contents_together(
-    answer: Answer, build: Callable[..., Integration], calls: Sequence[Mapping[str, Any]]
+    answer: Answer, build: Callable[..., Integration], calls: Sequence[Mapping[str, Any]], until: float
 ) -> list[Contents | None]:
-    """Return what `contents_of` returns for each of some calls, to the last bit; None where it would raise.
+    """Return what `contents_of` returns for the first of some calls, to the last bit; None where it would raise.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ def contents_together(
     calls : sequence of mapping
         All arguments of the public function by name, `problem` included, and what `build` may be given besides. None
         has trackers, a checkpoint or a budget of time, and BLAS has one thread.
+    until : float
+        Time of `time.monotonic` after which no run is begun, but the first.
 
     Raises
     ------
@@ -48,11 +52,15 @@ def contents_together(
     flows = [_Flow(answer, build, arguments) for arguments in calls]
     for flow in flows:
         flow.begin()
+    followed: list[_Flow] = []
     for flow in flows:
+        if followed and time.monotonic() > until:
+            break
         flow.follow()
-    for same in _alike(flows):
+        followed.append(flow)
+    for same in _alike(followed):
         _observe(same)
-    return [flow.contents() for flow in flows]
+    return [flow.contents() for flow in followed]
 
 
 class _Flow:
@@ -66,6 +74,7 @@ class _Flow:
         #: The run, and the looser one beside it where errors are estimated; none where they would not leap.
         self.runs: list[Leap] = []
         self.results: list[RunResult | None] = []
+        self._alone: Contents | None = None
 
     def begin(self) -> None:
         """Make the steppers."""
@@ -78,9 +87,12 @@ class _Flow:
             self.runs = [Leap(stepper, flow.schedule.times) for stepper in steppers]
 
     def follow(self) -> None:
-        """Take all steps."""
+        """Take all steps; without runs that leap, do all that is left."""
         for run in self.runs:
             run.follow()
+        if not self.runs:
+            with suppress(Exception):  # the call will say what is wrong when it is asked again
+                self._alone = contents_of(*self._call)
 
     @property
     def alike(self) -> tuple[object, ...] | None:
@@ -92,10 +104,7 @@ class _Flow:
     def contents(self) -> Contents | None:
         """Return what the dataset holds."""
         if not self.runs:
-            try:
-                return contents_of(*self._call)
-            except Exception:  # the call will say what is wrong when it is asked again
-                return None
+            return self._alone
         result, *looser = self.results
         if result is None or None in looser:
             return None

@@ -1,7 +1,8 @@
-"""Answers to points as the bytes of a file: of netCDF, one point each, or of a block, in a thirtieth of its time.
+"""Answers to points as the bytes of a file: of a block, or of netCDF, which takes thirty times as long.
 
-Blocks are for many points, one or several that were answered together. They hold plain numbers and text; what is
-neither, such as numbers of another kind or attributes that are lists, is left to netCDF. Both are read as `Points`.
+A block is one small point or several that were answered together. It holds plain numbers and text; what is neither,
+such as numbers of another kind or attributes that are lists, is left to netCDF, and so is a large point, which it
+compresses. Both are read as `Points`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 #: The first bytes of a block; after them come the length of the description, this, and all numbers in its order.
 MAGIC = b"feature-emergence points 2\n"
 _LENGTH = 8
+#: Numbers and texts of a point that is kept as netCDF.
+LARGE_POINT = 1 << 20
 _NUMBERS = ("<f8", "<i8")
 
 
@@ -61,19 +64,25 @@ class Points:
     attributes: dict[str, list[Any]]
 
 
-def packed_point(dataset: xr.Dataset, *, quick: bool) -> bytes:
-    """Return a dataset as bytes that `opened_points` reads; a block, if that is possible, where it is to be `quick`."""
+def packed_point(point: Contents | xr.Dataset) -> bytes:
+    """Return one point as bytes that `opened_points` reads."""
+    contents = point if isinstance(point, Contents) else _contents_of(point)
+    size = sum(array.size for _, array, _ in (*contents.variables.values(), *contents.coords.values()))
+    content = packed_together([contents]) if size < LARGE_POINT else None
+    if content is None:
+        dataset = point.dataset() if isinstance(point, Contents) else point
+        with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
+            return save(dataset, Path(folder) / "point.nc").read_bytes()
+    return content
+
+
+def _contents_of(dataset: xr.Dataset) -> Contents:
+    """Return what a dataset holds."""
     held: dict[str, Labelled] = {
         str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
     }
     coords = {name: held.pop(name) for name in map(str, dataset.coords)}
-    content = (
-        packed_together([Contents(held, coords, {str(k): v for k, v in dataset.attrs.items()})]) if quick else None
-    )
-    if content is None:
-        with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
-            return save(dataset, Path(folder) / "point.nc").read_bytes()
-    return content
+    return Contents(held, coords, {str(name): value for name, value in dataset.attrs.items()})
 
 
 def packed_together(points: Sequence[Contents]) -> bytes | None:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from dynamics.compiler.cores import one_core
 from dynamics.runs.storage import StorageError
 from dynamics.study.point_file import is_block, packed_point, packed_together
-from dynamics.study.studies import answer_of_many, find_study, takes_option
+from dynamics.study.studies import answer_of_many, contents_of_answer, find_study, takes_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import xarray as xr
 
     from dynamics.problem.question import Question
     from dynamics.runs.dataset import Contents
@@ -32,38 +35,51 @@ if TYPE_CHECKING:
 SETTINGS = "sweep.json"
 #: Of the file of a point: netCDF, or a block.
 SUFFIXES = (".nc", ".point")
+#: Seconds after which a worker begins none of the points that it was given together: more than small flows need. What
+#: takes longer, such as many steps of gradient descent, is neither lost together nor waited for by idle workers.
+PATIENCE = 0.5
 
 
 class PointAnswer(NamedTuple):
-    """What came of a point or of several together: a file, why it failed ("" if it did not), what it warned of."""
+    """What came of a point or of some consecutive ones: a file, why it failed ("" if it did not), what it warned of."""
 
     content: bytes | None
     failure: str = ""
     warnings: tuple[str, ...] = ()
+    #: How many points it answers.
+    points: int = 1
 
 
-def answer_points(study: Study, points: Sequence[SweepPoint], *, quick: bool = False) -> list[PointAnswer]:
+def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswer]:
     """Return one answer for points that can share a file, otherwise one for each; this runs in a worker.
 
-    Where points are many their files are to be `quick`.
+    Of points that take longer than `PATIENCE` only the first are answered.
     """
-    together, warned = answered_together(study, points) if len(points) > 1 else ([None] * len(points), ())
-    if (found := [contents for contents in together if contents is not None]) and len(found) == len(points):
+    until = time.monotonic() + PATIENCE
+    together, warned = answered_together(study, points, until) if len(points) > 1 else ([None], ())
+    found = [contents for contents in together if contents is not None]
+    if len(found) == len(together):
         with suppress(Exception):  # alone each has its own
             content = packed_together(found)
             if content is not None:
-                return [PointAnswer(content, "", warned)]
-    return [
-        answer_point(study, point.problem, point.options, quick=quick)
-        if contents is None
-        else _packed_alone(contents, warned)
-        for point, contents in zip(points, together, strict=True)
-    ]
+                return [PointAnswer(content, "", warned, len(found))]
+    answers: list[PointAnswer] = []
+    for point, contents in zip(points, together, strict=False):
+        if contents is not None:
+            answers.append(_packed_alone(contents, warned))
+        elif not answers or time.monotonic() <= until:
+            answers.append(answer_point(study, point.problem, point.options))
+        else:
+            break
+    return answers
 
 
-def answered_together(study: Study, points: Sequence[SweepPoint]) -> tuple[list[Contents | None], tuple[str, ...]]:
+def answered_together(
+    study: Study, points: Sequence[SweepPoint], until: float
+) -> tuple[list[Contents | None], tuple[str, ...]]:
     """Return what the datasets of points hold, None for those to be asked alone, and what they warned of; on one core.
 
+    These are the first of the points, none but the first begun after `until`.
     What takes longest for a small flow besides its steps are its dataset, which none of them makes, and its prediction,
     which is made for all at once.
     """
@@ -81,46 +97,55 @@ def answered_together(study: Study, points: Sequence[SweepPoint]) -> tuple[list[
             {**usual, "problem": point.problem, **point.options, **known}
             for point, known in zip(points, prepared, strict=True)
         ]
-        found = contents_together(answer, build, calls)
+        found = contents_together(answer, build, calls, until)
     return found, tuple(dict.fromkeys(caught))
 
 
 def _packed_alone(contents: Contents, warned: tuple[str, ...]) -> PointAnswer:
     """Return the file of a point that was answered with others but cannot share theirs."""
     try:
-        content = packed_together([contents]) or packed_point(contents.dataset(), quick=False)
+        content = packed_point(contents)
     except Exception as error:
         return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
     return PointAnswer(content, "", warned)
 
 
-def answer_point(study: Study, problem: Question, options: Mapping[str, Any], *, quick: bool = False) -> PointAnswer:
-    """Answer one point on one core. Where points are many its file is to be `quick`.
+def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) -> PointAnswer:
+    """Answer one point on one core.
 
     Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
     computed before.
     """
-    import xarray as xr
-
-    dataset: Any = None
+    found: Any = None
     failure = ""
     with one_core(), _recorded_warnings() as caught:
         try:
-            silent = {"progress": False} if takes_option(study, "progress") else {}
-            dataset = find_study(study)(problem, **(silent | dict(options)))
-            if not isinstance(dataset, xr.Dataset):
-                msg = f"A study must return a Dataset, but returned {type(dataset).__name__}."
-                raise TypeError(msg)
+            found = _answer(study, problem, options)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
-            dataset = getattr(error, "dataset", None)
+            found = getattr(error, "dataset", None)
         content = None
-        if isinstance(dataset, xr.Dataset):
+        if found is not None:
             try:
-                content = packed_point(dataset, quick=quick)
+                content = packed_point(found)
             except Exception as error:
                 failure = failure or f"{type(error).__name__}: {error}"
     return PointAnswer(content, failure, tuple(dict.fromkeys(caught)))
+
+
+def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Contents | xr.Dataset:
+    """Return the answer to one point, as a dataset only where the study makes one."""
+    answer = answer_of_many(study)
+    if answer is not None:
+        return contents_of_answer(answer, problem, {"progress": False, **options})
+    import xarray as xr
+
+    silent = {"progress": False} if takes_option(study, "progress") else {}
+    dataset: object = find_study(study)(problem, **(silent | dict(options)))
+    if not isinstance(dataset, xr.Dataset):
+        msg = f"A study must return a Dataset, but returned {type(dataset).__name__}."
+        raise TypeError(msg)
+    return dataset
 
 
 @contextmanager
@@ -142,7 +167,7 @@ def _recorded_warnings() -> Iterator[list[str]]:
 class PointDirectory:
     """The directory of a running sweep: files of its points, and a description of the sweep.
 
-    `<number>.nc`, or `<number>.point` for a block, is what was computed, and `<number>.failed` says why it is not all
+    `<number>.point`, a block, or `<number>.nc` is what was computed, and `<number>.failed` says why it is not all
     that was asked. A point is done when it has the first alone, so that failed points are tried again. The block of
     points that were answered together is `<first>-<last>.point`.
 

@@ -12,7 +12,6 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
-from functools import partial
 from multiprocessing import current_process, forkserver, get_context
 from typing import TYPE_CHECKING, Any, Self
 
@@ -49,13 +48,10 @@ def run_points(
     study: Study,
     pool: GivenExecutor | WorkerPool,
     keep: Callable[[range, PointAnswer], None],
-    *,
-    quick: bool = False,
 ) -> None:
     """Answer points, each until it has an answer or a reason why not, which `keep` is given once, in any order.
 
-    The points of a bundle go to one worker, and have one answer where they can be answered together. Their files are to
-    be `quick` where they are many.
+    The points of a bundle go to one worker, which may answer no more than the first of them.
     A worker that dies takes its points with it. These are asked again one by one, beside others at first; a point that
     was there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die
     then.
@@ -66,7 +62,7 @@ def run_points(
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
-        broken = _hand_out(source, window, make_point, partial(answer_points, quick=quick), study, pool, flying)
+        broken = _hand_out(source, window, make_point, study, pool, flying)
         done = wait(flying, return_when=FIRST_COMPLETED).done
         broken = broken or any(_died(future) for future in done)
         lost = []
@@ -77,9 +73,11 @@ def run_points(
             elif len(bundle) > 1 and isinstance(future.exception(), Exception):
                 waiting.extend(_single(bundle))  # it may be the fault of one of them
             else:
-                answers = _answers_of(future)
-                for part, answer in zip([bundle] if len(answers) == 1 else _single(bundle), answers, strict=True):
-                    keep(part, answer)
+                for answer in _answers_of(future):
+                    keep(bundle[: answer.points], answer)
+                    bundle = bundle[answer.points :]
+                if bundle:
+                    waiting.appendleft(bundle)  # the worker lost its patience with them
         for point in lost:
             (lonely if alone else deaths)[point] += 1
             if lonely[point] == MOST_LONELY_DEATHS:
@@ -98,7 +96,6 @@ def _hand_out(
     source: deque[range],
     window: int,
     make_point: Callable[[int], SweepPoint],
-    answer: Callable[..., list[PointAnswer]],
     study: Study,
     pool: GivenExecutor | WorkerPool,
     flying: dict[Future[Any], range],
@@ -107,7 +104,7 @@ def _hand_out(
     while source and len(flying) < window:
         points = [make_point(index) for index in source[0]]
         try:
-            flying[pool.submit(answer, study, points)] = source[0]
+            flying[pool.submit(answer_points, study, points)] = source[0]
         except BrokenExecutor:
             return True
         source.popleft()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dynamics.problem.schedule import SaveAt
+    from dynamics.runs.dataset import Contents
     from dynamics.solve.registry import Answer
 
     Study = str | Callable[..., Any]
@@ -92,6 +93,14 @@ def answer_of_many(study: Study) -> Answer | None:
     return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
 
 
+def contents_of_answer(answer: Answer, problem: Any, options: Mapping[str, Any]) -> Contents:
+    """Return what the dataset of such an answer to a problem holds, without making it, which takes longer."""
+    from dynamics.solve.skeleton import contents_of
+
+    arguments = {**answer.defaults(), "problem": problem, **options}
+    return contents_of(answer, resolve_name(answer.build), problem, arguments)
+
+
 def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
     """Raise ValueError if the study does not take one of these options, or needs one that is absent.
 
@@ -141,10 +150,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if answer := answer_of_many(study):
-                    from dynamics.solve.skeleton import contents_of  # without a dataset, which takes longest to make
-
-                    arguments = {**answer.defaults(), "problem": problem, **first_step}
-                    contents_of(answer, resolve_name(answer.build), problem, arguments)
+                    contents_of_answer(answer, problem, first_step)
                 else:
                     find_study(study)(problem, **first_step)
     except (TypeError, ValueError, ImportError) as error:

@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from dynamics.study.grid import Grid
 
 
-#: Points from which on they are kept in files that are quicker to write and to read than netCDF, and asked in bundles.
-MANY_POINTS = 200
-#: Most points of a bundle, fewest bundles in all and for each worker, most numbers that are kept of a bundle, and most
-#: overlaps of a point of one: a larger flow takes so long that the rest of its work does not matter.
-LARGEST_BUNDLE, FEWEST_BUNDLES, FEWEST_OF_A_WORKER, LARGEST_RECORDS, MOST_OVERLAPS = 64, 64, 8, 1 << 20, 2048
+#: Most points of a bundle, overlaps of its flows, which take a quarter of a second, and numbers that are kept of it.
+LARGEST_BUNDLE, MOST_OVERLAPS, LARGEST_RECORDS = 64, 1 << 13, 1 << 20
+#: Of the points that are left a worker gets one in so many at most, so that all workers end together.
+SHARES_OF_A_WORKER = 4
 #: Options whose objects, files or clocks points do not share.
 NOT_SHARED = ("trackers", "checkpoint", "max_runtime")
 
@@ -150,7 +149,8 @@ def sweep(
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
-        begin_workers(datasets=not _can_share(points))  # they load what they need while this process does the same
+        # They load what they need while this process does the same.
+        begin_workers(datasets=answer_of_many(points.study) is None)
     begin_points(points)
 
     # === run, merge, return
@@ -217,8 +217,9 @@ def _answer(
                 warned.update(dict.fromkeys(answer.warnings))
                 advance(len(bundle), answer)
 
-            bundles = _bundles(grid, missing, pool.window // FEWEST_OF_A_WORKER if executor is not None else workers)
-            run_points(bundles, grid.point, grid.study, pool, keep, quick=len(grid) >= MANY_POINTS)
+            # How many workers an executor of the caller has is not known.
+            shares = SHARES_OF_A_WORKER * max(workers, 1) if executor is None else pool.window
+            run_points(_bundles(grid, missing, shares), grid.point, grid.study, pool, keep)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
@@ -234,34 +235,29 @@ def _answer(
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
-def _can_share(grid: Grid) -> bool:
-    """Return whether points may be answered together: many of them, of a study that can, with nothing of their own."""
-    given = {*grid.options, *(axis.name for axis in grid.axes)}
-    return len(grid) >= MANY_POINTS and answer_of_many(grid.study) is not None and given.isdisjoint(NOT_SHARED)
+def _bundles(grid: Grid, missing: list[int], shares: int) -> list[range]:
+    """Return points that are asked together, the largest first, and fewer at once towards the end.
 
-
-def _bundles(grid: Grid, missing: list[int], workers: int) -> list[range]:
-    """Return points that are asked together: consecutive ones of one size, small enough to hold up no others.
-
-    The largest come first, so that no worker is alone with one in the end.
+    They are consecutive points of one size, small enough to hold up no others, of a study that can answer them together
+    and with nothing of their own.
     """
     sizes = grid.surveyed.sizes
+    given = {*grid.options, *(axis.name for axis in grid.axes)}
+    if answer_of_many(grid.study) is None or not given.isdisjoint(NOT_SHARED):
+        return [range(i, i + 1) for i in sorted(missing, key=lambda i: tuple(sizes[i]), reverse=True)]
     schedules = [grid.options.get("save_at"), *(each for axis in grid.axes for each in axis.values)]
     times = max((len(each) for each in schedules if isinstance(each, SaveAt)), default=DEFAULT_COUNT)
-    numbers = times * np.maximum(sizes[:, 0], 1) + sizes[:, 2]
-    fewest = max(FEWEST_BUNDLES, FEWEST_OF_A_WORKER * workers)
-    most = np.minimum(LARGEST_RECORDS // numbers, min(LARGEST_BUNDLE, len(missing) // fewest))
-    most[sizes[:, 0] > MOST_OVERLAPS] = 1
-    if not _can_share(grid):
-        most[:] = 1
-    bundles: list[range] = []
-    for index in missing:
-        last = bundles[-1] if bundles else range(0)
-        if 0 < len(last) < most[index] and index == last.stop and sizes[index, 0] == sizes[last.start, 0]:
+    overlaps = np.maximum(sizes[:, 0], 1)
+    most = np.minimum(MOST_OVERLAPS // overlaps, LARGEST_RECORDS // (times * overlaps + sizes[:, 2]))
+    bundles, room = [range(0)], 0
+    for done, index in enumerate(sorted(missing, key=lambda i: overlaps[i], reverse=True)):
+        last = bundles[-1]
+        if len(last) < room and index == last.stop and overlaps[index] == overlaps[last.start]:
             bundles[-1] = range(last.start, index + 1)
         else:
             bundles.append(range(index, index + 1))
-    return sorted(bundles, key=lambda bundle: tuple(sizes[bundle[-1]]), reverse=True)
+            room = min(LARGEST_BUNDLE, most[index], (len(missing) - done) // shares)
+    return bundles[1:]
 
 
 def begin_points(grid: Grid) -> None:

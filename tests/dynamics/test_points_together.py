@@ -31,10 +31,8 @@ QUICK = {"rtol": 1e-5, "error_estimate": False, "keep": "summary", "save_at": Sa
 
 @pytest.fixture
 def many(monkeypatch):
-    """Make a sweep of two points one of many, in bundles as large as may be."""
-    monkeypatch.setattr(sweeps, "MANY_POINTS", 2)
-    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 1)
-    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 1)
+    """Make bundles of the points of a sweep as large as may be."""
+    monkeypatch.setattr(sweeps, "SHARES_OF_A_WORKER", 1)
 
 
 def assert_same(one, other):
@@ -71,15 +69,15 @@ def bundles_kept(folder):
         ),
     ],
 )
+@pytest.mark.usefixtures("many")
 def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options):
-    alone = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
-    monkeypatch.setattr(sweeps, "MANY_POINTS", 2)
-    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 1)
-    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "LARGEST_BUNDLE", 1)
+        alone = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
     together, whole = [], sweep_points.answered_together
 
-    def counted(study, points):
-        answered, warned = whole(study, points)
+    def counted(study, points, until):
+        answered, warned = whole(study, points, until)
         together.append(len(answered) - answered.count(None))
         return answered, warned
 
@@ -207,9 +205,11 @@ def test_a_file_that_no_block_can_be_is_netcdf(monkeypatch):
 
     asked = make_grid(BASE, {"seed": range(2)}, "overlaps", QUICK)
     monkeypatch.setattr(sweep_points, "packed_together", lambda _points: None)
+    monkeypatch.setattr(point_file, "packed_together", lambda _points: None)
     answers = sweep_points.answer_points(asked.study, list(asked))
     assert [(answer.failure, point_file.is_block(answer.content)) for answer in answers] == [("", False)] * 2
     monkeypatch.setattr(sweep_points, "packed_together", full)
+    monkeypatch.setattr(point_file, "packed_together", full)
     answers = sweep_points.answer_points(asked.study, list(asked))
     assert [(answer.failure, answer.content) for answer in answers] == [("MemoryError: ", None)] * 2
 
@@ -237,35 +237,57 @@ def test_the_points_of_a_task_that_was_lost_are_asked_one_by_one(error):
     assert sorted(kept, key=min) == [range(k, k + 1) for k in range(3)]
 
 
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(
+    ("grid", "options"),
+    [({"seed": range(5)}, QUICK), ({"learning_rate": [0.01, 0.02, 0.03]}, QUICK | {"method": "gradient-descent"})],
+)
+def test_of_points_that_take_long_one_at_a_time_is_answered(tmp_path, monkeypatch, grid, options):
+    ask = {"options": {k: v for k, v in options.items() if k not in grid}, "workers": 0, "progress": False}
+    whole = dynamics.sweep(BASE, grid, **ask)
+    count = sum(map(len, grid.values()))
+
+    def looked(grid, points, *rest, **others):
+        assert list(points.files()) == [range(k, k + 1) for k in range(count)]
+        merge.merge_points(grid, points, *rest, **others)
+
+    monkeypatch.setattr(sweeps, "merge_points", looked)
+    monkeypatch.setattr(sweep_points, "PATIENCE", -1.0)
+    assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
+    # Where the points come to nothing together, each is asked alone; these are also given back after a while.
+    monkeypatch.setattr(sweep_points, "answered_together", lambda _study, points, _until: ([None] * len(points), ()))
+    assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask), whole)
+
+
 def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_other(monkeypatch):
-    def found(grid, missing=None, *, study="overlaps", workers=2, **options):
+    def found(grid, missing=None, *, study="overlaps", shares=8, **options):
         made = make_grid(BASE, grid, study, {**QUICK, **options} if study == "overlaps" else options)
         asked = list(range(len(made))) if missing is None else missing
-        bundles = sweeps._bundles(made, asked, workers)
+        bundles = sweeps._bundles(made, asked, shares)
         assert sorted(index for bundle in bundles for index in bundle) == asked
         return bundles
 
     grid = {"width": [2, 40], "seed": range(300)}
+    largest = (1 << 13) // (40 * 43)
     bundles = found(grid)
-    assert {len(bundle) for bundle in bundles} == {600 // 64, 300 % (600 // 64)}
+    assert {len(bundle) for bundle in bundles if bundle[0] >= 300} == {largest}
     assert min(bundles[0]) >= 300  # the largest first
-    assert not any(299 in bundle and 300 in bundle for bundle in bundles)
-    assert max(map(len, found(grid, workers=32))) == 600 // (8 * 32)
-    monkeypatch.setattr(sweeps, "FEWEST_BUNDLES", 2)
-    monkeypatch.setattr(sweeps, "FEWEST_OF_A_WORKER", 0)
-    assert found(grid, [0, 1, 5, 6, 7]) == [range(2), range(5, 7), range(7, 8)]
+    # In the end there is no more than one in eight of those that are left.
+    assert [len(bundle) for bundle in bundles if bundle[0] < 300][:4] == [300 // 8, 263 // 8, 231 // 8, 203 // 8]
+    assert {len(bundle) for bundle in bundles[-8:]} == {1}
+    assert max(map(len, found(grid, shares=1))) == 64
+    assert max(map(len, found(grid, shares=256))) == 600 // 256
+    assert found(grid, [0, 1, 5, 6, 7], shares=1) == [range(2), range(5, 8)]
+    assert found({"seed": range(3), "dimension": [16, 32]}, shares=1) == [range(6)]
     entries = 3 * 40 * 43 + BASE.teacher.num_directions
-    monkeypatch.setattr(sweeps, "LARGEST_RECORDS", 7 * entries)
-    assert {len(bundle) for bundle in found(grid)} == {64, 300 % 64, 7, 300 % 7}
+    monkeypatch.setattr(sweeps, "LARGEST_RECORDS", 3 * entries)
+    assert {len(bundle) for bundle in found(grid) if bundle[0] >= 300} == {3}
     many = SaveAt.linear(0.0, 1.0, 1500)
     assert max(map(len, found(grid | {"width": [40]}, save_at=many))) == 1
     held = make_grid(BASE, {"save_at": [many, QUICK["save_at"]], "width": [40], "seed": range(150)}, "overlaps", {})
-    assert max(map(len, sweeps._bundles(held, list(range(300)), 2))) == 1
-    monkeypatch.setattr(sweeps, "MOST_OVERLAPS", 100)
-    assert {len(bundle) for bundle in found(grid) if bundle[0] >= 300} == {1}
-    # Neither few points, nor another study, nor what points would share.
+    assert max(map(len, sweeps._bundles(held, list(range(300)), 8))) == 1
+    # Neither another study, nor what points would share.
     for alone in (
-        {"grid": {"seed": range(150)}},
         {"grid": grid, "study": "prediction"},
         {"grid": grid, "trackers": []},
         {"grid": grid, "max_runtime": 5.0},

@@ -21,6 +21,7 @@ from dynamics.study import __main__ as study
 from dynamics.study import cluster as sweep_cluster
 from dynamics.study.file import read_study_file
 from dynamics.study.grid import make_grid
+from dynamics.study.points import answered_points
 
 SMALL = """
 [problem]
@@ -165,13 +166,13 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
 
     first = start()
     points, deadline = tmp_path / "a b.nc.points", time.monotonic() + 60.0
-    while not list(points.glob("*.nc")):
+    while not answered_points(points):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGINT)
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130
-    done = len(list(points.glob("*.nc")))
+    done = len(answered_points(points))
     assert told == (
         f"Interrupted; {done} of 6 points are kept in a b.nc.points. To go on:\n"
         "python -m dynamics.study slow.toml --study sweep_toys:counted --no-progress --output 'a b.nc'\n"

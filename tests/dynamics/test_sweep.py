@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from dynamics.study import merge, point_file, sweeps
 from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
 from dynamics.study.merge import CHUNK_BYTES, _chunks
-from dynamics.study.points import PointAnswer, PointDirectory
+from dynamics.study.points import PointAnswer, PointDirectory, answered_points
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
 
@@ -252,7 +253,7 @@ def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
         pytest.raises(RuntimeError, match="must outlive the sweep, but one of its workers died"),
     ):
         dynamics.sweep(BASE, {"seed": range(3)}, study=sweep_toys.deadly, options=options, executor=pool, output=output)
-    assert [path.name for path in (tmp_path / "sweep.nc.points").glob("*.nc")] == ["000000.nc"]
+    assert list(answered_points(tmp_path / "sweep.nc.points")) == [range(1)]
 
 
 def test_workers_that_cannot_start_are_said(monkeypatch):
@@ -296,6 +297,8 @@ def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
     grid = {"width": [4, 8], "seed": range(4)}
     whole = dynamics.sweep(BASE, grid, study="prediction", workers=0)
     # Dask's workers are three here, each of which imports dask again unless it is forked from one process that has.
+    # Loaded before its settings are changed: otherwise all of them are gone when the change is taken back.
+    import_module("distributed")
     forked = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     with forked, sweep_cluster.cluster_executor(workers=2) as executor:
         found = dynamics.sweep(
@@ -345,7 +348,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, monkeypatch):
         patch.setattr(PointDirectory, "keep", interrupt)
         with pytest.raises(KeyboardInterrupt):
             dynamics.sweep(BASE, grid, workers=0, **arguments)
-    assert len(list((tmp_path / "sweep.nc.points").glob("*.nc"))) == 4
+    assert len(answered_points(tmp_path / "sweep.nc.points")) == 4
     with pytest.raises(StorageError, match="must hold points of this sweep, but holds those of another one"):
         dynamics.sweep(BASE, {"width": [4], "seed": [0]}, workers=0, **arguments)
     with dynamics.sweep(BASE, grid, workers=0, **arguments) as found:
@@ -376,10 +379,10 @@ def test_a_killed_parent_leaves_points_and_no_processes(tmp_path):
     command = [sys.executable, str(script), str(folder), str(output), str(gate)]
     parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     points = tmp_path / "sweep.nc.points"
-    wait_for(lambda: list(points.glob("*.nc")))
+    wait_for(lambda: answered_points(points))
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    done = len(list(points.glob("*.nc")))
+    done = len(answered_points(points))
     assert 0 < done < 6
     gate.touch()
     wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in sweep_toys.processes(folder)))
@@ -573,26 +576,37 @@ def test_studies_with_keywords_of_any_name_take_them():
     assert pickle.loads(pickle.dumps(found)).equals(found)
 
 
-# --- many points ----------------------------------------------------------------------------------------------
+# --- the files of points --------------------------------------------------------------------------------------
 
 
-def test_many_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, monkeypatch):
-    grid, ask = {"seed": range(3), "width": [2, 3]}, {"options": {"save_at": COMMON}, "workers": 0, "progress": False}
-    as_netcdf = dynamics.sweep(BASE, grid, **ask)
+@pytest.mark.parametrize("study", ["overlaps", "decoupled"])
+def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, monkeypatch, study):
+    grid, options = {"seed": range(3), "width": [2, 3]}, {"save_at": COMMON}
+    ask = {"study": study, "options": options, "workers": 0, "progress": False}
 
-    def refuse(_grid, points, *_, **__):
-        assert [path.name for path in points.files().values()] == [f"{k:06d}.point" for k in range(6)]
-        msg = "no room"
-        raise StorageError(msg)
+    def kept_as(suffix):
+        def refuse(_grid, points, *_, **__):
+            assert [path.name for path in points.files().values()] == [f"{k:06d}{suffix}" for k in range(6)]
+            msg = "no room"
+            raise StorageError(msg)
 
+        return refuse
+
+    monkeypatch.setattr(sweeps, "LARGEST_BUNDLE", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "MANY_POINTS", 6)
-        patch.setattr(sweeps, "merge_points", refuse)
+        patch.setattr(sweeps, "merge_points", kept_as(".point"))
         with pytest.raises(StorageError, match="no room"):
             dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask)
-    # What is there is not asked again, also by a sweep that would keep its points as netCDF.
+        patch.setattr(point_file, "LARGE_POINT", 1)
+        patch.setattr(sweeps, "merge_points", kept_as(".nc"))
+        with pytest.raises(StorageError, match="no room"):
+            dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask)
+    # What is there is not asked again.
     monkeypatch.setattr("dynamics.study.points.answer_point", None)
-    with dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks:
+    with (
+        dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks,
+        dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask) as as_netcdf,
+    ):
         assert_same(as_blocks, as_netcdf)
         assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
             n: v.attrs for n, v in as_netcdf.variables.items()
@@ -600,7 +614,7 @@ def test_many_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, mo
 
 
 def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
-    block, other = point_file.packed_point(xr.Dataset({"a": ((), 1.0)}), quick=True), b"netCDF"
+    block, other = point_file.packed_point(xr.Dataset({"a": ((), 1.0)})), b"netCDF"
     with PointDirectory(tmp_path / "points", "one", {}) as directory:
         for first, end, content in (
             (1_000_000, 1_000_001, other),
@@ -624,10 +638,13 @@ def test_variables_that_are_large_together_are_written_point_by_point(monkeypatc
     assert_same(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
 
 
-def test_what_no_block_can_hold_is_netcdf(tmp_path):
+def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):
     plain = xr.Dataset({"x": ("p", [1.0, 2.0]), "name": ((), "text")}, coords={"p": [1, 2], "q": ("p", ["a", "b"])})
     plain = plain.assign_attrs(title="plain", count=np.int64(3))
-    contents = [point_file.packed_point(plain, quick=quick) for quick in (True, False)]
+    contents = []
+    for large in (8, 7):
+        monkeypatch.setattr(point_file, "LARGE_POINT", large)
+        contents.append(point_file.packed_point(plain))
     assert [point_file.is_block(content) for content in contents] == [True, False]
     read = []
     for k, content in enumerate(contents):
@@ -639,9 +656,10 @@ def test_what_no_block_can_hold_is_netcdf(tmp_path):
             assert {"title": ["plain"], "count": [3]}.items() <= points.attributes.items()
     assert read[0] == read[1]
     assert read[0][2] == {"q"}
+    monkeypatch.undo()
     for other in (
         plain.assign(flag=("p", [True, False])),
         plain.assign(small=("p", np.array([1, 2], dtype=np.int8))),
         plain.assign_attrs(many=[1, 2]),
     ):
-        assert not point_file.is_block(point_file.packed_point(other, quick=True))
+        assert not point_file.is_block(point_file.packed_point(other))

@@ -15,6 +15,8 @@ import pytest
 import xarray as xr
 
 import dynamics
+from dynamics.study.point_file import opened_points
+from dynamics.study.points import answered_points
 
 #: Kind -> kills in the gate, and with FULL_TESTS: 20 of solves, 20 of simulations, 10 of sweeps.
 KILLS = {
@@ -64,7 +66,7 @@ def written(path: Path) -> tuple[object, ...]:
     # The process that is watched removes and replaces files meanwhile.
     found: tuple[object, ...] = ()
     with suppress(FileNotFoundError):
-        found = tuple(sorted(points.glob("*.nc"))) if points.is_dir() else ()
+        found = tuple(answered_points(points)) if points.is_dir() else ()
     with suppress(FileNotFoundError):
         status = path.stat()
         found += status.st_ino, status.st_mtime_ns
@@ -89,10 +91,14 @@ def kill_in_the_middle(process, path: Path, rng: np.random.Generator) -> bool:
 def unreadable(folder: Path) -> int:
     """Return how many files under their own names cannot be read."""
     count = 0
-    for path in folder.rglob("*.nc"):
+    for path in folder.rglob("*"):
         try:
-            dynamics.load(path)
-        except dynamics.StorageError:
+            if path.is_file() and path.suffix == ".nc":
+                dynamics.load(path)
+            elif path.suffix == ".point":
+                with opened_points(path) as points:
+                    assert points.variables
+        except (dynamics.StorageError, AssertionError, ValueError, OSError):
             count += 1
     return count
 
