@@ -10,10 +10,10 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.compiler.workers import SMALLEST_STATE
+from dynamics.integrators.large_flow.rows import SMALLEST_PASS
 
 SEEDS = (0, 1, 2)
-WIDE = 230
+WIDE = 320
 AT = dynamics.SaveAt.at([0.5, 1.0, 2.0])
 
 
@@ -29,7 +29,7 @@ def small_flow(seed):
 def large_flow(seed):
     """A flow of so many neurons that threads of its own share its passes."""
     wide = dataclasses.replace(problem(seed), activation="he4", order=None, width=WIDE, dimension=2 * WIDE)
-    assert WIDE * (WIDE + 2) >= SMALLEST_STATE
+    assert WIDE * (WIDE + 2) >= SMALLEST_PASS
     return dynamics.solve_overlaps(wide, save_at=AT, method="stiff", error_estimate=False, progress=False)
 
 

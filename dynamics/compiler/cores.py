@@ -27,8 +27,8 @@ THREAD_VARIABLES = (
 )
 #: The kernels of OpenBLAS that use AVX-512, by its names in small letters.
 WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
-_held_to_one = 0
-_loading = threading.Lock()
+_held_to_one = _runs = 0
+_loading, _counting = threading.Lock(), threading.Lock()
 
 
 def available_cores() -> int:
@@ -36,6 +36,24 @@ def available_cores() -> int:
     if _held_to_one:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_of_the_runs() -> Iterator[None]:
+    """Count the body among the runs that this process follows at once, each in a thread, and that share its cores."""
+    global _runs  # noqa: PLW0603 (a property of the process)
+    with _counting:
+        _runs += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _runs -= 1
+
+
+def runs_at_once() -> int:
+    """Return how many runs share the cores now, 1 at least."""
+    return max(_runs, 1)
 
 
 def load_blas() -> None:

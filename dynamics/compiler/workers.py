@@ -5,14 +5,16 @@ Parts never share a row, so that the result does not depend on the number of thr
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 
 import numpy as np
 
-from dynamics.compiler.cores import available_cores
+from dynamics.compiler.cores import available_cores, runs_at_once
 from dynamics.compiler.patience import give_way, whether_given_up
-from hermite.arrays import Integers
+from hermite.arrays import Array, Integers
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 50_000
@@ -28,16 +30,30 @@ GRAIN = 128
 class Workers:
     """Runs compiled passes over parts of the rows of a state (rows, columns), in as many threads as its size is worth.
 
-    By default that is one thread per core, and one alone for small states.
+    By default that is one thread per core, and one alone for states of fewer than `smallest` numbers. Passes that are
+    long, such as all stages of a step, may be worth it from `smallest_of_long` on. While several runs share the cores,
+    such as the one whose error is estimated and the looser one beside it, each has its part of the threads.
     """
 
-    def __init__(self, rows: int, columns: int, threads: int | None = None) -> None:
-        wanted = available_cores() if rows * columns >= SMALLEST_STATE else 1
-        self.count = max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        threads: int | None = None,
+        *,
+        smallest: int = SMALLEST_STATE,
+        smallest_of_long: int = SMALLEST_STATE,
+    ) -> None:
+        def worth(least: int) -> int:
+            wanted = available_cores() if rows * columns >= least else 1
+            return max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
+
+        #: Threads of a pass, and those of a long one.
+        self._few, self.count = worth(smallest), worth(min(smallest, smallest_of_long))
         self._rows = rows
         #: Groups of rows, or parts and blocks of about that size, between two looks whether the pass is still wanted.
         self._groups = max(int(PIECE / (GRAIN * rows * columns)), 1)
-        self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
+        self._pool = ThreadPoolExecutor(self.count - 1) if self.count > 1 else None
 
     def over_rows(self, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts that cover all rows, cut at multiples of `GRAIN`."""
@@ -45,25 +61,27 @@ class Workers:
 
     def over_parts(self, count: int, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts of range(count), of about equal length for each thread."""
-        if self._pool is None and count <= self._groups:
+        threads = _now(self._few)
+        if threads == 1 and count <= self._groups:
             work(0, count)
             return
-        marks = [0, count] if self._pool is None else np.linspace(0, count, self.count + 1).round().astype(int).tolist()
-        self._share(marks, lambda begin, end, _thread: work(begin, end))
+        self._share(np.linspace(0, count, threads + 1).round(), lambda begin, end, _thread: work(begin, end))
 
-    def over_blocks(self, cuts: Integers, first: int, work: Callable[[int, int, int], None]) -> None:
-        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly."""
-        last = cuts.size - 1
+    def over_blocks(
+        self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
+    ) -> None:
+        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly.
+
+        The block `first` is part of what thread 0 gets.
+        """
+        last, threads = cuts.size - 1, _now(self.count if is_long else self._few)
         if first == last:
             return
-        if self._pool is None and last - first <= self._groups:
+        if threads == 1 and last - first <= self._groups:
             work(first, last, 0)
             return
-        if self._pool is None or last - first < self.count:
-            self._share([first, last], work)
-            return
-        rows = np.linspace(cuts[first], cuts[last], self.count + 1)
-        self._share(np.maximum(np.searchsorted(cuts, rows), first).tolist(), work)
+        rows = np.linspace(cuts[first], cuts[last], min(threads, last - first) + 1)
+        self._share(np.maximum(np.searchsorted(cuts, rows), first), work)
 
     def over_some(self, blocks: Integers, work: Callable[[int, int, int], None]) -> None:
         """Call work(block, block + 1, thread) on some blocks, of which each thread takes about as many."""
@@ -73,21 +91,45 @@ class Workers:
             for block in chosen[begin:end]:
                 work(block, block + 1, thread)
 
-        marks = [0, len(chosen)]
-        if self._pool is not None and len(chosen) >= self.count:
-            marks = np.linspace(0, len(chosen), self.count + 1).round().astype(int).tolist()
-        self._share(marks, each)
+        self._share(np.linspace(0, len(chosen), _now(self._few) + 1).round(), each)
 
-    def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
-        """Call work(begin, end, thread) on the range between each two marks, piece by piece, in a thread of its own."""
+    def _share(self, marks: Array, work: Callable[[int, int, int], None]) -> None:
+        """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.
+
+        This one, of number 0, takes the first part, and then what no other thread has begun: it waits for none that is
+        still asleep.
+        """
         given_up = whether_given_up()
+        parts = deque((begin, end) for begin, end in pairwise(marks.astype(int).tolist()) if begin < end)
 
-        def pieces(begin: int, end: int, thread: int) -> None:
-            for first in range(begin, end, self._groups):
+        def take(part: tuple[int, int], thread: int) -> None:
+            for first in range(*part, self._groups):
                 give_way(given_up)
-                work(first, min(first + self._groups, end), thread)
+                work(first, min(first + self._groups, part[1]), thread)
 
-        if self._pool is None or len(marks) == 2:
-            pieces(marks[0], marks[1], 0)
-        else:
-            list(self._pool.map(pieces, marks[:-1], marks[1:], range(self.count)))
+        def take_all(thread: int) -> None:
+            while True:
+                try:
+                    part = parts.popleft()
+                except IndexError:
+                    return
+                take(part, thread)
+
+        if not parts:
+            return
+        own = parts.popleft()
+        others = [] if self._pool is None else [self._pool.submit(take_all, n + 1) for n in range(len(parts))]
+        try:
+            take(own, 0)
+            take_all(0)
+        finally:
+            parts.clear()
+            begun = [other for other in others if not other.cancel()]
+            wait(begun)
+        for other in begun:
+            other.result()
+
+
+def _now(threads: int) -> int:
+    """Return what one run has of its threads as long as others share the cores."""
+    return max(threads // runs_at_once(), 1)

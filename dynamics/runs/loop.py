@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compiler.cores import one_of_the_runs
 from dynamics.compiler.patience import Stopped, beside
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators import Status
@@ -105,6 +106,7 @@ class _Pace:
             self.steps = max(self.steps // 2, 1)
 
 
+@one_of_the_runs()
 def run(
     stepper: Stepper,
     times: Array,

@@ -30,6 +30,8 @@ FEWEST_ROUNDED = 12
 #: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
 #: neurons below which it always is.
 LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
+#: Numbers in the state from which on a second thread is worth waking for any pass, and for all stages of a step.
+SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
 _LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
 
 
@@ -86,7 +88,7 @@ class Rows:
         self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
         passes = compile_passes(problem, rounds=self.single)
         self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
-        self.workers = Workers(m, columns, threads)
+        self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
         self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         if self.single:
             single = compile_single(problem)
@@ -137,7 +139,7 @@ class Rows:
             self._round_sources()
             self._staged = step
         else:
-            self.workers.over_blocks(step.division.cuts, blocks, part)
+            self.workers.over_blocks(step.division.cuts, blocks, part, is_long=True)
             self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
