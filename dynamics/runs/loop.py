@@ -58,6 +58,7 @@ class _View:
         self._stepper = stepper
         self.end = float(times[-1])
         self._begun = begun
+        self._state: Array | None = None
         self._started = clock.perf_counter()
         self.result = replace(begun, records=Records(times.size, begun.records))
 
@@ -67,6 +68,11 @@ class _View:
 
     def state(self) -> Array:
         return self._stepper.interpolate(self.time)
+
+    def state_at(self, time: float) -> Array:
+        """Return a state within the last step, in memory that the next one takes: new pages cost more than a copy."""
+        self._state = self._stepper.interpolate(time, self._state)
+        return self._state
 
     def derivative(self) -> Array:
         return self._stepper.derivative(self.time)
@@ -148,7 +154,7 @@ def run(
             # Urgent trackers are asked at every time: millions of times may lie within one step.
             reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
             if stepper.time >= time and reason not in _FAILURES.values():
-                _record(stepper, time, view, pace, observe, watchers)
+                _record(time, view, pace, observe, watchers)
                 # That a record is wrong says more than that somebody wanted an end.
                 reason = (sound(records) if sound is not None else None) or reason
             elif reason in _FAILURES.values():
@@ -239,13 +245,11 @@ def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: 
         raise
 
 
-def _record(
-    stepper: Stepper, time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]
-) -> None:
+def _record(time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]) -> None:
     """Observe the state at a time, in a second thread if that may take long."""
 
     def record() -> None:
-        view.result.records.append(observe(stepper.interpolate(time)))
+        view.result.records.append(observe(view.state_at(time)))
 
     began = clock.perf_counter()
     if pace.seconds_of_record < 0.5 * CHUNK_SECONDS:

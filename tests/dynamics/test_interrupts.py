@@ -79,7 +79,7 @@ class Endless:
         self.time = 1.0
         return Status.REACHED if target <= self.time else Status.MAX_STEPS
 
-    def interpolate(self, t):
+    def interpolate(self, t, out=None):
         return np.array([t])
 
     def statistics(self):

@@ -153,7 +153,7 @@ class Stumbling:
         self.time = target
         return Status.REACHED
 
-    def interpolate(self, t):
+    def interpolate(self, t, out=None):
         return np.array([t])
 
     def statistics(self):
@@ -228,7 +228,7 @@ class Walking:
         self.time = target
         return Status.REACHED
 
-    def interpolate(self, t):
+    def interpolate(self, t, out=None):
         return np.array([t])
 
     def statistics(self):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Number of neurons up to which realisability is monitored.
 MARGIN_ROWS = 256
+#: Numbers of an overlap matrix of which the kernel is computed at once.
+BLOCK = 1 << 16
 KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.overlaps.overlaps_kernels")
 
 
@@ -100,11 +102,11 @@ class OverlapSystem(FlowSystem):
         return (observed, problem.width, problem.activation, problem.teacher) if is_own else None
 
     def observe(self, state: Array) -> dict[str, Array]:
-        """Return the full observables of a state, or of a stack: overlaps, squared norms, loss."""
+        """Return the full observables of a state, or of a stack: overlaps, as views of it, squared norms, loss."""
         C, G, n = self.unpack(state)
         return {
-            "teacher_overlap": C.copy(),
-            "student_overlap": G.copy(),
+            "teacher_overlap": C,
+            "student_overlap": G,
             "squared_norm": n,
             "loss": self.loss(C, G, n),
         }
@@ -113,14 +115,14 @@ class OverlapSystem(FlowSystem):
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
         link, a = self.problem.activation, self.problem.teacher.coefficients
-        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
-        # g(C), of which both mass and loss are made, once.
-        mass = weighed(n, link.kernel(C))
+        opposite = 0.0 if self.problem.information_exponent % 2 else -C.min(axis=-2)
+        # Both mass and loss are made of this.
+        mass = weighed_kernel(n, link, C)
         return {
-            "max_overlap": size.max(axis=-2),
+            "max_overlap": np.maximum(C.max(axis=-2), opposite),
             "learned_mass": mass / self._value,
             "squared_norm": n,
-            "loss": self.teacher_term - 2.0 * np.sum(mass * a, axis=-1) + weighed(n, link.kernel(G), n),
+            "loss": self.teacher_term - 2.0 * np.sum(mass * a, axis=-1) + student_term(link, G, n),
         }
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
@@ -162,13 +164,26 @@ def population_loss(
     n: Array,
 ) -> Any:
     """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    return constant - 2.0 * weighed(n, link.kernel(C), a) + weighed(n, link.kernel(G), n)
+    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_term(link, G, n)
 
 
-def weighed(n: Array, matrix: Array, other: Array | None = None) -> Array:
-    """Return Σ_i n_i M_ip, or Σ_ip n_i M_ip x_p, of a state or of each of a stack, to the same last bits."""
-    sums: Array = np.matmul(n[..., None, :], matrix)[..., 0, :]
-    return sums if other is None else np.sum(sums * other, axis=-1)
+def student_term(link: HermiteExpansion, G: Array, n: Array) -> Any:
+    """Return Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
+    return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
+
+
+def weighed_kernel(n: Array, link: HermiteExpansion, overlaps: Array) -> Array:
+    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
+
+    It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would
+    have to find new pages of memory.
+    """
+    m, columns = overlaps.shape[-2:]
+    size = max(BLOCK // columns, 1)
+    sums: Array = np.zeros((*overlaps.shape[:-2], columns))
+    for rows in (slice(begin, begin + size) for begin in range(0, m, size)):
+        sums += np.matmul(n[..., None, rows], link.kernel(overlaps[..., rows, :]))[..., 0, :]
+    return sums
 
 
 def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
