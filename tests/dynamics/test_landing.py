@@ -128,7 +128,9 @@ def test_shifts_of_clusters_against_the_formula(rng):
     curvature = overlaps.copy()
     passes.curvatures(curvature)
 
-    past = rest, rest_growth, slots, weights, slot
+    # What distant sources were expected to exert is wrong by this.
+    ahead, ahead_growth = rng.standard_normal((m, D)), rng.standard_normal(m)
+    past = rest, rest_growth, slots, weights, slot, ahead, ahead_growth
     passes.weigh_shifts(
         0, 2, h, ratio, rates, follows, shares, begin.log_norm, begin.U, end.log_norm, end.U, end.growth, *past, end.F,
         curvature, shift, size, plan,
@@ -138,8 +140,8 @@ def test_shifts_of_clusters_against_the_formula(rng):
         return V - np.sum(V * end.U, axis=1)[:, None] * end.U
 
     velocity = tangential(end.F)
-    miss = tangential(end.F - rest[slot] - np.tensordot(weights, rest[slots], 1))
-    miss_growth = 4 * (end.growth - rest_growth[slot] - weights @ rest_growth[slots])
+    miss = tangential(end.F - rest[slot] - np.tensordot(weights, rest[slots], 1) + ahead)
+    miss_growth = 4 * (end.growth - rest_growth[slot] - weights @ rest_growth[slots] + ahead_growth)
     expected, means = [], []
     for c, rows in enumerate([[1, 3], [0]]):
         n, s = np.exp(end.log_norm[rows]), sign[rows]

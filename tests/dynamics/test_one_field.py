@@ -44,11 +44,13 @@ PARTIAL = """
 from dynamics.compiler.compilation import entry
 
 @entry(
-    "void(i8[::1], f8[:,::1], f8[::1], f8[:,::1], f4[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1],"
-    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    "void(i8[::1], f8[:,::1], f8[:,::1], f4[:,::1], f8[::1], b1[:,::1], f4[:,::1], f8[::1], f8[::1], f8[:,::1],"
+    " f8[::1], f4[::1])"
 )
-def call_partial(rows, u, log_n, sources, rounded, mass, overlap, F, growth, plan):
-    partial_field(rows, u, log_n, sources, rounded, mass, overlap, F, growth, plan)
+def call_partial(rows, u, sources, distant, mass, near, ahead, ahead_growth, active, F, growth, room):
+    force_of_sources(rows, u, sources, distant, mass, near, ahead, ahead_growth, F, growth, room)
+    for x in range(rows.size):
+        growth[x] += add_active(u[x], active, F[x])[0]
 """
 
 
@@ -164,19 +166,21 @@ def by_a_cluster_and_its_rest(start):
 
 
 def by_sources_in_single_precision(start):
-    """Rows that are no sources, though these are the same vectors: each feels itself, which is taken back."""
+    """Rows that are no sources, though these are the same vectors: some of them near, each to itself."""
     here = "dynamics.integrators.large_flow"
     names = [*few_rows(), "dynamics.equations.pairs.rounding_kernels"]
-    names += [f"{here}.{name}_kernels" for name in ("plan", "partial")]
-    text = (render(start.problem.activation.coefficients), Piece("rounds", "ROUNDS = True"), *kernel_pieces(*names))
+    names += [f"{here}.{name}_kernels" for name in ("plan", "partial", "partial_rows")]
+    text = (render(start.problem.activation.coefficients), Piece("precision", 'REAL = "f4"'), *kernel_pieces(*names))
     passes = load((*text, Piece("call", PARTIAL))).namespace
     F, growth = start.empty()
-    none, empty = np.empty(0, dtype=np.int64), np.empty(0)
-    outside = np.full(M, -1, dtype=np.int64)
-    plan = (np.arange(M), outside, outside, np.zeros(1, dtype=np.int64), none, empty, start.a, empty)
-    sources, overlap = start.U.astype(np.float32), np.empty((M, M))
-    passes.call_partial(np.arange(M), start.U, start.log_norm, start.U, sources, start.n, overlap, F, growth, plan)
-    return start.of_field(F, growth + start.n * float(start.problem.activation.kernel(1.0)))
+    distant, near = start.U.astype(np.float32), np.empty((M, M), dtype=np.bool_)
+    none, room = np.empty((0, start.U.shape[1]), dtype=np.float32), np.empty(100 * M, dtype=np.float32)
+    passes.call_partial(
+        np.arange(M), start.U, start.U, distant, start.n, near, none, np.empty(0), start.a, F, growth, room
+    )
+    assert near.diagonal().all()
+    assert not near.all()
+    return start.of_field(F, growth)
 
 
 def by_torch(start):

@@ -171,13 +171,13 @@ def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, f
     """Also where a step to the time asked for ends beyond it by rounding."""
     if device is None:
         monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
-        plain = Rows.run_stages
+        plain = Rows.run_others
 
-        def run_stages(self, step, **options):
+        def run_others(self, step, **options):
             plain(self, step, **options)
             self.error_within[:] = 2.0
 
-        monkeypatch.setattr(Rows, "run_stages", run_stages)
+        monkeypatch.setattr(Rows, "run_others", run_others)
     else:
         monkeypatch.setattr("dynamics.integrators.large_flow.device.step.DeviceStep.error_within", lambda self: 2.0)
     run = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, device=device).stepper(1e-6)

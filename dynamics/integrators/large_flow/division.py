@@ -37,9 +37,9 @@ SLOW = 1.5
 #: Factors by which an accepted cluster may fail the last two before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 _TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
-#: Rows whose stages fit in a core's cache together: as many, or half of them where they have many columns. They are
-#: half as long too where that keeps a product with all sources from copying its factors, and as long as this where not.
-BLOCK, MANY_COLUMNS, LONGEST_BLOCK = 8, 2000, 64
+#: Rows that are multiplied with all sources at once, half of them where that keeps the product from copying its
+#: factors, and as many as this where not.
+BLOCK, LONGEST_BLOCK = 16, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class Division:
     #: Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
     cuts: Integers
     rates: Array  # of the direction and of the norm, (clusters, 2)
+
+    @property
+    def largest_group(self) -> int:
+        """Number of rows that go through a step together: of the largest cluster, or one."""
+        return int(np.diff(self.plan[3]).max(initial=1))
 
     @property
     def directions(self) -> Integers:
@@ -169,11 +174,8 @@ class Divider:
 
     def _block_length(self, sources: int) -> int:
         """Return how many rows a block should have."""
-        for length in (BLOCK, BLOCK // 2):
-            copies = length * sources * self._columns > self._kernels.UNCOPIED
-            if not copies and (self._columns < MANY_COLUMNS or length < BLOCK):
-                return length
-        return LONGEST_BLOCK
+        work, most = BLOCK * sources * self._columns, self._kernels.UNCOPIED
+        return BLOCK if work <= most else BLOCK // 2 if work <= 2 * most else LONGEST_BLOCK
 
     def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
         """Return the nearest direction of each neuron, then that among the active ones, and the overlaps: (2, m)."""

@@ -6,12 +6,15 @@ Executed after `plan_kernels`; compiled once for all links.
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
     from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
+
+    REAL = "f8"
 
 
 @kernel
@@ -25,16 +28,22 @@ def miss_of_row(
     slots: Integers,
     weights: Vector,
     now: int,
+    ahead: NDArray[Real],
+    ahead_growth: Vector,
     miss: Vector,
 ) -> float:
     """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'.
 
     Slot `now` holds the partial field at the end of the step; the extrapolated rest is Σ_q weights_q rest[slots_q].
+    `ahead`, if it has rows, holds the error of what distant sources were expected to exert.
     """
     D = u.size
     for k in range(D):
         miss[k] = 0.0
     add_rest(i, weights, slots, rest, miss)
+    if ahead.shape[0] > 0:
+        for k in range(D):
+            miss[k] -= ahead[i, k]
     along = length = 0.0
     for k in range(D):
         miss[k] = F[i, k] - rest[now, i, k] - miss[k]
@@ -43,8 +52,10 @@ def miss_of_row(
     along /= length
     for k in range(D):
         miss[k] -= along * u[k]
-    off: float = 4.0 * (growth[i] - rest_growth[now, i] - rest_number(i, weights, slots, rest_growth))
-    return off
+    off: float = growth[i] - rest_growth[now, i] - rest_number(i, weights, slots, rest_growth)
+    if ahead.shape[0] > 0:
+        off += ahead_growth[i]
+    return 4.0 * off
 
 
 @entry("void(f8[:,::1], i8[::1], f8[::1])")
@@ -61,8 +72,8 @@ def largest_overlaps(U: Matrix, cluster: Integers, out: Vector) -> None:
 
 @entry(
     "void(i8, i8, f8, f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
-    " f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1],"
-    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1],"
+    " f8[:,::1], Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def weigh_shifts(
     begin: int,
@@ -82,6 +93,8 @@ def weigh_shifts(
     slots: Integers,
     weights: Vector,
     now: int,
+    ahead: NDArray[Real],
+    ahead_growth: Vector,
     F: Matrix,
     curvature: Vector,
     shift: Cube,
@@ -120,7 +133,9 @@ def weigh_shifts(
             i = plan[0][x]
             share = np.exp(log_n[i]) / total
             w = share * sign[i]
-            off[D] += share * miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, miss)
+            off[D] += share * miss_of_row(
+                i, U[i], F, growth, rest, rest_growth, slots, weights, now, ahead, ahead_growth, miss
+            )
             velocity[D] += share * 4.0 * growth[i]
             moved[D] += share * forward * (log_n[i] - log_begin[i])
             radial = length = 0.0
@@ -145,7 +160,7 @@ def weigh_shifts(
 
 @entry(
     "void(i8[::1], f8, f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8,"
-    " f8[:,:,::1],"
+    f" {REAL}[:,::1], f8[::1], f8[:,:,::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def shift_clusters(
@@ -160,6 +175,8 @@ def shift_clusters(
     slots: Integers,
     weights: Vector,
     now: int,
+    ahead: NDArray[Real],
+    ahead_growth: Vector,
     shift: Cube,
     plan: Plan,
 ) -> None:
@@ -177,7 +194,7 @@ def shift_clusters(
         for x in range(first[c], first[c + 1]):
             i = plan[0][x]
             s = sign[i]
-            own = miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, miss)
+            own = miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, ahead, ahead_growth, miss)
             along = 0.0
             for k in range(D):
                 along += b[k] * U[i, k]

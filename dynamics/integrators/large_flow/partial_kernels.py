@@ -1,8 +1,8 @@
 """Compiled field of the large-flow solver in its two parts, for a block of rows, one row per neuron.
 
-Executed after the rendered link kernels, `few_rows_kernels`, `rounding_kernels`, a line that sets ROUNDS and
-`plan_kernels`, before its passes. Without ROUNDS the compiler never sees what computes in single precision: a second
-less.
+Executed after the rendered link kernels, `few_rows_kernels`, `rounding_kernels`, a line that sets REAL and
+`plan_kernels`, before its passes.  REAL, "f4" or "f8", is the precision in which rows are multiplied with sources that
+are not near them.
 
 A row i is a unit vector u_i in R^D with log_n = ln n_i.  Its field is
 F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth with
@@ -12,17 +12,20 @@ growth_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij).  A neuron's force on itself is
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.compiler.arrays import Integers, Matrix, Real, Switches, Vector
+from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.few_rows_kernels import overlaps_of_rows, sums_of_others
     from dynamics.equations.pairs.link_kernels import g0, g1
-    from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
+    from dynamics.equations.pairs.rounding_kernels import SMALLEST_WEIGHT
     from dynamics.integrators.large_flow.plan_kernels import Plan
 
-    ROUNDS = False
+# Overlap of a row with a source from which on the source acts by itself at every stage, not by the nodes of a step: the
+# force grows like a power k − 1 of it, and so do the errors of nodes. With 0.15 they were twice as large.
+NEAR_SOURCE = 0.1
 
 
 @kernel
@@ -60,7 +63,7 @@ def add_sources(
     growth: Vector,
     source: Integers,
 ) -> None:
-    """Write the force of the fast sources and add their growth; a source exerts none on itself."""
+    """Write what the fast sources exert on each other; a source exerts nothing on itself."""
     overlaps_of_rows(u, sources, overlap)
     for x in range(rows.size):
         skipped = source[rows[x]]
@@ -75,95 +78,85 @@ def add_sources(
                 s += u[x, k] * sources[skipped, k]
             total -= mass[skipped] * g0(s)
             overlap[x, skipped] = 0.0
-        growth[x] -= total
+        growth[x] = -total
     sums_of_others(overlap, sources, F)
 
 
-@counting_kernel
-def add_rounded_sources(
-    u: Matrix, sources: Matrix, rounded: SingleMatrix, mass: Vector, F: Matrix, growth: Vector
+@kernel
+def far_forces(
+    rows: Integers,
+    vectors: NDArray[Real],
+    sources: NDArray[Real],
+    mass: Vector,
+    near: Switches,
+    decides: bool,
+    overlap: NDArray[Real],
+    force: NDArray[Real],
+    growth: Vector,
 ) -> None:
-    """Do the same for rows that are no sources, in single precision but for sources near them.
-
-    What slow rows wait for are the stages of the sources: half as many bytes take half the time.
-    """
-    (R, D), S = u.shape, mass.size
-    vectors, force = np.empty((R, D), dtype=np.float32), np.empty((R, D), dtype=np.float32)
-    overlap, near = np.empty((R, S), dtype=np.float32), np.empty((R, S))
-    for x in range(R):
-        for k in range(D):
-            vectors[x, k] = rounded_coordinate(u[x, k])
-    overlaps_of_rows(vectors, rounded, overlap)
-    for x in range(R):
+    """Write what sources exert on rows that are none, but for those near them, on which `decides` has it decide."""
+    overlaps_of_rows(vectors, sources, overlap)
+    for x in range(rows.size):
+        i = rows[x]
         total = 0.0
-        for j in range(S):
+        for j in range(mass.size):
             s = float(overlap[x, j])
-            is_near = abs(s) > NEAR
-            if is_near:
-                s = 0.0
-                for k in range(D):
-                    s += u[x, k] * sources[j, k]
-            total += mass[j] * g0(s)
+            if decides:
+                near[i, j] = abs(s) > NEAR_SOURCE
             w = mass[j] * g1(s)
-            near[x, j] = w if is_near else 0.0
-            overlap[x, j] = 0.0 if is_near or abs(w) < SMALLEST_WEIGHT else -w
-        growth[x] -= total
-    sums_of_others(overlap, rounded, force)
-    for x in range(R):
-        for k in range(D):
-            F[x, k] = force[x, k]
-        for j in range(S):
-            if near[x, j] != 0.0:
-                for k in range(D):
-                    F[x, k] -= near[x, j] * sources[j, k]
+            if near[i, j] or abs(w) < SMALLEST_WEIGHT:
+                w = 0.0
+            if not near[i, j]:
+                total += mass[j] * g0(s)
+            overlap[x, j] = -w
+        growth[x] = -total
+    sums_of_others(overlap, sources, force)
 
 
 @kernel
-def partial_field(
-    rows: Integers,
-    u: Matrix,
-    log_n: Vector,
-    sources: Matrix,
-    rounded: SingleMatrix,
-    mass: Vector,
-    overlap: Matrix,
-    F: Matrix,
-    growth: Vector,
-    plan: Plan,
-) -> None:
-    """Write the field that fast sources, active teachers and the own cluster exert on a block of rows.
+def add_near(i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, every: bool, F: Vector) -> float:
+    """Add the force of the sources that are near row i, or of `every` one; return what they add to the growth."""
+    total = 0.0
+    for j in range(mass.size):
+        if every or near[i, j]:
+            s = 0.0
+            for k in range(u.size):
+                s += u[k] * sources[j, k]
+            total -= mass[j] * g0(s)
+            w = mass[j] * g1(s)
+            for k in range(u.size):
+                F[k] -= w * sources[j, k]
+    return total
 
-    With rows in `rounded`, which are the sources again, their force is computed in single precision.
-    `growth` is Σ a g − Σ n g without the factor 4; a row's own −n_i g(1) is in it.
-    """
-    cluster, source, first, active = plan[1], plan[2], plan[3], plan[6]
-    R, P, S = rows.size, active.size, mass.size
+
+@kernel
+def add_clusters(rows: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, plan: Plan) -> None:
+    """Add what their clusters exert on rows, and a row's own −n_i g(1)."""
     own = g0(1.0)
-    for x in range(R):
-        growth[x] = -np.exp(log_n[x]) * own
-    in_single = False
-    if ROUNDS:
-        in_single = rounded.shape[0] > 0
-        if in_single:
-            add_rounded_sources(u, sources, rounded, mass, F, growth)
-    if S > 0 and not in_single:
-        add_sources(rows, u, sources, mass, overlap, F, growth, source)
-    elif S == 0:
-        for x in range(R):
-            for k in range(u.shape[1]):
-                F[x, k] = 0.0
-    for x in range(R):
-        total = 0.0
-        for p in range(P):
-            s = u[x, p]
-            F[x, p] += active[p] * g1(s)
-            total += active[p] * g0(s)
-        growth[x] += total
-    x = min(0, R)  # 0, but no literal, for which a second copy of `add_cluster` would be compiled
-    while x < R:
-        c = cluster[rows[x]]
+    for x in range(rows.size):
+        growth[x] -= np.exp(log_n[x]) * own
+    x = min(0, rows.size)  # 0, but no literal, for which a second copy of `add_cluster` would be compiled
+    while x < rows.size:
+        c = plan[1][rows[x]]
         if c >= 0:
             add_cluster(rows, u, log_n, F, growth, c, x, plan)
-            x += first[c + 1] - first[c]
+            x += plan[3][c + 1] - plan[3][c]
         else:
             x += 1
+
+
+@kernel
+def add_active(u: Vector, active: Vector, F: Vector) -> tuple[float, float]:
+    """Add the force of active teachers on one row; return what they add to the growth, and (F·u)/(u·u)."""
+    total = radial = length = 0.0
+    for p in range(active.size):
+        s = u[p]
+        f = F[p] + active[p] * g1(s)
+        F[p] = f
+        total += active[p] * g0(s)
+        radial += f * s
+        length += s * s
+    for k in range(active.size, u.size):
+        radial += F[k] * u[k]
+        length += u[k] * u[k]
+    return total, radial / length

@@ -2,20 +2,69 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Integers, Matrix, SingleMatrix, Vector
-from dynamics.compiler.compilation import entry
+from dynamics.compiler.arrays import Integers, Matrix, Real, Switches, Vector
+from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
-    from dynamics.integrators.large_flow.partial_kernels import partial_field
+    from dynamics.equations.pairs.rounding_kernels import rounded_coordinate
+    from dynamics.integrators.large_flow.partial_kernels import (
+        add_active,
+        add_clusters,
+        add_near,
+        add_sources,
+        far_forces,
+    )
     from dynamics.integrators.large_flow.plan_kernels import Plan
+
+    REAL = "f8"
+
+
+@kernel
+def force_of_sources(
+    rows: Integers,
+    u: Matrix,
+    sources: Matrix,
+    distant: NDArray[Real],
+    mass: Vector,
+    near: Switches,
+    ahead: NDArray[Real],
+    ahead_growth: Vector,
+    F: Matrix,
+    growth: Vector,
+    room: NDArray[Real],
+) -> None:
+    """Write what the fast sources exert on a block of rows that are none; see `partial_rows`."""
+    R, D, S = rows.size, u.shape[1], mass.size
+    vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), matrix(room, 2 * R * D, R, S)
+    every, compares = distant.shape[0] == 0, ahead.shape[0] > 0
+    for x in range(R):
+        growth[x] = 0.0
+        for k in range(D):
+            F[x, k] = 0.0
+    if not every:
+        for x in range(R):
+            for k in range(D):
+                vectors[x, k] = rounded_coordinate(u[x, k])
+        far_forces(rows, vectors, distant, mass, near, not compares, products, force, growth)
+        for x in range(R):
+            for k in range(D):
+                F[x, k] = force[x, k]
+        for x in range(R if compares else 0):
+            i = rows[x]
+            ahead_growth[i] = growth[x] - ahead_growth[i]
+            for k in range(D):
+                ahead[i, k] = force[x, k] - ahead[i, k]
+    for x in range(R):
+        growth[x] += add_near(rows[x], u[x], sources, mass, near, every, F[x])
 
 
 @entry(
-    "void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], f4[:,::1], f8[::1], f8[:,::1], f8[::1], b1,"
-    " f8[:,::1], f8[::1], f8[::1],"
+    f"void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], {REAL}[:,::1], f8[::1], b1[:,::1],"
+    f" {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], b1,"
+    f" f8[:,::1], f8[::1], f8[::1], {REAL}[::1],"
     " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def partial_rows(
@@ -25,40 +74,49 @@ def partial_rows(
     U: Matrix,
     log_n: Vector,
     sources: Matrix,
-    rounded: SingleMatrix,
+    distant: NDArray[Real],
     mass: Vector,
+    near: Switches,
+    ahead: NDArray[Real],
+    ahead_growth: Vector,
     field: Matrix,
     field_growth: Vector,
     is_rest: bool,
     out: Matrix,
     out_growth: Vector,
     work: Vector,
+    room: NDArray[Real],
     plan: Plan,
 ) -> None:
     """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]], or what it leaves of the field.
 
-    All blocks but the first, that of the sources, read these from `rounded`, if it has rows.
+    `distant` holds the sources once more, for rows that are not near them; if it has no row, all act by themselves.
+    `ahead`, if it has rows, holds what a step expected from distant sources at its end; its error takes the place.
     """
     D, S = U.shape[1], mass.size
-    none = np.empty((0, D), dtype=np.float32)
     for b in range(first_block, last_block):
         rows = plan[0][cuts[b] : cuts[b + 1]]
         R = rows.size
+        u, F, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
         o = 2 * R * D + R * S
-        u, force, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
-        logs, total = work[o : o + R], work[o + R : o + 2 * R]
+        logs, growth = work[o : o + R], work[o + R : o + 2 * R]
         for x in range(R):
             logs[x] = log_n[rows[x]]
             for k in range(D):
                 u[x, k] = U[rows[x], k]
-        partial_field(rows, u, logs, sources, none if b == 0 else rounded, mass, overlap, force, total, plan)
+        if plan[2][rows[0]] >= 0:
+            add_sources(rows, u, sources, mass, overlap, F, growth, plan[2])
+        else:
+            force_of_sources(rows, u, sources, distant, mass, near, ahead, ahead_growth, F, growth, room)
+        add_clusters(rows, u, logs, F, growth, plan)
         for x in range(R):
             i = rows[x]
+            growth[x] += add_active(u[x], plan[6], F[x])[0]
             if is_rest:
-                out_growth[i] = field_growth[i] - total[x]
+                out_growth[i] = field_growth[i] - growth[x]
                 for k in range(D):
-                    out[i, k] = field[i, k] - force[x, k]
+                    out[i, k] = field[i, k] - F[x, k]
             else:
-                out_growth[i] = total[x]
+                out_growth[i] = growth[x]
                 for k in range(D):
-                    out[i, k] = force[x, k]
+                    out[i, k] = F[x, k]

@@ -18,8 +18,9 @@ _ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "
 #: Passes with the partial field, after the products of a few rows; those with the whole one, groups and events; and
 #: those that know no link.
 _STEP = (
-    *(_ROUNDING, f"{_HERE}.plan_kernels", f"{_HERE}.partial_kernels", f"{_HERE}.partial_rows_kernels"),
-    *("dynamics.integrators.explicit.dop853_tableau", f"{_HERE}.row_kernels", f"{_HERE}.step_kernels"),
+    *(_ROUNDING, "dynamics.integrators.explicit.dop853_tableau"),
+    *(f"{_HERE}.{name}_kernels" for name in ("plan", "partial", "partial_rows", "node", "row")),
+    *(f"{_HERE}.{name}_kernels" for name in ("slowing", "source", "step")),
 )
 _WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
 _PLAIN = tuple(f"{_HERE}.{name}_kernels" for name in ("plan", "settle", "division", "landing"))
@@ -49,9 +50,10 @@ def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
-    step = (link, Piece("rounds", f"ROUNDS = {rounds}"), *kernel_pieces(*few_rows(), *_STEP))
+    precision = Piece("precision", f'REAL = "{"f4" if rounds else "f8"}"')
+    step = (link, precision, *kernel_pieces(*few_rows(), *_STEP))
     with compiling_beside(step):
-        others = [load(pieces) for pieces in ((link, *kernel_pieces(*_WHOLE)), kernel_pieces(*_PLAIN))]
+        others = [load(pieces) for pieces in ((link, *kernel_pieces(*_WHOLE)), (precision, *kernel_pieces(*_PLAIN)))]
     passes: dict[str, Any] = {}
     for module in (*others, load(step)):
         passes |= vars(module.namespace)

@@ -7,25 +7,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.large_flow.division import State
 from hermite.arrays import Array, Integers
 
 #: Degree of the polynomial, for which weights are written out below.
 DEGREE = 2
-_POWERS = np.vander(DOP853_C, DEGREE + 1, increasing=True)
 #: Gauss-Legendre points and weights of [0, 1]: exact to 1e-8 where a mode relaxes 20 times within a step.
 _NODES, _WEIGHTS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(12)[0], 0.5 * np.polynomial.legendre.leggauss(12)[1]
 _KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
 
 
 class Extrapolation(NamedTuple):
-    """The rest of the field inside a step: at stage s it is Σ_q weights[s, q] rest[slots_q]; stage 12 is at its end."""
+    """The rest of the field inside a step: at its fraction x it is Σ_qs x^q powers[q, s] rest[slots_s]."""
 
     rest: Array
     growth: Array
     slots: Integers
-    weights: Array
+    powers: Array
+
+    @property
+    def at_end(self) -> Array:
+        """Weights of the past values at the end of the step."""
+        weights: Array = self.powers.sum(axis=0)
+        return weights
 
 
 class Rests:
@@ -68,10 +72,10 @@ class Rests:
         partial(self.state(slot), self.rest[slot], self.rest_growth[slot], is_rest=True)
 
     def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
-        """Return the polynomial through the newest rests, or those in `slots`, at the stages of a step of length h."""
+        """Return the polynomial through the newest rests, or those in `slots`, for a step of length h."""
         slots = self.newest_first if slots is None else slots
-        weights = _POWERS[:, : slots.size] @ _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
-        return Extrapolation(self.rest, self.rest_growth, slots, weights)
+        powers = _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
+        return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
     def correction(self, h: float) -> float:
         """Return ∫_0^h ω(τ) dτ / ω(h), ω(τ) = Π (τ + distance): what an error at h is worth over the whole step.

@@ -1,4 +1,4 @@
-"""Compiled sums of the stages of one neuron in the large-flow solver, and the error of its step.
+"""Compiled sums of the stages of one neuron in the large-flow solver, the error of its step, and its dense output.
 
 Executed after the tableau.
 """
@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Matrix, Vector
+from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
+    from dynamics.integrators.explicit.dop853_tableau import (
+        DOP853_COUNTS,
+        DOP853_DENSE_ERROR,
+        DOP853_PLACES,
+        DOP853_WEIGHTS,
+    )
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
 ERRORS = 16  # rows of the tableau with the two error estimates
@@ -98,3 +103,82 @@ def row_error(
         if total > 0.0:
             error = max(error, abs(h) * q5 / np.sqrt(total))
     return error
+
+
+@kernel
+def write_dense(
+    i: int,
+    x: int,
+    h: float,
+    rise: Vector,
+    growth_rise: float,
+    stages: Cube,
+    growth_stages: Matrix,
+    zero: Vector,
+    dense: Cube,
+    dense_growth: Matrix,
+) -> None:
+    """Write the seven coefficients of the dense output of one row, given how far the step took it."""
+    for k in range(rise.size):
+        dense[0, i, k] = rise[k]
+        dense[1, i, k] = h * stages[0, x, k] - rise[k]
+        dense[2, i, k] = 2.0 * rise[k] - h * (stages[END, x, k] + stages[0, x, k])
+    dense_growth[0, i] = growth_rise
+    dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
+    dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
+    for q in range(4):
+        combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
+        dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
+
+
+@kernel
+def dense_error(i: int, dense: Cube, dense_growth: Matrix) -> float:
+    """Return the error of the dense output of one row, as a length in R^(D + 1)."""
+    square = dense_growth[6, i] ** 2
+    for k in range(dense.shape[2]):
+        square += dense[6, i, k] ** 2
+    error: float = DOP853_DENSE_ERROR * np.sqrt(square)
+    return error
+
+
+@kernel
+def finish_row(
+    i: int,
+    x: int,
+    again: bool,
+    has_dense: bool,
+    h: float,
+    U: Matrix,
+    log_n: Vector,
+    stages: Cube,
+    growth_stages: Matrix,
+    U_new: Matrix,
+    log_new: Vector,
+    error: Vector,
+    error_within: Vector,
+    tolerance: Vector,
+    leading: Integers,
+    dense: Cube,
+    dense_growth: Matrix,
+    work: Vector,
+) -> None:
+    """Write where a step takes row i, whose stages are those of row x of `stages`, and its dense output.
+
+    With `again` the step has been accepted, and its end is left alone. `error` is that of the end of the step,
+    `error_within` that of its dense output; `work` has 4 D numbers.
+    """
+    D = U.shape[1]
+    zero, rise, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D], work[3 * D : 4 * D]
+    end_sums(U[i], stages, x, h, rise, e5, e3)
+    growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
+    if not again:
+        for k in range(D):
+            U_new[i, k] = rise[k]
+        log_new[i] = log_n[i] + growth_rise
+        error[i] = row_error(U[i], rise, growth_stages, x, h, e5, e3, tolerance, leading[i])
+    if has_dense:
+        for k in range(D):
+            rise[k] -= U[i, k]
+            zero[k] = 0.0
+        write_dense(i, x, h, rise, growth_rise, stages, growth_stages, zero, dense, dense_growth)
+        error_within[i] = dense_error(i, dense, dense_growth) / tolerance[1]

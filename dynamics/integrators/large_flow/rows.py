@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
+from dynamics.integrators.large_flow.nodes import NODES, POWERS
 from dynamics.integrators.large_flow.passes import compile_moved, compile_passes, compile_single
 
 if TYPE_CHECKING:
@@ -25,14 +27,18 @@ if TYPE_CHECKING:
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
-#: Fast sources from which on other rows read them in single precision too, if the field is computed in it.
-FEWEST_ROUNDED = 12
+#: Fast sources from which on other rows feel those that are not near at the nodes of a step alone.
+FEWEST_DISTANT = 3
 #: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
 #: neurons below which it always is.
 LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
 #: Numbers in the state from which on a second thread is worth waking for any pass, and for all stages of a step.
 SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
-_LAST_STAGE, _LAST_STAGE_OF_DENSE = 11, 15
+#: Products of numbers in the forces of the fast sources on each other from which on threads share each of their stages:
+#: a call in two threads takes some 50 microseconds more.
+SMALLEST_SHARED_STAGE = 400_000
+#: Last stage with the dense output, and without.
+_LAST_STAGE, _LAST_OF_STEP = 15, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,6 @@ class Rows:
         if self.single:
             single = compile_single(problem)
             self.compile_seconds += single.compile_seconds
-            self._round_rows = single.namespace.round_rows
             self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
         self._moved: Any = None
         if m >= FEWEST_FOLLOWED:
@@ -108,69 +113,85 @@ class Rows:
         self.miss = np.empty((m, 2))
         #: Coefficients of the dense output; pages of memory that are never written cost nothing.
         self.dense = np.empty((7, m, columns)), np.empty((7, m))
+        #: Precision of products with sources that are not near.
+        self._real = np.float32 if self.single else np.float64
+        self._ahead = np.empty((m, columns), self._real), np.empty(m)
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
 
     def fit(self, division: Division) -> None:
-        """Allocate what depends on the division: stages of the sources, work space of each thread."""
-        D, sources = self.dense[0].shape[2], division.sources.size
+        """Allocate what depends on the division: stages and nodes of the sources, work space of each thread."""
+        (_, m, D), sources = self.dense[0].shape, division.sources.size
         self._division = division
         #: Step of which the stages of the sources are held.
         self._staged: Step | None = None
+        #: Where the sources are at every stage, and their masses; their stages; and both once more at the nodes.
         self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
-        rounds = self.single and sources >= FEWEST_ROUNDED
-        self._rounded = np.empty((16, sources if rounds else 0, D), dtype=np.float32)
-        self._unrounded = np.empty((16, 0, D), dtype=np.float32)
-        sizes = np.diff(division.cuts)
-        shared = sizes[1:] if sources and sizes.size > 1 else sizes
-        rows = [int(sizes.max())] + [int(shared.max())] * (self.workers.count - 1)
-        self._work = [np.empty(6 * D + R * (18 * D + sources + 18)) for R in rows]
+        self._source_stages = np.empty((16, sources, D)), np.empty((16, sources))
+        count = NODES.size if sources >= FEWEST_DISTANT else 0
+        self._nodes = NODES[:count], np.empty((count, sources, D), self._real), np.empty((count, sources))
+        self._node_powers = POWERS[:count, :count].copy()
+        self._near = np.empty((m, sources), dtype=np.bool_)
+        self.ahead = self._ahead[0][: m if count else 0], self._ahead[1]
+        sizes, group = np.diff(division.cuts), division.largest_group
+        # The first thread has the sources as well.
+        blocks = [int(sizes.max())] + [int(sizes[1 if sources else 0 :].max(initial=1))] * (self.workers.count - 1)
+        self._work = [
+            np.empty(6 * D + max(group * (23 * D + 23), R * (2 * D + sources + 2)) + count * R) for R in blocks
+        ]
+        self._room = [np.empty(R * ((count + 3) * D + sources), self._real) for R in blocks]
 
-    def run_stages(self, step: Step, *, sources_only: bool, dense: bool) -> None:
-        """Run the fast sources, or all other rows, through the stages of a step."""
-        blocks = 1 if step.division.sources.size > 0 else 0
+    def run_sources(self, step: Step, *, again: bool = False) -> None:
+        """Run the fast sources through the stages of a step; with `again` the end of the step is left alone.
 
-        def part(first: int, last: int, thread: int) -> None:
-            self._run(step, first, last, thread, sources_only=False, dense=dense, again=False)
+        Their dense output is written as well, without which no other row has one: two thirds of large steps have an
+        event.
+        """
+        division, (stages, growth_stages) = step.division, self._source_stages
+        count, D = division.sources.size, stages.shape[2]
+        groups = -(-count // self.kernels.TOGETHER)
+        self._staged = None
+        self.stage_sources[0] = step.begin.U[division.sources]
+        self.stage_mass[0] = np.exp(step.begin.log_norm[division.sources])
 
-        if sources_only:
-            # With their dense output, without which no other row has one: two thirds of large steps have an event.
-            self._staged = None
-            self._run(step, 0, blocks, 0, sources_only=True, dense=True, again=False)
-            self._round_sources()
-            self._staged = step
+        def run(first: int, last: int, begin: int, end: int) -> None:
+            self.kernels.step_sources(
+                first, last, begin, end, again, step.h, step.begin.U, step.begin.log_norm, *step.rests,
+                self.stage_sources, self.stage_mass, stages, growth_stages, *self._nodes, *self.ahead,
+                step.reached.U, step.reached.log_norm, self.error, self.error_within, self.tolerance, step.leading,
+                *self.dense, division.plan,
+            )  # fmt: skip
+
+        if count * count * D < SMALLEST_SHARED_STAGE:
+            run(0, _LAST_STAGE, 0, groups)
         else:
-            self.workers.over_blocks(step.division.cuts, blocks, part, is_long=True)
-            self.counts["partial_evaluations"] += (_LAST_STAGE_OF_DENSE if dense else _LAST_STAGE) + 1
+            for stage in range(_LAST_STAGE + 1):
+                self.workers.over_parts(groups, partial(run, stage, stage))
+        self._staged = step
+
+    def run_others(self, step: Step, *, dense: bool) -> None:
+        """Run all rows but the fast sources through the stages of a step."""
+        first = 1 if step.division.sources.size > 0 else 0
+        self.workers.over_blocks(
+            step.division.cuts, first, partial(self._run, step, dense=dense, again=False), is_long=True
+        )
+        self.counts["partial_evaluations"] += self._nodes[0].size or (_LAST_STAGE if dense else _LAST_OF_STEP) + 1
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
         """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
-
-        def part(first: int, last: int, thread: int) -> None:
-            self._run(step, first, last, thread, sources_only=False, dense=True, again=True)
-
         if step.division.sources.size > 0:
             if self._staged is not step:
-                self._run(step, 0, 1, 0, sources_only=True, dense=True, again=True)
-                self._round_sources()
+                self.run_sources(step, again=True)
             blocks = blocks[blocks > 0]
-        self.workers.over_some(blocks, part)
+        self.workers.over_some(blocks, partial(self._run, step, dense=True, again=True))
 
-    def _round_sources(self) -> None:
-        """Round the stages of the sources to single precision, in which all other rows read them."""
-        if self._rounded.size > 0:
-            count, D = self.stage_sources[:, :, 0].size, self._rounded.shape[2]
-            self._round_rows(0, count, self.stage_sources.reshape(count, D), self._rounded.reshape(count, D))
-
-    def _run(
-        self, step: Step, first: int, last: int, thread: int, *, sources_only: bool, dense: bool, again: bool
-    ) -> None:
+    def _run(self, step: Step, first: int, last: int, thread: int, *, dense: bool, again: bool) -> None:
         self.kernels.step_rows(
-            first, last, step.division.cuts, _LAST_STAGE_OF_DENSE if dense else _LAST_STAGE, sources_only, again,
-            step.h, step.begin.U, step.begin.log_norm, *step.rests,
-            self.stage_sources, self._unrounded if sources_only else self._rounded, self.stage_mass,
+            first, last, step.division.cuts, again, dense,
+            step.h, step.begin.U, step.begin.log_norm, step.begin.F, *step.rests,
+            self.stage_sources, self.stage_mass, *self._nodes, self._node_powers, self._near, *self.ahead,
             step.pace, step.drift, step.reached.U, step.reached.log_norm,
             self.error, self.error_within, self.tolerance, step.leading, *self.dense,
-            self._work[thread], step.division.plan,
+            self._work[thread], self._room[thread], step.division.plan,
         )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
@@ -198,24 +219,30 @@ class Rows:
         self.workers.over_parts(-(-moved.size // self._moved.MOVED_BLOCK), renew)
 
     def partial(
-        self, state: State, F: Array, growth: Array, blocks: Integers | None = None, *, is_rest: bool = False
+        self,
+        state: State,
+        F: Array,
+        growth: Array,
+        blocks: Integers | None = None,
+        *,
+        is_rest: bool = False,
+        compares: bool = False,
     ) -> None:
         """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last.
 
-        All rows are written, or those of some blocks alone; with `is_rest` what is left of the state's field.
+        All rows are written, or those of some blocks alone; with `is_rest` what is left of the state's field. At the
+        end of a step `compares` has `ahead` take the error of what was expected there.
         """
         division = self._division
-        sources = np.ascontiguousarray(state.U[division.sources])
-        rounded = np.empty((self._rounded.shape[1], sources.shape[1]), dtype=np.float32)
-        if rounded.size > 0:
-            self._round_rows(0, rounded.shape[0], sources, rounded)
-        mass = np.exp(state.log_norm[division.sources])
+        sources, mass = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
+        distant = (sources if self._nodes[0].size else sources[:0]).astype(self._real)
+        ahead = self.ahead if compares else (self._ahead[0][:0], self._ahead[1])
         self.counts["partial_evaluations"] += 1
 
         def part(first: int, last: int, thread: int) -> None:
             self.kernels.partial_rows(
-                first, last, division.cuts, state.U, state.log_norm, sources, rounded, mass,
-                state.F, state.growth, is_rest, F, growth, self._work[thread], division.plan,
+                first, last, division.cuts, state.U, state.log_norm, sources, distant, mass, self._near, *ahead,
+                state.F, state.growth, is_rest, F, growth, self._work[thread], self._room[thread], division.plan,
             )  # fmt: skip
 
         if blocks is None:

@@ -250,12 +250,12 @@ class LargeFlowStepper(ClusterStepper):
         rows, sources = self.rows, step.division.sources
         error = error_within = 0.0
         if sources.size > 0:
-            rows.run_stages(step, sources_only=True, dense=dense)
+            rows.run_sources(step)
             error = float(rows.error[sources].max())
             error_within = float(rows.error_within[sources].max()) if dense else 0.0
         # Most steps that fail do so here, before any other row has been touched.
         if error <= 1.0 and error_within <= DENSE_TOLERANCE:
-            rows.run_stages(step, sources_only=False, dense=dense)
+            rows.run_others(step, dense=dense)
             error, error_within = float(rows.error.max()), float(rows.error_within.max()) if dense else 0.0
         return error, error_within
 
