@@ -39,7 +39,7 @@ LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 _TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
 #: Rows that are multiplied with all sources at once, half of them where that keeps the product from copying its
 #: factors, and as many as this where not.
-BLOCK, LONGEST_BLOCK = 16, 64
+BLOCK, LONGEST_BLOCK = 8, 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Compiled forces of fast sources on the other rows at the nodes of a step.
 
-Slow rows do not feel the sources at every stage, but at five nodes of the step (`nodes`), by their dense output, and
-between them a polynomial in time: 20 m D S operations for S sources in place of 48, and products of more rows at once.
+Slow rows do not feel the sources at every stage, but at four nodes of the step (`nodes`), by their dense output, and
+between them a polynomial in time: 16 m D S operations for S sources in place of 48, and products of more rows at once.
 A row is expected to move on evenly until then; what that is wrong by at the end of the step is part of the error that
 is corrected there. Sources near a row are left out: they act at every stage by themselves.
 
@@ -122,11 +122,11 @@ def write_powers(
     for q in range(growth.size):
         out = powers[q]
         growth[q] = 0.0
-        if K == 5:
-            a, b, c, d, e = far[0, x], far[1, x], far[2, x], far[3, x], far[4, x]
+        if K == 4:
+            a, b, c, d = far[0, x], far[1, x], far[2, x], far[3, x]
             w = node_powers[q]
             for k in range(out.size):
-                out[k] = (w[0] * a[k] + w[1] * b[k]) + (w[2] * c[k] + w[3] * d[k]) + w[4] * e[k]
+                out[k] = (w[0] * a[k] + w[1] * b[k]) + (w[2] * c[k] + w[3] * d[k])
             for z in range(K):
                 growth[q] += w[z] * far_growth[z, x]
         else:
@@ -138,24 +138,24 @@ def write_powers(
 
 
 @kernel
-def add_powers(powers: Matrix, time: float, out: Vector) -> None:
-    """Add the value of a polynomial at a time, given the vectors of its coefficients: three or five as a rule."""
+def write_value(powers: Matrix, time: float, out: Vector) -> None:
+    """Write the value of a polynomial at a time, given the vectors of its coefficients: three or four as a rule."""
     count = powers.shape[0]
     if count == 3:
         a, b, c = powers[0], powers[1], powers[2]
         for k in range(out.size):
-            out[k] += a[k] + time * (b[k] + time * c[k])
-    elif count == 5:
-        a, b, c, d, e = powers[0], powers[1], powers[2], powers[3], powers[4]
+            out[k] = a[k] + time * (b[k] + time * c[k])
+    elif count == 4:
+        a, b, c, d = powers[0], powers[1], powers[2], powers[3]
         for k in range(out.size):
-            out[k] += a[k] + time * (b[k] + time * (c[k] + time * (d[k] + time * e[k])))
+            out[k] = a[k] + time * (b[k] + time * (c[k] + time * d[k]))
     else:
-        w = 1.0
-        for q in range(count):
+        for k in range(out.size):
+            out[k] = 0.0
+        for q in range(count - 1, -1, -1):
             row = powers[q]
             for k in range(out.size):
-                out[k] += w * row[k]
-            w *= time
+                out[k] = out[k] * time + row[k]
 
 
 @kernel

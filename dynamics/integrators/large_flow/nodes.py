@@ -6,10 +6,9 @@ import numpy as np
 
 from hermite.arrays import Array
 
-#: Nodes of a step, the extrema of the Chebyshev polynomial T_4 on [0, 1], both ends among them. With four of them the
-#: last coefficient of the polynomial was ten times as large, about the error of a step; with six, errors were the same:
-#: those of the rows, which are expected to move on evenly.
-NODES: Array = 0.5 - 0.5 * np.cos(0.25 * np.pi * np.arange(5))
+#: Nodes of a step, the extrema of the Chebyshev polynomial T_3 on [0, 1], both ends among them. With more of them
+#: errors were the same: those of the rows, which are expected to move on evenly.
+NODES: Array = np.array([0.0, 0.25, 0.75, 1.0])
 
 
 #: Coefficients of the polynomial through values at the nodes: of power q, for each node, shape (nodes, nodes).

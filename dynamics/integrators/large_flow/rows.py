@@ -28,7 +28,7 @@ SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
 #: Fast sources from which on other rows feel those that are not near at the nodes of a step alone.
-FEWEST_DISTANT = 3
+FEWEST_DISTANT = 2
 #: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
 #: neurons below which it always is.
 LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64

@@ -14,7 +14,7 @@ from dynamics.compiler.compilation import entry, kernel
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-    from dynamics.integrators.large_flow.node_kernels import add_powers, power_number, write_far, write_powers
+    from dynamics.integrators.large_flow.node_kernels import power_number, write_far, write_powers, write_value
     from dynamics.integrators.large_flow.partial_kernels import add_active, add_clusters, add_near
     from dynamics.integrators.large_flow.plan_kernels import Plan
     from dynamics.integrators.large_flow.row_kernels import combine, combine_number, finish_row
@@ -71,12 +71,10 @@ def step_group(
             i = rows[x]
             combine(U[i], stages, x, s, h, u[x])
             logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
-            for k in range(D):
-                F[x, k] = 0.0
+            write_value(powers[x], DOP853_C[s], F[x])
             growth[x] = add_near(i, u[x], sources[s], mass[s], near, K == 0, F[x])
         add_clusters(rows, u, logs, F, growth, plan)
         for x in range(R):
-            add_powers(powers[x], DOP853_C[s], F[x])
             total, radial = add_active(u[x], plan[6], F[x])
             growth_stages[s, x] = 4.0 * (growth[x] + total + power_number(growth_powers[x], DOP853_C[s]))
             for k in range(D):
