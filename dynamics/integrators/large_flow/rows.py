@@ -205,18 +205,19 @@ class Rows:
         if self._moved is None or moved.size > LARGEST_MOVE[self.single] * m:
             self.field(state.U, state.log_norm, state.F, state.growth)
             return
-        n, has_moved = np.exp(state.log_norm), np.zeros(m, dtype=bool)
-        has_moved[moved] = True
+        (K, D), blocks = before[0].shape, -(-m // self._moved.PULLED_BLOCK)
+        n, place = np.exp(state.log_norm), np.full(m, -1, dtype=np.int64)
+        place[moved] = np.arange(K)
         vectors, mass = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
+        forces, growths = np.empty((blocks, K, D)), np.empty((blocks, K))
 
         def pull(begin: int, end: int) -> None:
-            self._moved.pull_rows(begin, end, state.U, has_moved, vectors, mass, state.F, state.growth)
-
-        def renew(begin: int, end: int) -> None:
-            self._moved.moved_field(begin, end, moved, state.U, n, self.a, state.F, state.growth)
+            self._moved.pull_rows(
+                begin, end, state.U, n, place, vectors, mass, state.F, state.growth, forces, growths
+            )  # fmt: skip
 
         self.workers.over_rows(pull)
-        self.workers.over_parts(-(-moved.size // self._moved.MOVED_BLOCK), renew)
+        self._moved.renew_moved(moved, state.U, self.a, forces, growths, state.F, state.growth)
 
     def partial(
         self,
