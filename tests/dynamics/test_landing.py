@@ -120,7 +120,7 @@ def test_shifts_of_clusters_against_the_formula(rng):
     plan = (order, number, np.full(m, -1), first, direction, sign, np.array([0.0, 0.7, 0.0]), A[direction])
     drift = rng.standard_normal((2, D + 1))
     drift[1] = 0.0  # of a cluster whose members have just changed
-    shift, size, overlaps = np.stack([drift, np.empty_like(drift)]), np.empty((2, 3)), np.empty(3)
+    shift, size, overlaps = np.empty((2, *drift.shape)), np.empty((2, 3)), np.empty(3)
     near = np.array([0, 2, -1, 2, -1])
     passes.largest_overlaps(end.U, near, overlaps)
     C = np.abs(end.U[:, :3])
@@ -133,7 +133,7 @@ def test_shifts_of_clusters_against_the_formula(rng):
     past = rest, rest_growth, slots, weights, slot, ahead, ahead_growth
     passes.weigh_shifts(
         0, 2, h, ratio, rates, follows, shares, begin.log_norm, begin.U, end.log_norm, end.U, end.growth, *past, end.F,
-        curvature, shift, size, plan,
+        curvature, drift, shift, size, plan,
     )  # fmt: skip
 
     def tangential(V):

@@ -68,7 +68,6 @@ def _land(
     # Modes that relax less than κ within a step are not slowed.
     follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
     shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
-    shift[0] = step.drift
     rows.kernels.largest_overlaps(state.U, division.plan[1], curvature)
     rows.kernels.curvatures(curvature)
     ratio = 0.0 if h_last is None else h / (h + h_last)
@@ -78,7 +77,8 @@ def _land(
     def weigh(begin: int, end: int) -> None:
         rows.kernels.weigh_shifts(
             begin, end, h, ratio, division.rates, follows, shares, step.begin.log_norm, step.begin.U,
-            state.log_norm, state.U, state.growth, *extrapolated, state.F, curvature, shift, size, division.plan,
+            state.log_norm, state.U, state.growth, *extrapolated, state.F, curvature, step.drift, shift, size,
+            division.plan,
         )  # fmt: skip
 
     rows.workers.over_parts(count, weigh)

@@ -72,8 +72,8 @@ def largest_overlaps(U: Matrix, cluster: Integers, out: Vector) -> None:
 
 @entry(
     "void(i8, i8, f8, f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
-    f" f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1],"
-    " f8[:,::1], Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1],"
+    " f8[:,:,::1], f8[:,::1], Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
 )
 def weigh_shifts(
     begin: int,
@@ -97,15 +97,16 @@ def weigh_shifts(
     ahead_growth: Vector,
     F: Matrix,
     curvature: Vector,
+    drift: Matrix,
     shift: Cube,
     size: Matrix,
     plan: Plan,
 ) -> None:
     """Write the shift of clusters begin … end − 1 at the end of a step of length h.
 
-    `shift` (2, c, D + 1) holds the drift of the last step in its first matrix, and on return the shift b of the mean
-    direction and β of mean ln n there; in the second the mean error of the extrapolated rest.  `size` (c, 3) is |b|,
-    |β| and the largest change of another row's velocity by them, a |g''(C)| max(|b|, |β|), `curvature` being |g''(C)|.
+    `shift` (2, c, D + 1) is the shift b of the mean direction and β of mean ln n, then the mean error of the
+    extrapolated rest.  `size` (c, 3) is |b|, |β| and the largest change of another row's velocity by them,
+    a |g''(C)| max(|b|, |β|), `curvature` being |g''(C)|.  `drift` (c, D + 1) is the velocity over the last step.
 
     The mean x relaxes as x' = λ (M − x), so its velocity v at the end says how far M is. With Δ its move in this step,
     w its velocity over the last and ρ = h/(h + h_last), the quadratic through three ends of steps moves by
@@ -120,10 +121,10 @@ def weigh_shifts(
         rho = 0.0
         for k in range(D + 1):
             # The drift of a cluster whose members have just changed is unknown, and 0.
-            if moved[k] != 0.0:
+            if drift[c, k] != 0.0:
                 rho = ratio
         for k in range(D + 1):
-            moved[k] *= -rho
+            moved[k] = -rho * drift[c, k]
             off[k] = velocity[k] = 0.0
         forward = (1.0 + rho) / h
         total = 0.0
