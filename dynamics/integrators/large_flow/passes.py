@@ -42,27 +42,26 @@ def few_rows() -> tuple[str, ...]:
     return _ARRAYS, f"{_PAIRS}.{name}_kernels"
 
 
-def compile_passes(problem: Problem, *, rounds: bool = False) -> Passes:
+def compile_passes(problem: Problem, *, rounds: bool = False, follows: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
     Those with the partial field are as much work for the compiler as all others together, so a second process compiles
-    them. With `rounds` they can read fast sources in single precision.
+    them. With `rounds` they can read fast sources in single precision; with `follows` the change of the field when a
+    few neurons have moved is among them, for flows of many.
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
     precision = Piece("precision", f'REAL = "{"f4" if rounds else "f8"}"')
     step = (link, precision, *kernel_pieces(*few_rows(), *_STEP))
+    rest = [(link, *kernel_pieces(*_WHOLE)), (precision, *kernel_pieces(*_PLAIN))]
+    if follows:
+        rest.append((link, *kernel_pieces(f"{_HERE}.moved_kernels")))
     with compiling_beside(step):
-        others = [load(pieces) for pieces in ((link, *kernel_pieces(*_WHOLE)), (precision, *kernel_pieces(*_PLAIN)))]
+        others = [load(pieces) for pieces in rest]
     passes: dict[str, Any] = {}
     for module in (*others, load(step)):
         passes |= vars(module.namespace)
     return Passes(SimpleNamespace(**passes), clock.perf_counter() - began)
-
-
-def compile_moved(problem: Problem) -> CompiledModule:
-    """Compile the change of the field when a few neurons have moved, for flows of many."""
-    return load((render(problem.activation.coefficients), *kernel_pieces(f"{_HERE}.moved_kernels")))
 
 
 def compile_single(problem: Problem) -> CompiledModule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
 from dynamics.integrators.large_flow.nodes import NODES, POWERS
-from dynamics.integrators.large_flow.passes import compile_moved, compile_passes, compile_single
+from dynamics.integrators.large_flow.passes import compile_passes, compile_single
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,8 @@ class Rows:
         #: Whether products of neurons that are not near each other are rounded to single precision.
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
-        passes = compile_passes(problem, rounds=self.single)
+        self._follows = m >= FEWEST_FOLLOWED
+        passes = compile_passes(problem, rounds=self.single, follows=self._follows)
         self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
         self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
         self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
@@ -100,11 +101,6 @@ class Rows:
             single = compile_single(problem)
             self.compile_seconds += single.compile_seconds
             self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
-        self._moved: Any = None
-        if m >= FEWEST_FOLLOWED:
-            moved = compile_moved(problem)
-            self.compile_seconds += moved.compile_seconds
-            self._moved = moved.namespace
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
@@ -202,22 +198,22 @@ class Rows:
     def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
         """Bring the field of a state up to date after some rows, of vectors and masses `before`, have moved."""
         m = self.error.size
-        if self._moved is None or moved.size > LARGEST_MOVE[self.single] * m:
+        if not self._follows or moved.size > LARGEST_MOVE[self.single] * m:
             self.field(state.U, state.log_norm, state.F, state.growth)
             return
-        (K, D), blocks = before[0].shape, -(-m // self._moved.PULLED_BLOCK)
+        (K, D), blocks = before[0].shape, -(-m // self.kernels.PULLED_BLOCK)
         n, place = np.exp(state.log_norm), np.full(m, -1, dtype=np.int64)
         place[moved] = np.arange(K)
         vectors, mass = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
         forces, growths = np.empty((blocks, K, D)), np.empty((blocks, K))
 
         def pull(begin: int, end: int) -> None:
-            self._moved.pull_rows(
+            self.kernels.pull_rows(
                 begin, end, state.U, n, place, vectors, mass, state.F, state.growth, forces, growths
             )  # fmt: skip
 
         self.workers.over_rows(pull)
-        self._moved.renew_moved(moved, state.U, self.a, forces, growths, state.F, state.growth)
+        self.kernels.renew_moved(moved, state.U, self.a, forces, growths, state.F, state.growth)
 
     def partial(
         self,
