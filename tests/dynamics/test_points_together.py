@@ -31,8 +31,9 @@ QUICK = {"rtol": 1e-5, "error_estimate": False, "keep": "summary", "save_at": Sa
 
 @pytest.fixture
 def many(monkeypatch):
-    """Make bundles of the points of a sweep as large as may be."""
+    """Make bundles of the points of a sweep as large as may be, however long a busy machine takes for them."""
     monkeypatch.setattr(sweeps, "SHARES_OF_A_WORKER", 1)
+    monkeypatch.setattr(sweep_points, "PATIENCE", np.inf)
 
 
 def assert_same(one, other):
@@ -199,6 +200,7 @@ def test_points_that_cannot_share_a_file_are_answered_once(monkeypatch, inner):
         assert_same(found, dynamics.sweep(BASE, grid, progress=False, **ask))
 
 
+@pytest.mark.usefixtures("many")
 def test_a_file_that_no_block_can_be_is_netcdf(monkeypatch):
     def full(*_):
         raise MemoryError
