@@ -30,7 +30,9 @@ def _part(context: Untyped, builder: Untyped, kind: Untyped, whole: tuple[Untype
     part = make_array(kind)(context, builder)  # type: ignore[no-untyped-call]
     first, *shape = place
     size = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
-    strides = [size] if len(shape) == 1 else [builder.mul(shape[1], size), size]
+    strides = [size]
+    for count in shape[:0:-1]:
+        strides.insert(0, builder.mul(count, strides[0]))
     data = builder.gep(source.data, [first])
     populate_array(part, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)  # type: ignore[no-untyped-call]
     return part._getvalue()
@@ -72,6 +74,19 @@ def _matrix(typing_context: Untyped, flat: Untyped, start: Untyped, rows: Untype
     return kind(flat, types.intp, types.intp, types.intp), generate
 
 
+@intrinsic
+def _cube(
+    typing_context: Untyped, flat: Untyped, start: Untyped, layers: Untyped, rows: Untyped, columns: Untyped
+) -> Untyped:
+    del typing_context, start, layers, rows, columns
+    kind = types.Array(flat.dtype, 3, "C")
+
+    def generate(context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped) -> Untyped:
+        return _part(context, builder, kind, (signature.args[0], arguments[0]), arguments[1:])
+
+    return kind(flat, types.intp, types.intp, types.intp, types.intp), generate
+
+
 def _interpreted_vector(flat: NDArray[Number], start: int, count: int) -> NDArray[Number]:
     return flat[start : start + count]
 
@@ -82,6 +97,10 @@ def _interpreted_row_part(whole: NDArray[Number], row: int, start: int, count: i
 
 def _interpreted_matrix(flat: NDArray[Number], start: int, rows: int, columns: int) -> NDArray[Number]:
     return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+def _interpreted_cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int) -> NDArray[Number]:
+    return flat[start : start + layers * rows * columns].reshape(layers, rows, columns)
 
 
 #: ``vector(flat, start, count)``: part of a contiguous flat array.
@@ -98,4 +117,9 @@ row_part = cast(
 matrix = cast(
     "Callable[[NDArray[Number], int, int, int], NDArray[Number]]",
     _interpreted_matrix if compiler_is_off() else _matrix,
+)
+#: ``cube(flat, start, layers, rows, columns)``: part of a contiguous flat array as so many matrices.
+cube = cast(
+    "Callable[[NDArray[Number], int, int, int, int], NDArray[Number]]",
+    _interpreted_cube if compiler_is_off() else _cube,
 )

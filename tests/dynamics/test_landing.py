@@ -7,9 +7,11 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import dynamics
+from dynamics.integrators import Status
 from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.large_flow.passes import compile_passes
 from dynamics.integrators.large_flow.rests import Rests
+from dynamics.integrators.large_flow.stepper import LargeFlowStepper
 
 A = np.array([1.0, 0.7, 0.5])
 LINK = {4: 0.8, 6: 0.6}
@@ -100,6 +102,25 @@ def test_an_error_of_the_rest_is_worth_less_where_a_mode_relaxes():
         assert found[0, 0] == pytest.approx(rests.correction(h), rel=1e-12)
 
 
+def test_the_order_of_directions_changes_no_work(rng):
+    """Three of four directions have a cluster each; the one that has none comes last, then first."""
+    U, a = rng.standard_normal((70, 30)), np.array([1.0, 0.9, 0.8, 0.7])
+    U[:3] = 2.0 * np.eye(3, 30) + 0.1 * U[:3] * (np.arange(30) >= 4)
+    U[3:, :4] *= 0.01
+    U *= np.where(np.arange(70) < 3, np.sqrt(0.3), np.sqrt(0.002))[:, None] / np.linalg.norm(U, axis=1)[:, None]
+    found = []
+    for order in ([0, 1, 2, 3], [3, 0, 1, 2]):
+        weights = np.hstack([U[:, order], U[:, 4:]])
+        asked = dynamics.Problem(
+            activation="he4", teacher=dynamics.Teacher(a[order]), width=70, dimension=30, initial_weights=weights
+        )
+        stepper = LargeFlowStepper(asked, rtol=1e-5, atol=1e-10)
+        assert stepper.advance(100.0, 1000) is Status.REACHED
+        assert len(stepper._division.directions) == 3
+        found.append(stepper.statistics())
+    assert found[0] == found[1]
+
+
 @pytest.mark.kernels
 def test_shifts_of_clusters_against_the_formula(rng):
     asked = left_over(0, link="he4")
@@ -115,9 +136,10 @@ def test_shifts_of_clusters_against_the_formula(rng):
     begin, end = state(), state()
     rest, rest_growth = rng.standard_normal((3, m, D)), rng.standard_normal((3, m))
     slots, weights = np.array([0, 2]), np.array([1.7, -0.7])
-    order, number, first = np.array([4, 1, 3, 0, 2]), np.array([1, 0, -1, 0, -1]), np.array([1, 3, 4])
-    direction, sign = np.array([2, 0]), np.array([1.0, -1.0, 1.0, 1.0, 1.0])
-    plan = (order, number, np.full(m, -1), first, direction, sign, np.array([0.0, 0.7, 0.0]), A[direction])
+    order, number, sign = np.array([4, 1, 3, 0, 2]), np.array([1, 0, -1, 0, -1]), np.array([1, -1, 1, 1, 1])
+    first, direction = np.array([1, 3, 4]), np.array([2, 0])
+    clusters = np.stack([first, np.append(direction, -1)])
+    plan = np.stack([order, number, sign]), clusters, np.stack([[0.0, 0.7, 0.0], A])
     drift = rng.standard_normal((2, D + 1))
     drift[1] = 0.0  # of a cluster whose members have just changed
     shift, size, overlaps = np.empty((2, *drift.shape)), np.empty((2, 3)), np.empty(3)

@@ -171,7 +171,7 @@ def test_the_partial_field_of_some_blocks_is_that_of_all(rng):
     large.rows.partial(state, *whole)
     chosen = np.array([1, 3])
     large.rows.partial(state, *some, chosen)
-    inside = np.concatenate([plan.plan[0][plan.cuts[b] : plan.cuts[b + 1]] for b in chosen])
+    inside = np.concatenate([plan.order[plan.cuts[b] : plan.cuts[b + 1]] for b in chosen])
     assert {38, 39} <= set(inside) < set(range(2, 40))
     for all_rows, some_rows in zip(whole, some, strict=True):
         np.testing.assert_array_equal(some_rows[inside], all_rows[inside])

@@ -169,7 +169,7 @@ def by_sources_in_single_precision(start):
     """Rows that are no sources, though these are the same vectors: some of them near, each to itself."""
     here = "dynamics.integrators.large_flow"
     names = [*few_rows(), "dynamics.equations.pairs.rounding_kernels"]
-    names += [f"{here}.{name}_kernels" for name in ("plan", "partial", "partial_rows")]
+    names += [f"{here}.plan", *(f"{here}.{name}_kernels" for name in ("plan", "partial", "partial_rows"))]
     text = (render(start.problem.activation.coefficients), Piece("precision", 'REAL = "f4"'), *kernel_pieces(*names))
     passes = load((*text, Piece("call", PARTIAL))).namespace
     F, growth = start.empty()

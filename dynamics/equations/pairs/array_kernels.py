@@ -1,6 +1,6 @@
 """Views of flat work space, and products of matrices; executed before the kernels that use them."""
 
 from dynamics.compiler.products import product
-from dynamics.compiler.views import matrix
+from dynamics.compiler.views import cube, matrix
 
-__all__ = ["matrix", "product"]
+__all__ = ["cube", "matrix", "product"]

@@ -94,13 +94,9 @@ def add_to_one(u: NDArray[Real], of_u: NDArray[Real], others: NDArray[Real], beg
     """Add a multiple of the other j, and of j + 1 if there is one, to a part of a row."""
     last = min(j + 1, others.shape[0] - 1)
     row_a, row_b = row_part(others, j, begin, u.size), row_part(others, last, begin, u.size)
-    u_a, u_b = of_u[j], of_u[last]
-    if last == j:
-        for k in range(u.size):
-            u[k] += u_a * row_a[k]
-    else:
-        for k in range(u.size):
-            u[k] += u_a * row_a[k] + u_b * row_b[k]
+    u_a, u_b = of_u[j], of_u[last] if last > j else 0.0
+    for k in range(u.size):
+        u[k] += u_a * row_a[k] + u_b * row_b[k]
 
 
 @kernel

@@ -12,7 +12,6 @@ it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the c
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Matrix, Real, Vector
@@ -119,12 +118,13 @@ def field_rows(
         rows = last - first
         overlap = matrix(work, 0, rows, m)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
-        growth[first:last] = 0.0
+        for i in range(first, last):
+            growth[i] = 0.0
         weigh_pairs(first, n, overlap, growth)
-        np.dot(overlap, U, F[first:last])
+        product(overlap, U, F[first:last])
         if teacher.shape[0] > 0:
             pull = matrix(work, rows * m, rows, P)
-            np.dot(U[first:last], teacher.T, pull)
+            product(U[first:last], teacher.T, pull)
             for x in range(rows):
                 for p in range(P):
                     growth[first + x] += a[p] * g0(pull[x, p])

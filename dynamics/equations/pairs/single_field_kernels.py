@@ -13,7 +13,7 @@ from dynamics.compiler.arrays import Matrix, SingleMatrix, SingleVector, Vector
 from dynamics.compiler.compilation import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import matrix, product
     from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, add_axes, gather_rows, multiply_pairs, weigh_pairs
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
@@ -44,7 +44,8 @@ def take_near(x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Ma
     for j in range(m):
         if abs(overlap[x, j]) > NEAR and j != i:
             if not found:
-                F[i] = 0.0
+                for k in range(D):
+                    F[i, k] = 0.0
             found = True
             overlap[x, j] = 0.0
             s = 0.0
@@ -78,7 +79,8 @@ def field_rows_single(
         rows = last - first
         overlap, force = matrix(work, 0, rows, m), matrix(work, rows * m, rows, D)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
-        growth[first:last] = 0.0
+        for i in range(first, last):
+            growth[i] = 0.0
         near = np.empty(rows, dtype=np.bool_)
         for x in range(rows):
             near[x] = take_near(x, first + x, U, n, overlap, F, growth)
@@ -87,10 +89,9 @@ def field_rows_single(
             for j in range(m):
                 if abs(overlap[x, j]) < SMALLEST_WEIGHT:
                     overlap[x, j] = 0.0
-        np.dot(overlap, U_single, force)
+        product(overlap, U_single, force)
         for x in range(rows):
-            if near[x]:
-                F[first + x] += force[x]
-            else:
-                F[first + x] = force[x]
+            i = first + x
+            for k in range(D):
+                F[i, k] = F[i, k] + force[x, k] if near[x] else force[x, k]
         add_axes(first, last, U, a, F, growth)

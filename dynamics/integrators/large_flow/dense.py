@@ -76,7 +76,7 @@ class DenseOutput:
     def _block_of(self, rows: Integers) -> Integers:
         """Return the block in which each row is visited."""
         division = self._step.division
-        order: Integers = division.plan[0]
+        order = division.order
         place = np.empty(order.size, dtype=np.int64)
         place[order] = np.arange(order.size)
         return np.searchsorted(division.cuts, place[rows], side="right") - 1

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.integrators.large_flow.plan import ACTIVE, DIRECTION, FIRST, ORDER, POLE
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.compiler.workers import Workers
+    from dynamics.integrators.large_flow.plan import Plan
     from hermite.arrays import Array, Integers
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
@@ -54,12 +57,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A division of m neurons; `plan` is what compiled passes read (see `partial_kernels`)."""
+    """A division of m neurons; `plan` is what compiled passes read (see `plan`)."""
 
     fast: NDArray[np.bool_]
     cluster: Integers  # direction of the cluster of each neuron, −1 for none
     sources: Integers  # rows of the fast neurons
-    plan: tuple[Any, ...]
+    plan: Plan
     #: Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
     cuts: Integers
     rates: Array  # of the direction and of the norm, (clusters, 2)
@@ -67,24 +70,36 @@ class Division:
     @property
     def largest_group(self) -> int:
         """Number of rows that go through a step together: of the largest cluster, or one."""
-        return int(np.diff(self.plan[3]).max(initial=1))
+        return int(np.diff(self.first).max(initial=1))
+
+    @property
+    def order(self) -> Integers:
+        """Rows in the order in which they are visited."""
+        order: Integers = self.plan[0][ORDER]
+        return order
+
+    @property
+    def first(self) -> Integers:
+        """Places in that order at which each cluster begins, and at which the last one ends."""
+        places: Integers = self.plan[1][FIRST]
+        return places
 
     @property
     def directions(self) -> Integers:
         """Directions that have a cluster, in the order of the plan."""
-        directions: Integers = self.plan[4]
+        directions: Integers = self.plan[1][DIRECTION, :-1]
         return directions
 
     @property
     def active(self) -> Array:
         """Coefficients of the directions without a cluster, 0 for the others."""
-        coefficients: Array = self.plan[6]
+        coefficients: Array = self.plan[2][ACTIVE]
         return coefficients
 
     @property
     def sign(self) -> Array:
         """Pole of its direction at which each neuron of a cluster sits, +1 or −1."""
-        signs: Array = self.plan[5]
+        signs: Array = self.plan[0][POLE].astype(np.float64)
         return signs
 
 
@@ -156,20 +171,19 @@ class Divider:
         directions, first = np.unique(cluster[inside], return_index=True)
         first = sources.size + np.append(first, inside.size).astype(np.int64)
         order = np.concatenate([sources, inside, np.flatnonzero(~fast & (cluster < 0))])
-        number, source = np.full(m, -1, dtype=np.int64), np.full(m, -1, dtype=np.int64)
+        number = np.full(m, -1, dtype=np.int64)
         number[inside] = np.searchsorted(directions, cluster[inside])
-        source[sources] = np.arange(sources.size)
         active = self._a.copy()
         active[directions] = 0.0
-        a = self._a[directions]
-        plan = (order, number, source, first, directions, sign, active, a)
+        of_rows = np.stack([order, number, sign.astype(np.int64)])
+        clusters = np.stack([first, np.append(directions, -1)])
         return Division(
             fast=fast,
             cluster=cluster,
             sources=sources,
-            plan=plan,
+            plan=(of_rows, clusters, np.stack([active, self._a])),
             cuts=_cuts(sources.size, first, m, self._block_length(sources.size)),
-            rates=a[:, None] * self._rates,
+            rates=self._a[directions, None] * self._rates,
         )
 
     def _block_length(self, sources: int) -> int:

@@ -1,12 +1,13 @@
 """Compiled division of the neurons of a large flow: groups near a direction, which of them are clusters, fast neurons.
 
-Executed after `plan_kernels`; compiled once for all links. The tests are explained in `division`.
+Compiled once for all links. The tests are explained in `division`.
 """
 
 import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Switches, Vector
 from dynamics.compiler.compilation import entry
+from dynamics.compiler.numbers import larger
 
 
 @entry("void(f8[:,::1], b1, f8[::1], i8[::1], f8[::1], i8[::1], f8[::1])")
@@ -95,7 +96,7 @@ def judge_groups(
         for mode in range(2):
             rate = a[p] * rates[mode]
             patience = still * (leave_still if was else 1.0) * rate
-            passed[c] = passed[c] and result[c, 2 + mode] <= patience * max(1.0, slow / (h * rate)) ** 4
+            passed[c] = passed[c] and result[c, 2 + mode] <= patience * larger(1.0, slow / (h * rate)) ** 4
         if passed[c]:
             left[p] = 0.0
     changed = False

@@ -40,7 +40,7 @@ def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: fl
 
     def part(begin: int, end: int) -> None:
         rows.kernels.settle_rows(
-            begin, end, correction, h * SHARE_AHEAD, step.division.plan[1], state.F, state.growth,
+            begin, end, correction, h * SHARE_AHEAD, step.division.cluster, state.F, state.growth,
             *step.rests[:3], step.rests.at_end, slot, *rows.ahead, state.U, state.log_norm,
             step.end.U, step.end.log_norm, rows.miss,
         )  # fmt: skip
@@ -68,7 +68,7 @@ def _land(
     # Modes that relax less than κ within a step are not slowed.
     follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
     shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
-    rows.kernels.largest_overlaps(state.U, division.plan[1], curvature)
+    rows.kernels.largest_overlaps(state.U, division.cluster, curvature)
     rows.kernels.curvatures(curvature)
     ratio = 0.0 if h_last is None else h / (h + h_last)
     shares, weights = rests.relaxed_correction(h, division.rates), step.rests.at_end
@@ -84,7 +84,7 @@ def _land(
     rows.workers.over_parts(count, weigh)
     noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
     if not noticed.max() <= 1.0:
-        order, first = division.plan[0], division.plan[3]
+        order, first = division.order, division.first
         moves = ~(noticed <= MOVED)
         chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
         before = state.U[moved], np.exp(state.log_norm[moved])

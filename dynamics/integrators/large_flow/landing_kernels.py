@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
 from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.numbers import larger
 
 if TYPE_CHECKING:
-    from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
+    from dynamics.integrators.large_flow.plan import DIRECTION, FIRST, ORDER, PLAN, POLE, TEACHER, Plan
+    from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
 
     REAL = "f8"
 
@@ -67,13 +69,13 @@ def largest_overlaps(U: Matrix, cluster: Integers, out: Vector) -> None:
         own = cluster[i]
         for p in range(out.size):
             if p != own:
-                out[p] = max(out[p], abs(U[i, p]))
+                out[p] = larger(out[p], abs(U[i, p]))
 
 
 @entry(
     "void(i8, i8, f8, f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1],"
     f" f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1],"
-    " f8[:,:,::1], f8[:,::1], Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" f8[:,:,::1], f8[:,::1], {PLAN})"
 )
 def weigh_shifts(
     begin: int,
@@ -113,7 +115,7 @@ def weigh_shifts(
     (1 + ρ) Δ/h − ρ w there, and v − λ b = (1 + ρ)(Δ + b)/h − ρ w gives b: BDF of order 2 for this mode. To the share
     1 − `follows` the mode has been followed by the stages themselves, and gets `shares` times the error of the rest.
     """
-    first, direction, sign, coefficient = plan[3], plan[4], plan[5], plan[7]
+    of_rows, clusters, teacher = plan
     D = U.shape[1]
     velocity, miss = np.empty(D + 1), np.empty(D)
     for c in range(begin, end):
@@ -128,12 +130,12 @@ def weigh_shifts(
             off[k] = velocity[k] = 0.0
         forward = (1.0 + rho) / h
         total = 0.0
-        for x in range(first[c], first[c + 1]):
-            total += np.exp(log_n[plan[0][x]])
-        for x in range(first[c], first[c + 1]):
-            i = plan[0][x]
+        for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
+            total += np.exp(log_n[of_rows[ORDER, x]])
+        for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
+            i = of_rows[ORDER, x]
             share = np.exp(log_n[i]) / total
-            w = share * sign[i]
+            w = share * of_rows[POLE, i]
             off[D] += share * miss_of_row(
                 i, U[i], F, growth, rest, rest_growth, slots, weights, now, ahead, ahead_growth, miss
             )
@@ -156,16 +158,17 @@ def weigh_shifts(
             if k < D:
                 square += moved[k] * moved[k]
         size[c, 0], size[c, 1] = np.sqrt(square), abs(moved[D])
-        size[c, 2] = coefficient[c] * curvature[direction[c]] * max(size[c, 0], size[c, 1])
+        p = clusters[DIRECTION, c]
+        size[c, 2] = teacher[TEACHER, p] * curvature[p] * larger(size[c, 0], size[c, 1])
 
 
 @entry(
     "void(i8[::1], f8, f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8,"
     f" {REAL}[:,::1], f8[::1], f8[:,:,::1],"
-    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" {PLAN})"
 )
 def shift_clusters(
-    clusters: Integers,
+    chosen: Integers,
     share: float,
     log_n: Vector,
     U: Matrix,
@@ -181,20 +184,20 @@ def shift_clusters(
     shift: Cube,
     plan: Plan,
 ) -> None:
-    """Move the members of some clusters: all by the shift, each by its own lag besides.
+    """Move the members of the `chosen` clusters: all by the shift, each by its own lag besides.
 
     `shift` is what `weigh_shifts` wrote; the rest of a member differs from that of the mean like a row's outside
     clusters, which moves by `share` times its error.
     """
-    first, sign = plan[3], plan[5]
+    of_rows, clusters, _ = plan
     D = U.shape[1]
     miss = np.empty(D)
-    for z in range(clusters.size):
-        c = clusters[z]
+    for z in range(chosen.size):
+        c = chosen[z]
         b, off = shift[0, c], shift[1, c]
-        for x in range(first[c], first[c + 1]):
-            i = plan[0][x]
-            s = sign[i]
+        for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
+            i = of_rows[ORDER, x]
+            s = of_rows[POLE, i]
             own = miss_of_row(i, U[i], F, growth, rest, rest_growth, slots, weights, now, ahead, ahead_growth, miss)
             along = 0.0
             for k in range(D):

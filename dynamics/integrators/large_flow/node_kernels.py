@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.rounding_kernels import rounded_coordinate
     from dynamics.integrators.large_flow.partial_kernels import far_forces
-    from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
+    from dynamics.integrators.large_flow.plan import CLUSTER, POLE
+    from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
+
+# Of the polynomial through four nodes, as many as there are nodes, and of the one through three past states.
+COEFFICIENTS = 4
 
 
 @kernel
@@ -31,7 +35,7 @@ def write_node(
     total = dense_growth[6, i]
     for k in range(work.size):
         work[k] = dense[6, i, k]
-    for q in range(5, -1, -1):
+    for q in range(dense.shape[0] - 2, -1, -1):
         factor = time if q % 2 == 1 else 1.0 - time
         total = dense_growth[q, i] + factor * total
         for k in range(work.size):
@@ -48,11 +52,9 @@ def write_node(
 
 
 @kernel
-def write_even_motion(i: int, U: Matrix, F: Matrix, drift: Matrix, plan: Plan, out: NDArray[Real]) -> None:
-    """Write the velocity of row i at the beginning of the step, for one of a cluster the mean over the last step."""
-    c = plan[1][i]
+def write_even_motion(i: int, c: int, sign: int, U: Matrix, F: Matrix, drift: Matrix, out: NDArray[Real]) -> None:
+    """Write the velocity of row i at the beginning of the step, for one of cluster c the mean over the last step."""
     if c >= 0:
-        sign = plan[5][i]
         for k in range(out.size):
             out[k] = rounded_coordinate(sign * drift[c, k])
         return
@@ -79,16 +81,17 @@ def write_far(
     far: NDArray[Real],
     growth: Matrix,
     room: NDArray[Real],
-    plan: Plan,
+    of_rows: Integers,
 ) -> None:
     """Write what distant sources exert on a block of rows at every node; decide at the first which are near."""
     R, D, S = rows.size, U.shape[1], mass.shape[1]
     begin, velocity, vectors = matrix(room, 0, R, D), matrix(room, R * D, R, D), matrix(room, 2 * R * D, R, D)
     overlap = matrix(room, 3 * R * D, R, S)
     for x in range(R):
+        i = rows[x]
         for k in range(D):
-            begin[x, k] = rounded_coordinate(U[rows[x], k])
-        write_even_motion(rows[x], U, F, drift, plan, velocity[x])
+            begin[x, k] = rounded_coordinate(U[i, k])
+        write_even_motion(i, of_rows[CLUSTER, i], of_rows[POLE, i], U, F, drift, velocity[x])
     for z in range(times.size):
         # In the precision of the vectors, which a number of its own would raise to double.
         overlap[0, 0] = times[z] * h
@@ -118,20 +121,19 @@ def write_powers(
     That is the lagged rest of row i, and what distant sources exert at the K nodes on it, row x of their block. The
     coefficient of power q is Σ_s rest_powers[q, s] rest[slots_s] + Σ_z node_powers[q, z] far[z].
     """
-    K = node_powers.shape[0]
     for q in range(growth.size):
         out = powers[q]
         growth[q] = 0.0
-        if K == 4:
+        if far.shape[0] == 0:
+            for k in range(out.size):
+                out[k] = 0.0
+        else:
             a, b, c, d = far[0, x], far[1, x], far[2, x], far[3, x]
             w = node_powers[q]
             for k in range(out.size):
                 out[k] = (w[0] * a[k] + w[1] * b[k]) + (w[2] * c[k] + w[3] * d[k])
-            for z in range(K):
+            for z in range(w.size):
                 growth[q] += w[z] * far_growth[z, x]
-        else:
-            for k in range(out.size):
-                out[k] = 0.0
         if q < slots.size:
             add_rest(i, rest_powers[q], slots, rest, out)
             growth[q] += rest_number(i, rest_powers[q], slots, rest_growth)
@@ -139,23 +141,10 @@ def write_powers(
 
 @kernel
 def write_value(powers: Matrix, time: float, out: Vector) -> None:
-    """Write the value of a polynomial at a time, given the vectors of its coefficients: three or four as a rule."""
-    count = powers.shape[0]
-    if count == 3:
-        a, b, c = powers[0], powers[1], powers[2]
-        for k in range(out.size):
-            out[k] = a[k] + time * (b[k] + time * c[k])
-    elif count == 4:
-        a, b, c, d = powers[0], powers[1], powers[2], powers[3]
-        for k in range(out.size):
-            out[k] = a[k] + time * (b[k] + time * (c[k] + time * d[k]))
-    else:
-        for k in range(out.size):
-            out[k] = 0.0
-        for q in range(count - 1, -1, -1):
-            row = powers[q]
-            for k in range(out.size):
-                out[k] = out[k] * time + row[k]
+    """Write the value of a polynomial at a time, given the vectors of its four coefficients."""
+    a, b, c, d = powers[0], powers[1], powers[2], powers[3]
+    for k in range(out.size):
+        out[k] = a[k] + time * (b[k] + time * (c[k] + time * d[k]))
 
 
 @kernel

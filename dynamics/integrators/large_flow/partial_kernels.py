@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.few_rows_kernels import overlaps_of_rows, sums_of_others
     from dynamics.equations.pairs.link_kernels import g0, g1
     from dynamics.equations.pairs.rounding_kernels import SMALLEST_WEIGHT
-    from dynamics.integrators.large_flow.plan_kernels import Plan
+    from dynamics.integrators.large_flow.plan import CLUSTER, DIRECTION, TEACHER, Plan
+    from dynamics.integrators.large_flow.plan_kernels import group_end
 
 # Overlap of a row with a source from which on the source acts by itself at every stage, not by the nodes of a step: the
 # force grows like a power k − 1 of it, and so do the errors of nodes. With 0.15 they were twice as large.
@@ -29,18 +30,13 @@ NEAR_SOURCE = 0.1
 
 
 @kernel
-def add_cluster(
-    rows: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, c: int, begin: int, plan: Plan
-) -> None:
-    """Add the forces inside a cluster, whose rows are consecutive from `begin` in the block: teacher and members."""
-    first, direction, coefficient = plan[3], plan[4], plan[7]
-    p, a = direction[c], coefficient[c]
-    count = first[c + 1] - first[c]
+def add_cluster(begin: int, end: int, p: int, a: float, u: Matrix, log_n: Vector, F: Matrix, growth: Vector) -> None:
+    """Add the forces inside the cluster of direction p, rows begin … end − 1 of a block: teacher and members."""
     D = u.shape[1]
-    for x in range(begin, begin + count):
+    for x in range(begin, end):
         F[x, p] += a * g1(u[x, p])
         growth[x] += a * g0(u[x, p])
-        for z in range(begin, begin + count):
+        for z in range(begin, end):
             if z != x:
                 s = 0.0
                 for k in range(D):
@@ -54,31 +50,20 @@ def add_cluster(
 
 @kernel
 def add_sources(
-    rows: Integers,
-    u: Matrix,
-    sources: Matrix,
-    mass: Vector,
-    overlap: Matrix,
-    F: Matrix,
-    growth: Vector,
-    source: Integers,
+    first: int, u: Matrix, sources: Matrix, mass: Vector, overlap: Matrix, F: Matrix, growth: Vector
 ) -> None:
-    """Write what the fast sources exert on each other; a source exerts nothing on itself."""
+    """Write what the fast sources exert on those from number `first` on; a source exerts nothing on itself."""
     overlaps_of_rows(u, sources, overlap)
-    for x in range(rows.size):
-        skipped = source[rows[x]]
-        total = 0.0
+    for x in range(u.shape[0]):
+        total = length = 0.0
         for j in range(mass.size):
             s = overlap[x, j]
             total += mass[j] * g0(s)
             overlap[x, j] = -mass[j] * g1(s)
-        if skipped >= 0:
-            s = 0.0
-            for k in range(u.shape[1]):
-                s += u[x, k] * sources[skipped, k]
-            total -= mass[skipped] * g0(s)
-            overlap[x, skipped] = 0.0
-        growth[x] = -total
+        for k in range(u.shape[1]):
+            length += u[x, k] * u[x, k]
+        overlap[x, first + x] = 0.0
+        growth[x] = mass[first + x] * g0(length) - total
     sums_of_others(overlap, sources, F)
 
 
@@ -132,17 +117,15 @@ def add_near(i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, e
 @kernel
 def add_clusters(rows: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, plan: Plan) -> None:
     """Add what their clusters exert on rows, and a row's own −n_i g(1)."""
+    of_rows, clusters, teacher = plan
     own = g0(1.0)
     for x in range(rows.size):
         growth[x] -= np.exp(log_n[x]) * own
-    x = min(0, rows.size)  # 0, but no literal, for which a second copy of `add_cluster` would be compiled
-    while x < rows.size:
-        c = plan[1][rows[x]]
-        if c >= 0:
-            add_cluster(rows, u, log_n, F, growth, c, x, plan)
-            x += plan[3][c + 1] - plan[3][c]
-        else:
-            x += 1
+    for x in range(rows.size):
+        c, end = of_rows[CLUSTER, rows[x]], group_end(x, rows, plan)
+        if c >= 0 and end > x:
+            p = clusters[DIRECTION, c]
+            add_cluster(x, end, p, teacher[TEACHER, p], u, log_n, F, growth)
 
 
 @kernel

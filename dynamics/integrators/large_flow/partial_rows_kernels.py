@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Integers, Matrix, Real, Switches, Vector
 from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         add_sources,
         far_forces,
     )
-    from dynamics.integrators.large_flow.plan_kernels import Plan
+    from dynamics.integrators.large_flow.plan import ACTIVE, ORDER, PLAN, Plan
 
     REAL = "f8"
 
@@ -65,7 +66,7 @@ def force_of_sources(
     f"void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], {REAL}[:,::1], f8[::1], b1[:,::1],"
     f" {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], b1,"
     f" f8[:,::1], f8[::1], f8[::1], {REAL}[::1],"
-    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" {PLAN})"
 )
 def partial_rows(
     first_block: int,
@@ -94,24 +95,26 @@ def partial_rows(
     `ahead`, if it has rows, holds what a step expected from distant sources at its end; its error takes the place.
     """
     D, S = U.shape[1], mass.size
+    of_rows, _, teacher = plan
+    active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
     for b in range(first_block, last_block):
-        rows = plan[0][cuts[b] : cuts[b + 1]]
-        R = rows.size
+        first, R = cuts[b], cuts[b + 1] - cuts[b]
+        rows = row_part(of_rows, ORDER, first, R)
         u, F, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
         o = 2 * R * D + R * S
-        logs, growth = work[o : o + R], work[o + R : o + 2 * R]
+        logs, growth = vector(work, o, R), vector(work, o + R, R)
         for x in range(R):
             logs[x] = log_n[rows[x]]
             for k in range(D):
                 u[x, k] = U[rows[x], k]
-        if plan[2][rows[0]] >= 0:
-            add_sources(rows, u, sources, mass, overlap, F, growth, plan[2])
+        if first < S:
+            add_sources(first, u, sources, mass, overlap, F, growth)
         else:
             force_of_sources(rows, u, sources, distant, mass, near, ahead, ahead_growth, F, growth, room)
         add_clusters(rows, u, logs, F, growth, plan)
         for x in range(R):
             i = rows[x]
-            growth[x] += add_active(u[x], plan[6], F[x])[0]
+            growth[x] += add_active(u[x], active, F[x])[0]
             if is_rest:
                 out_growth[i] = field_growth[i] - growth[x]
                 for k in range(D):

@@ -19,11 +19,14 @@ _ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "
 #: those that know no link.
 _STEP = (
     *(_ROUNDING, "dynamics.integrators.explicit.dop853_tableau"),
+    f"{_HERE}.plan",
     *(f"{_HERE}.{name}_kernels" for name in ("plan", "partial", "partial_rows", "node", "row")),
     *(f"{_HERE}.{name}_kernels" for name in ("slowing", "source", "step")),
 )
 _WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
-_PLAIN = tuple(f"{_HERE}.{name}_kernels" for name in ("plan", "settle", "division", "landing"))
+_PLAIN = tuple(
+    f"{_HERE}.{name}" for name in ("plan", "plan_kernels", "settle_kernels", "division_kernels", "landing_kernels")
+)
 _SINGLE = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")
 
 
@@ -55,7 +58,7 @@ def compile_passes(problem: Problem, *, rounds: bool = False, follows: bool = Fa
     step = (link, precision, *kernel_pieces(*few_rows(), *_STEP))
     rest = [(link, *kernel_pieces(*_WHOLE)), (precision, *kernel_pieces(*_PLAIN))]
     if follows:
-        rest.append((link, *kernel_pieces(f"{_HERE}.moved_kernels")))
+        rest.append((link, *kernel_pieces(_ARRAYS, f"{_HERE}.moved_kernels")))
     with compiling_beside(step):
         others = [load(pieces) for pieces in rest]
     passes: dict[str, Any] = {}

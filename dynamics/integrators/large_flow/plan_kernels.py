@@ -1,22 +1,28 @@
-"""What passes of the large-flow solver over rows are told, and the rest of the field that a step extrapolates.
+"""Groups of rows that go through a step together, and the rest of the field that a step extrapolates.
 
-Integers and numbers that a pass needs travel in `plan`, a tuple of arrays:
-
-    order     (m,)    rows, in the order in which they are visited
-    cluster   (m,)    cluster of each row, −1 for none
-    source    (m,)    place of each row among the fast sources, −1 for none
-    first     (c + 1,) place in `order` at which each cluster begins
-    direction (c,)    direction of each cluster
-    sign      (m,)    +1 or −1: the pole of its direction at which a row of a cluster sits
-    active    (P,)    a_p of the directions without a cluster, 0 for the others
-    coefficient (c,)  a_p of each cluster
+Executed after `plan`.
 """
+
+from typing import TYPE_CHECKING
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
-# Integers, then numbers, as listed above.
-Plan = tuple[Integers, Integers, Integers, Integers, Integers, Vector, Vector, Vector]
+if TYPE_CHECKING:
+    from dynamics.integrators.large_flow.plan import CLUSTER, FIRST, Plan
+
+
+@kernel
+def group_end(x: int, rows: Integers, plan: Plan) -> int:
+    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if the cluster began before."""
+    of_rows, clusters, _ = plan
+    c = of_rows[CLUSTER, rows[x]]
+    if c < 0:
+        return x + 1
+    if x > 0 and of_rows[CLUSTER, rows[x - 1]] == c:
+        return x
+    count: int = clusters[FIRST, c + 1] - clusters[FIRST, c]
+    return x + count
 
 
 @kernel

@@ -9,6 +9,8 @@ import numpy as np
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
+from dynamics.compiler.numbers import larger
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.integrators.explicit.dop853_tableau import (
@@ -28,33 +30,30 @@ def combine(base: Vector, stages: Cube, x: int, row: int, h: float, out: Vector)
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for k in range(out.size):
         out[k] = base[k]
-    # Four stages at a time, so that `out` is read and written a quarter as often.
-    j = 0
-    while j + 4 <= count:
-        a, b, c, d = places[j], places[j + 1], places[j + 2], places[j + 3]
-        w_a, w_b = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b]
-        w_c, w_d = h * DOP853_WEIGHTS[row, c], h * DOP853_WEIGHTS[row, d]
+    # Four stages at a time, so that `out` is read and written a quarter as often; where fewer are left, the first of
+    # them takes the place of those missing, with weight 0.
+    for j in range(0, count, 4):
+        a = places[j]
+        b = places[j + 1] if j + 1 < count else a
+        c = places[j + 2] if j + 2 < count else a
+        d = places[j + 3] if j + 3 < count else a
+        w_a = h * DOP853_WEIGHTS[row, a]
+        w_b = h * DOP853_WEIGHTS[row, b] if b != a else 0.0
+        w_c = h * DOP853_WEIGHTS[row, c] if c != a else 0.0
+        w_d = h * DOP853_WEIGHTS[row, d] if d != a else 0.0
         k_a, k_b, k_c, k_d = stages[a, x], stages[b, x], stages[c, x], stages[d, x]
         for k in range(out.size):
             out[k] += (w_a * k_a[k] + w_b * k_b[k]) + (w_c * k_c[k] + w_d * k_d[k])
-        j += 4
-    while j < count:
-        a, b = places[j], places[min(j + 1, count - 1)]
-        w_a, w_b = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 < count else 0.0
-        k_a, k_b = stages[a, x], stages[b, x]
-        for k in range(out.size):
-            out[k] += w_a * k_a[k] + w_b * k_b[k]
-        j += 2
 
 
 @kernel
-def end_sums(base: Vector, stages: Cube, x: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
-    """Write the state at the end of a step and both error estimates of one neuron, which have the same eight stages."""
+def end_sums(base: Vector, stages: Cube, x: int, count: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
+    """Write the state at the end of a step and both error estimates of one neuron, of the same `count` stages."""
     places = DOP853_PLACES[END]
     for k in range(new.size):
         new[k] = base[k]
         e5[k] = e3[k] = 0.0
-    for j in range(0, DOP853_COUNTS[END], 2):
+    for j in range(0, count, 2):
         a, b = places[j], places[j + 1]
         w_a, w_b = h * DOP853_WEIGHTS[END, a], h * DOP853_WEIGHTS[END, b]
         five_a, five_b = DOP853_WEIGHTS[ERRORS, a], DOP853_WEIGHTS[ERRORS, b]
@@ -89,7 +88,7 @@ def row_error(
     q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS, :END], 1.0) / atol_norm) ** 2
     q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS + 1, :END], 1.0) / atol_norm) ** 2
     for k in range(D):
-        scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
+        scale = 1.0 / (atol + rtol * larger(abs(y[k]), abs(new[k])))
         q5 += (e5[k] * scale) ** 2
         q3 += (e3[k] * scale) ** 2
     total = q5 + 0.01 * q3
@@ -97,11 +96,11 @@ def row_error(
         return np.inf
     error = abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
     if p >= 0:
-        scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
+        scale = 1.0 / (atol + rtol * larger(abs(y[p]), abs(new[p])))
         q5 = (e5[p] * scale) ** 2
         total = q5 + 0.01 * (e3[p] * scale) ** 2
         if total > 0.0:
-            error = max(error, abs(h) * q5 / np.sqrt(total))
+            error = larger(error, abs(h) * q5 / np.sqrt(total))
     return error
 
 
@@ -168,8 +167,8 @@ def finish_row(
     `error_within` that of its dense output; `work` has 4 D numbers.
     """
     D = U.shape[1]
-    zero, rise, e5, e3 = work[:D], work[D : 2 * D], work[2 * D : 3 * D], work[3 * D : 4 * D]
-    end_sums(U[i], stages, x, h, rise, e5, e3)
+    zero, rise, e5, e3 = vector(work, 0, D), vector(work, D, D), vector(work, 2 * D, D), vector(work, 3 * D, D)
+    end_sums(U[i], stages, x, DOP853_COUNTS[END], h, rise, e5, e3)
     growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
     if not again:
         for k in range(D):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
 from dynamics.compiler.compilation import entry
+from dynamics.compiler.numbers import larger
 
 if TYPE_CHECKING:
     from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
@@ -77,7 +78,7 @@ def settle_rows(
             radial += off[k] * U[i, k]
             moved_radial += correction[k] * U[i, k]
         for k in range(D):
-            largest = max(largest, abs(off[k] - radial * U[i, k]))
+            largest = larger(largest, abs(off[k] - radial * U[i, k]))
             u = U[i, k] + free * (correction[k] - moved_radial * U[i, k])
             U_end[i, k] = u
             length += u * u

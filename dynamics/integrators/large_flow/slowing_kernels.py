@@ -9,7 +9,7 @@ from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.link_kernels import g0, g1
-    from dynamics.integrators.large_flow.plan_kernels import Plan
+    from dynamics.integrators.large_flow.plan import CLUSTER, POLE
 
 
 @kernel
@@ -23,8 +23,8 @@ def along(u: Vector, v: Vector) -> float:
 
 
 @kernel
-def slow_alone(u: Vector, du: Vector, sign: float, held: float, drift: Vector) -> None:
-    """Slow the direction of the only neuron of a cluster, as `slow_clusters` does for several."""
+def slow_alone(u: Vector, du: Vector, sign: int, held: float, drift: Vector) -> None:
+    """Slow the direction of the only neuron of a cluster, as `slow_together` does that of several."""
     product = length = 0.0
     for k in range(u.size):
         product += u[k] * (sign * du[k] - drift[k])
@@ -36,8 +36,6 @@ def slow_alone(u: Vector, du: Vector, sign: float, held: float, drift: Vector) -
 
 @kernel
 def slow_together(
-    x: int,
-    end: int,
     c: int,
     rows: Integers,
     u: Matrix,
@@ -48,25 +46,24 @@ def slow_together(
     shift: Vector,
     pace: Matrix,
     drift: Matrix,
-    plan: Plan,
+    of_rows: Integers,
 ) -> None:
-    """Slow cluster c, the rows x to `end` of a block: b of the mean direction and β of mean ln n are taken away.
+    """Slow cluster c, all rows of a block: b of the mean direction and β of mean ln n are taken away.
 
     That is what the cluster would lose if it sat b/λ and β/λ' farther, λ = a g'(1) and λ' = 4 a g(1). Members that lean
     by δ_i from the mean, s_i u_i = ū + δ_i, then have other velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the
     direction. Without that the lag of their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by
     T_i = 1 − u_i u_iᵀ; the x whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
     """
-    sign = plan[5]
     D = mean.size
     total = mean_growth = mean_lean = 0.0
     for k in range(D):
         mean[k] = 0.0
-    for z in range(x, end):
+    for z in range(rows.size):
         n = np.exp(log_n[z])
         total += n
         mean_growth += n * dl[z]
-        w = n * sign[rows[z]]
+        w = n * of_rows[POLE, rows[z]]
         for k in range(D):
             mean[k] += w * du[z, k]
     for k in range(D):
@@ -74,8 +71,8 @@ def slow_together(
         shift[k] = mean[k]
     mean_growth = (1.0 - pace[c, 1]) * (mean_growth / total - drift[c, D])
     turn = 0.25 * g1(1.0) / g0(1.0) * mean_growth
-    for z in range(x, end):
-        share, s = np.exp(log_n[z]) / total, sign[rows[z]]
+    for z in range(rows.size):
+        share, s = np.exp(log_n[z]) / total, of_rows[POLE, rows[z]]
         lean = s * along(u[z], mean)
         mean_lean += share * lean
         dl[z] -= mean_growth + 4.0 * lean
@@ -83,10 +80,11 @@ def slow_together(
         w = share * s * (lean + turn)
         for k in range(D):
             shift[k] += w * u[z, k]
-    for z in range(x, end):
+    for z in range(rows.size):
         dl[z] += 4.0 * mean_lean
+        s = of_rows[POLE, rows[z]]
         for k in range(D):
-            du[z, k] -= sign[rows[z]] * shift[k]
+            du[z, k] -= s * shift[k]
         # Tangential once more: of a radial rounding of 1e-16 the stages of a long step make errors of ln n of 1e-6.
         w = along(u[z], du[z])
         for k in range(D):
@@ -94,7 +92,7 @@ def slow_together(
 
 
 @kernel
-def slow_clusters(
+def slow_cluster(
     rows: Integers,
     u: Matrix,
     log_n: Vector,
@@ -104,25 +102,17 @@ def slow_clusters(
     shift: Vector,
     pace: Matrix,
     drift: Matrix,
-    plan: Plan,
+    of_rows: Integers,
 ) -> None:
-    """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift: its only stiff modes.
+    """Replace the mean velocity v of rows, if they are a cluster, by θ v + (1 − θ) drift: its only stiff modes.
 
     `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
     """
-    cluster, first, sign = plan[1], plan[3], plan[5]
-    x = min(0, rows.size)  # 0, but no literal, for which a second copy of `slow_together` would be compiled
-    while x < rows.size:
-        c = cluster[rows[x]]
-        if c < 0:
-            x += 1
-            continue
-        end = x + first[c + 1] - first[c]
-        held, held_norm = 1.0 - pace[c, 0], 1.0 - pace[c, 1]
-        if held > 0.0 or held_norm > 0.0:
-            if end == x + 1:
-                slow_alone(u[x], du[x], sign[rows[x]], held, drift[c])
-                dl[x] -= held_norm * (dl[x] - drift[c, drift.shape[1] - 1])
-            else:
-                slow_together(x, end, c, rows, u, log_n, du, dl, mean, shift, pace, drift, plan)
-        x = end
+    c = of_rows[CLUSTER, rows[0]]
+    if c < 0 or (pace[c, 0] >= 1.0 and pace[c, 1] >= 1.0):
+        return
+    if rows.size > 1:
+        slow_together(c, rows, u, log_n, du, dl, mean, shift, pace, drift, of_rows)
+    else:
+        slow_alone(u[0], du[0], of_rows[POLE, rows[0]], 1.0 - pace[c, 0], drift[c])
+        dl[0] -= (1.0 - pace[c, 1]) * (dl[0] - drift[c, drift.shape[1] - 1])

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
 from dynamics.compiler.compilation import counting_kernel, entry
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.link_kernels import g0
     from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
     from dynamics.integrators.large_flow.node_kernels import write_node
     from dynamics.integrators.large_flow.partial_kernels import add_active, add_sources
-    from dynamics.integrators.large_flow.plan_kernels import Plan, add_rest, rest_number
+    from dynamics.integrators.large_flow.plan import ACTIVE, ORDER, PLAN, Plan
+    from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
     from dynamics.integrators.large_flow.row_kernels import combine, combine_number, finish_row
 
     REAL = "f8"
@@ -46,17 +48,20 @@ def stage_of_sources(
     plan: Plan,
 ) -> None:
     """Fill stage s of the sources `first` to `last`, and write where they are at the next."""
-    rows, u, velocity = plan[0][first:last], sources[s, first:last], stages[s, first:last]
+    of_rows, _, teacher = plan
+    active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
+    u, velocity = sources[s, first:last], stages[s, first:last]
     overlap, growth = np.empty((last - first, mass.shape[1])), growth_stages[s, first:last]
-    add_sources(rows, u, sources[s], mass[s], overlap, velocity, growth, plan[2])
+    add_sources(first, u, sources[s], mass[s], overlap, velocity, growth)
     for q in range(slots.size):
         weights[q] = 0.0
         for p in range(slots.size - 1, -1, -1):
             weights[q] = weights[q] * DOP853_C[s] + rest_powers[p, q]
     for x in range(last - first):
-        i, z = rows[x], first + x
+        z = first + x
+        i = of_rows[ORDER, z]
         add_rest(i, weights, slots, rest, velocity[x])
-        total, radial = add_active(u[x], plan[6], velocity[x])
+        total, radial = add_active(u[x], active, velocity[x])
         total += growth[x] - mass[s, z] * g0(1.0) + rest_number(i, weights, slots, rest_growth)
         growth[x] = 4.0 * total
         for k in range(u.shape[1]):
@@ -71,7 +76,7 @@ def stage_of_sources(
     "void(i8, i8, i8, i8, b1, f8, f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[:,::1],"
     f" f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1], f8[::1], {REAL}[:,:,::1], f8[:,::1], {REAL}[:,::1], f8[::1],"
     " f8[:,::1], f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1],"
-    " Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" {PLAN})"
 )
 def step_sources(
     first_stage: int,
@@ -120,13 +125,15 @@ def step_sources(
                 growth_stages, weights, plan,
             )  # fmt: skip
             for x in range(first if s == LAST_STAGE else last, last):
-                i = plan[0][x]
+                i = plan[0][ORDER, x]
                 finish_row(
-                    i, x, again, True, h, U, log_n, stages, growth_stages, U_new, log_new, error, error_within,
-                    tolerance, leading, dense, dense_growth, work,
+                    i, x, again, s == LAST_STAGE, h, U, log_n, stages, growth_stages, U_new, log_new, error,
+                    error_within, tolerance, leading, dense, dense_growth, work,
                 )  # fmt: skip
                 for z in range(times.size):
-                    node_mass[z, x] = write_node(i, times[z], U, log_n, dense, dense_growth, work[:D], nodes[z, x])
+                    node_mass[z, x] = write_node(
+                        i, times[z], U, log_n, dense, dense_growth, vector(work, 0, D), nodes[z, x]
+                    )
                 if ahead.shape[0] > 0 and not again:
                     # Sources feel each other at every stage.
                     ahead_growth[i] = 0.0

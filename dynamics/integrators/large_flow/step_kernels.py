@@ -10,15 +10,23 @@ from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Switches, Vector
 from dynamics.compiler.compilation import entry, kernel
+from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import cube, matrix
     from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-    from dynamics.integrators.large_flow.node_kernels import power_number, write_far, write_powers, write_value
+    from dynamics.integrators.large_flow.node_kernels import (
+        COEFFICIENTS,
+        power_number,
+        write_far,
+        write_powers,
+        write_value,
+    )
     from dynamics.integrators.large_flow.partial_kernels import add_active, add_clusters, add_near
-    from dynamics.integrators.large_flow.plan_kernels import Plan
+    from dynamics.integrators.large_flow.plan import ACTIVE, ORDER, PLAN, Plan
+    from dynamics.integrators.large_flow.plan_kernels import group_end
     from dynamics.integrators.large_flow.row_kernels import combine, combine_number, finish_row
-    from dynamics.integrators.large_flow.slowing_kernels import slow_clusters
+    from dynamics.integrators.large_flow.slowing_kernels import slow_cluster
 
     REAL = "f8"
 
@@ -53,14 +61,15 @@ def step_group(
     `far` (K, rows of the block, D) and `far_growth` are what distant sources exert at the K nodes, from row `at` on.
     """
     R, D, K = rows.size, U.shape[1], node_powers.shape[0]
-    count = max(K, slots.size)
+    count, teacher = COEFFICIENTS, plan[2]
+    active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
     u, F = matrix(work, 0, R, D), matrix(work, R * D, R, D)
     o = 2 * R * D
-    powers, growth_powers = work[o : o + R * count * D].reshape(R, count, D), matrix(work, o + R * count * D, R, count)
+    powers, growth_powers = cube(work, o, R, count, D), matrix(work, o + R * count * D, R, count)
     o += R * count * (D + 1)
-    mean, shift = work[o : o + D], work[o + D : o + 2 * D]
+    mean, shift = vector(work, o, D), vector(work, o + D, D)
     o += 2 * D
-    logs, growth = work[o : o + R], work[o + R : o + 2 * R]
+    logs, growth = vector(work, o, R), vector(work, o + R, R)
     for x in range(R):
         write_powers(
             rows[x], at + x, far, far_growth, node_powers, slots, rest, rest_growth, rest_powers, powers[x],
@@ -75,18 +84,18 @@ def step_group(
             growth[x] = add_near(i, u[x], sources[s], mass[s], near, K == 0, F[x])
         add_clusters(rows, u, logs, F, growth, plan)
         for x in range(R):
-            total, radial = add_active(u[x], plan[6], F[x])
+            total, radial = add_active(u[x], active, F[x])
             growth_stages[s, x] = 4.0 * (growth[x] + total + power_number(growth_powers[x], DOP853_C[s]))
             for k in range(D):
                 stages[s, x, k] = F[x, k] - radial * u[x, k]
-        slow_clusters(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan)
+        slow_cluster(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan[0])
 
 
 @entry(
     "void(i8, i8, i8[::1], b1, b1, f8, f8[:,::1], f8[::1], f8[:,::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[:,::1],"
     f" f8[:,:,::1], f8[:,::1], f8[::1], {REAL}[:,:,::1], f8[:,::1], f8[:,::1], b1[:,::1], {REAL}[:,::1], f8[::1],"
     " f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[::1],"
-    f" {REAL}[::1], Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1])))"
+    f" {REAL}[::1], {PLAN})"
 )
 def step_rows(
     first_block: int,
@@ -133,31 +142,32 @@ def step_rows(
     Σ_qs x^q rest_powers[q, s] rest[slots_s], a polynomial through its past values; `node_powers` (K, K) gives that
     through the nodes.
     """
-    D, K = U.shape[1], times.size
+    D, K, last_stage = U.shape[1], times.size, 15 if has_dense else 11
     for b in range(first_block, last_block):
-        rows = plan[0][cuts[b] : cuts[b + 1]]
+        rows = row_part(plan[0], ORDER, cuts[b], cuts[b + 1] - cuts[b])
         size = K * rows.size
         o = 4 * D + size
-        far, far_growth = room[: size * D].reshape(K, rows.size, D), matrix(work, 4 * D, K, rows.size)
+        far, far_growth = cube(room, 0, K, rows.size, D), matrix(work, 4 * D, K, rows.size)
         if K > 0:
-            write_far(rows, h, U, F, times, nodes, node_mass, near, drift, far, far_growth, room[size * D :], plan)
+            others = vector(room, size * D, room.size - size * D)
+            write_far(rows, h, U, F, times, nodes, node_mass, near, drift, far, far_growth, others, plan[0])
         for x in range(rows.size if K > 0 and not again else 0):
             ahead_growth[rows[x]] = far_growth[K - 1, x]
             for k in range(D):
                 ahead[rows[x], k] = far[K - 1, x, k]
-        begin = min(0, K)
-        while begin < rows.size:
-            c = plan[1][rows[begin]]
-            R = plan[3][c + 1] - plan[3][c] if c >= 0 else 1
-            stages, growth_stages = work[o : o + 16 * R * D].reshape(16, R, D), matrix(work, o + 16 * R * D, 16, R)
+        for begin in range(rows.size):
+            R = group_end(begin, rows, plan) - begin
+            if R == 0:
+                continue
+            stages, growth_stages = cube(work, o, 16, R, D), matrix(work, o + 16 * R * D, 16, R)
+            end = o + 16 * R * (D + 1)
             step_group(
-                rows[begin : begin + R], begin, 15 if has_dense else 11, h, U, log_n, rest, rest_growth, slots,
+                vector(rows, begin, R), begin, last_stage, h, U, log_n, rest, rest_growth, slots,
                 rest_powers, sources, mass, far, far_growth, node_powers, near, pace, drift, stages, growth_stages,
-                work[o + 16 * R * (D + 1) :], plan,
+                vector(work, end, work.size - end), plan,
             )  # fmt: skip
             for x in range(R):
                 finish_row(
                     rows[begin + x], x, again, has_dense, h, U, log_n, stages, growth_stages, U_new, log_new, error,
-                    error_within, tolerance, leading, dense, dense_growth, work[: 4 * D],
+                    error_within, tolerance, leading, dense, dense_growth, vector(work, 0, 4 * D),
                 )  # fmt: skip
-            begin += R
