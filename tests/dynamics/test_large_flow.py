@@ -12,6 +12,7 @@ from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
+from dynamics.compiler.compilation import load
 from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
@@ -21,7 +22,7 @@ from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, landing, reason_against, step_control, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.passes import compile_passes, compile_single
+from dynamics.integrators.large_flow.passes import compile_passes, whole_field
 
 
 def load_random_problems():
@@ -126,7 +127,7 @@ def test_field_in_single_precision(rng, m, threads, activation):
     state = random_state(rng, m, D)
     state.U[7] = 0.8 * state.U[3] + 0.6 * state.U[7]
     state.U[7] /= np.linalg.norm(state.U[7])
-    single = SingleUnitField(compile_single(asked).namespace, Workers(m, D, threads), a, m, D)
+    single = SingleUnitField(load(whole_field(asked, rounds=True)).namespace, Workers(m, D, threads), a, m, D)
     alike, heavy = np.full(m, True), np.isin(np.arange(m), (3, 7))
     # All neurons: measured 1e-7. Two heavy ones, which are near, on each other: measured 1.6e-15.
     for n, seen, atol in ((np.exp(state.log_norm), alike, 1e-6), (np.where(heavy, 1.0, 1e-12), heavy, 8e-15)):

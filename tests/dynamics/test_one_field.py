@@ -28,7 +28,7 @@ from dynamics.integrators import load_method
 from dynamics.integrators.descent.stepper import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.passes import compile_single, few_rows
+from dynamics.integrators.large_flow.passes import few_rows, whole_field
 from dynamics.integrators.stepper import RHS
 
 pytestmark = pytest.mark.kernels
@@ -125,7 +125,7 @@ def by_two_passes(start):
 
 def by_two_passes_in_single_precision(start):
     F, growth = start.empty()
-    passes = compile_single(start.problem).namespace
+    passes = load(whole_field(start.problem, rounds=True)).namespace
     SingleUnitField(passes, Workers(*start.U.shape, 1), start.a, *start.U.shape).write(start.U, start.n, F, growth)
     return start.of_field(F, growth)
 

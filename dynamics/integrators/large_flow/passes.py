@@ -10,7 +10,6 @@ from dynamics.compiler.compilation import Piece, compiling_beside, kernel_pieces
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
-    from dynamics.compiler.compilation import CompiledModule
     from dynamics.problem import Problem
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
@@ -23,11 +22,12 @@ _STEP = (
     *(f"{_HERE}.{name}_kernels" for name in ("plan", "partial", "partial_rows", "node", "row")),
     *(f"{_HERE}.{name}_kernels" for name in ("slowing", "source", "step")),
 )
-_WHOLE = (_ARRAYS, _FIELD, f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
+_FIELDS = (_ARRAYS, _FIELD)
+_FIELDS_OF_BOTH = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")
+_WHOLE = (f"{_HERE}.pause_kernels", f"{_HERE}.event_kernels")
 _PLAIN = tuple(
     f"{_HERE}.{name}" for name in ("plan", "plan_kernels", "settle_kernels", "division_kernels", "landing_kernels")
 )
-_SINGLE = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")
 
 
 class Passes(NamedTuple):
@@ -45,18 +45,24 @@ def few_rows() -> tuple[str, ...]:
     return _ARRAYS, f"{_PAIRS}.{name}_kernels"
 
 
+def whole_field(problem: Problem, *, rounds: bool) -> tuple[Piece, ...]:
+    """Return the source of the passes with the whole field; with `rounds` also in single precision."""
+    fields = _FIELDS_OF_BOTH if rounds else _FIELDS
+    return render(problem.activation.coefficients), *kernel_pieces(*fields, *_WHOLE)
+
+
 def compile_passes(problem: Problem, *, rounds: bool = False, follows: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
     Those with the partial field are as much work for the compiler as all others together, so a second process compiles
-    them. With `rounds` they can read fast sources in single precision; with `follows` the change of the field when a
-    few neurons have moved is among them, for flows of many.
+    them. With `rounds` they can read fast sources in single precision, and the whole field in single precision is among
+    them; with `follows` the change of the field when a few neurons have moved is, for flows of many.
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
     precision = Piece("precision", f'REAL = "{"f4" if rounds else "f8"}"')
     step = (link, precision, *kernel_pieces(*few_rows(), *_STEP))
-    rest = [(link, *kernel_pieces(*_WHOLE)), (precision, *kernel_pieces(*_PLAIN))]
+    rest = [whole_field(problem, rounds=rounds), (precision, *kernel_pieces(*_PLAIN))]
     if follows:
         rest.append((link, *kernel_pieces(_ARRAYS, f"{_HERE}.moved_kernels")))
     with compiling_beside(step):
@@ -65,8 +71,3 @@ def compile_passes(problem: Problem, *, rounds: bool = False, follows: bool = Fa
     for module in (*others, load(step)):
         passes |= vars(module.namespace)
     return Passes(SimpleNamespace(**passes), clock.perf_counter() - began)
-
-
-def compile_single(problem: Problem) -> CompiledModule:
-    """Compile the full field in single precision: apart, since only flows that take a minute need it."""
-    return load((render(problem.activation.coefficients), *kernel_pieces(*_SINGLE)))

@@ -12,7 +12,7 @@ from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
 from dynamics.integrators.large_flow.nodes import NODES, POWERS
-from dynamics.integrators.large_flow.passes import compile_passes, compile_single
+from dynamics.integrators.large_flow.passes import compile_passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,9 +98,7 @@ class Rows:
         self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
         self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
         if self.single:
-            single = compile_single(problem)
-            self.compile_seconds += single.compile_seconds
-            self._field = SingleUnitField(single.namespace, self.workers, self.a, m, columns)
+            self._field = SingleUnitField(self.kernels, self.workers, self.a, m, columns)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
