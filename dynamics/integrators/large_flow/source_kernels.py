@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
-from dynamics.compiler.compilation import counting_kernel, entry
+from dynamics.compiler.compilation import entry, kernel
 from dynamics.compiler.views import row_part, vector
 
 if TYPE_CHECKING:
+    from dynamics.equations.pairs.array_kernels import matrix
     from dynamics.equations.pairs.link_kernels import g0
     from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
     from dynamics.integrators.large_flow.node_kernels import write_node
@@ -28,7 +29,7 @@ TOGETHER = 8
 LAST_STAGE = 15
 
 
-@counting_kernel
+@kernel
 def stage_of_sources(
     s: int,
     first: int,
@@ -45,13 +46,14 @@ def stage_of_sources(
     stages: Cube,
     growth_stages: Matrix,
     weights: Vector,
+    room: Vector,
     plan: Plan,
 ) -> None:
     """Fill stage s of the sources `first` to `last`, and write where they are at the next."""
     of_rows, _, teacher = plan
     active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
     u, velocity = sources[s, first:last], stages[s, first:last]
-    overlap, growth = np.empty((last - first, mass.shape[1])), growth_stages[s, first:last]
+    overlap, growth = matrix(room, 0, last - first, mass.shape[1]), growth_stages[s, first:last]
     add_sources(first, u, sources[s], mass[s], overlap, velocity, growth)
     for q in range(slots.size):
         weights[q] = 0.0
@@ -116,13 +118,13 @@ def step_sources(
     where it is at the next. After the last stage `nodes` and `node_mass` take where it is at the times of the nodes.
     """
     D, S = U.shape[1], mass.shape[1]
-    weights, work = np.empty(slots.size), np.empty(4 * D)
+    weights, work, room = np.empty(slots.size), np.empty(4 * D), np.empty(TOGETHER * S)
     for s in range(first_stage, last_stage + 1):
         for first in range(TOGETHER * first_group, min(TOGETHER * last_group, S), TOGETHER):
             last = min(first + TOGETHER, S)
             stage_of_sources(
                 s, first, last, h, U, log_n, rest, rest_growth, slots, rest_powers, sources, mass, stages,
-                growth_stages, weights, plan,
+                growth_stages, weights, room, plan,
             )  # fmt: skip
             for x in range(first if s == LAST_STAGE else last, last):
                 i = plan[0][ORDER, x]
