@@ -89,7 +89,7 @@ LARGE_FLOW = (
     ),
     Fault(
         "dynamics/integrators/large_flow/slowing_kernels.py",
-        "du[z, k] -= sign[rows[z]] * shift[k]",
+        "du[z, k] -= s * shift[k]",
         "du[z, k] -= shift[k]",
         "missing sign of the pole",
         tests_of("dynamics/test_large_flow", "test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair"),
