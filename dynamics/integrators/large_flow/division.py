@@ -57,7 +57,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A division of m neurons; `plan` is what compiled passes read (see `plan`)."""
+    """A division of m neurons; `plan` is what compiled passes read (see the module `plan`)."""
 
     fast: NDArray[np.bool_]
     cluster: Integers  # direction of the cluster of each neuron, −1 for none

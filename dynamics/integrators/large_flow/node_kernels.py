@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.plan import CLUSTER, POLE
     from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
 
-# Of the polynomial through four nodes, as many as there are nodes, and of the one through three past states.
+# Coefficients of the polynomials in time: through the four nodes, and through three past states at most.
 COEFFICIENTS = 4
 
 

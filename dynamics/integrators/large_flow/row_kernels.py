@@ -49,7 +49,7 @@ def combine(base: Vector, stages: Cube, x: int, row: int, h: float, out: Vector)
 @kernel
 def end_sums(base: Vector, stages: Cube, x: int, count: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
     """Write the state at the end of a step and both error estimates of one neuron, of the same `count` stages."""
-    places = DOP853_PLACES[END]
+    places = DOP853_PLACES[END]  # `count` is an argument lest the compiler write the loop over stages out
     for k in range(new.size):
         new[k] = base[k]
         e5[k] = e3[k] = 0.0
