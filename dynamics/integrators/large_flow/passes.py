@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _PAIRS, _HERE = "dynamics.equations.pairs", "dynamics.integrators.large_flow"
 _ARRAYS, _ROUNDING, _FIELD = (f"{_PAIRS}.{name}_kernels" for name in ("array", "rounding", "field"))
-#: Passes with the partial field, after the products of a few rows; those with the whole one, groups and events; and
-#: those that know no link.
+#: Passes with the partial field, after the products of a few rows; the whole one in double and in both precisions, and
+#: groups and events after it; and passes that know no link.
 _STEP = (
     *(_ROUNDING, "dynamics.integrators.explicit.dop853_tableau"),
     f"{_HERE}.plan",

@@ -3,7 +3,7 @@
 It travels as three tables:
 
     plan[0] (3, m)      ORDER      rows, in the order in which they are visited, the fast sources first
-                        CLUSTER    cluster of each row, −1 for none
+                        CLUSTER    number of the cluster of each row, no direction; −1 for none
                         POLE       +1 or −1: the pole of its direction at which a row of a cluster sits
     plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and at which the last one ends
                         DIRECTION  direction of each cluster; the last number means nothing
