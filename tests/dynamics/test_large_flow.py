@@ -201,7 +201,6 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
     options = {"save_at": SaveAt.geometric(1.0, 3e4, 40), "method": "stiff", "rtol": rtol, "progress": False}
     double = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     monkeypatch.setattr(row_passes, "SINGLE_STATE", 0)
-    monkeypatch.setattr(row_passes, "FEWEST_DISTANT", 1)
     flow = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     assert double.attrs["field_precision"] == "double"
     assert flow.attrs["field_precision"] == ("single" if rtol == 1e-5 else "double")
@@ -562,16 +561,14 @@ def test_lag_passes_through_past_rests_and_is_corrected_at_the_end(rng):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("distant", [True, False])
-def test_slow_rows_feel_distant_sources_at_nodes(monkeypatch, distant):
-    """One step of light rows beside heavy sources against scipy's: at every stage, or at nodes with an error of order 4."""
-    monkeypatch.setattr(row_passes, "FEWEST_DISTANT", 1 if distant else 9)
+def test_slow_rows_feel_distant_sources_at_nodes():
+    """One step of light rows beside heavy sources against scipy's, with an error of order 4."""
     m, S = 12, 4
     asked = problem(m=m, P=3, d=60, seed=3)
     link, a = asked.activation, asked.teacher.coefficients
     fast, weight = np.arange(m) < S, np.where(np.arange(m) < S, np.log(0.5), -80.0)
     wrong = []
-    for h in (0.1, 0.05) if distant else (0.4, 0.2):
+    for h in (0.1, 0.05):
         large = new_stepper(asked)
         now = large._now
         D = now.U.shape[1]
@@ -606,15 +603,11 @@ def test_slow_rows_feel_distant_sources_at_nodes(monkeypatch, distant):
                 np.abs(step.end.log_norm - exact[-m:])[S:].max(),
             )
         )
-        expected = np.abs(large.rows.ahead[0]).max() if distant else 0.0
-    if distant:
-        assert 0 < near.sum() < 0.5 * near.size
-        # Measured a 25th. Without the correction by h/3 times what was not expected it would be of order 3.
-        assert wrong[1] < wrong[0] / 2**4
-        assert wrong[1] < 0.3 * h * expected / 3.0
-    else:
-        # The pair is of order 8. Measured a 148th.
-        assert wrong[1] < wrong[0] / 2**7
+        expected = np.abs(large.rows.ahead[0]).max()
+    assert 0 < near.sum() < 0.5 * near.size
+    # Measured a 25th. Without the correction by h/3 times what was not expected it would be of order 3.
+    assert wrong[1] < wrong[0] / 2**4
+    assert wrong[1] < 0.3 * h * expected / 3.0
 
 
 @pytest.mark.kernels

@@ -109,6 +109,20 @@ LARGE_FLOW = (
         tests_of("dynamics/test_large_flow", "test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits"),
     ),
     Fault(
+        "dynamics/integrators/large_flow/exponential_kernels.py",
+        "relaxations = share * h * a * g1(1.0)",
+        "relaxations = share * h * a",
+        "rate of a direction without g'(1)",
+        tests_of("dynamics/test_exponential_steps", "test_they_are_the_slowed_flow_but_for_the_square_of_the_motion"),
+    ),
+    Fault(
+        "dynamics/integrators/large_flow/exponential_kernels.py",
+        "two = (1.0 - 2.0 * one) / relaxations",
+        "two = (1.0 - one) / relaxations",
+        "weight of the square of the time",
+        tests_of("dynamics/test_exponential_steps", "test_they_are_the_slowed_flow_but_for_the_square_of_the_motion"),
+    ),
+    Fault(
         "dynamics/integrators/large_flow/node_kernels.py",
         "vectors[x, k] = begin[x, k] + passed * velocity[x, k]",
         "vectors[x, k] = begin[x, k]",

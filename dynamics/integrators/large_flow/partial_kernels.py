@@ -99,11 +99,11 @@ def far_forces(
 
 
 @kernel
-def add_near(i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, every: bool, F: Vector) -> float:
-    """Add the force of the sources that are near row i, or of `every` one; return what they add to the growth."""
+def add_near(i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, F: Vector) -> float:
+    """Add the force of the sources that are near row i; return what they add to the growth."""
     total = 0.0
     for j in range(mass.size):
-        if every or near[i, j]:
+        if near[i, j]:
             s = 0.0
             for k in range(u.size):
                 s += u[k] * sources[j, k]

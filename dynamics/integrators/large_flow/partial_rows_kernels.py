@@ -40,12 +40,12 @@ def force_of_sources(
     """Write what the fast sources exert on a block of rows that are none; see `partial_rows`."""
     R, D, S = rows.size, u.shape[1], mass.size
     vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), matrix(room, 2 * R * D, R, S)
-    every, compares = distant.shape[0] == 0, ahead.shape[0] > 0
+    compares = ahead.shape[0] > 0
     for x in range(R):
         growth[x] = 0.0
         for k in range(D):
             F[x, k] = 0.0
-    if not every:
+    if S > 0:
         for x in range(R):
             for k in range(D):
                 vectors[x, k] = rounded_coordinate(u[x, k])
@@ -59,7 +59,7 @@ def force_of_sources(
             for k in range(D):
                 ahead[i, k] = force[x, k] - ahead[i, k]
     for x in range(R):
-        growth[x] += add_near(rows[x], u[x], sources, mass, near, every, F[x])
+        growth[x] += add_near(rows[x], u[x], sources, mass, near, F[x])
 
 
 @entry(
@@ -91,7 +91,7 @@ def partial_rows(
 ) -> None:
     """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]], or what it leaves of the field.
 
-    `distant` holds the sources once more, for rows that are not near them; if it has no row, all act by themselves.
+    `distant` holds the sources once more, for rows that are not near them.
     `ahead`, if it has rows, holds what a step expected from distant sources at its end; its error takes the place.
     """
     D, S = U.shape[1], mass.size

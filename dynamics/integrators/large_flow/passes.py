@@ -20,7 +20,7 @@ _STEP = (
     *(_ROUNDING, "dynamics.integrators.explicit.dop853_tableau"),
     f"{_HERE}.plan",
     *(f"{_HERE}.{name}_kernels" for name in ("plan", "partial", "partial_rows", "node", "row")),
-    *(f"{_HERE}.{name}_kernels" for name in ("slowing", "source", "step")),
+    *(f"{_HERE}.{name}_kernels" for name in ("slowing", "source", "exponential", "step")),
 )
 _FIELDS = (_ARRAYS, _FIELD)
 _FIELDS_OF_BOTH = (_ARRAYS, _ROUNDING, _FIELD, f"{_PAIRS}.single_field_kernels")

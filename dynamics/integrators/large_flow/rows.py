@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
-#: Fast sources from which on other rows feel those that are not near at the nodes of a step alone.
-FEWEST_DISTANT = 2
 #: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
 #: neurons below which it always is.
 LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
@@ -121,7 +119,7 @@ class Rows:
         #: Where the sources are at every stage, and their masses; their stages; and both once more at the nodes.
         self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
         self._source_stages = np.empty((16, sources, D)), np.empty((16, sources))
-        count = NODES.size if sources >= FEWEST_DISTANT else 0
+        count = NODES.size if sources else 0
         self._nodes = NODES[:count], np.empty((count, sources, D), self._real), np.empty((count, sources))
         self._node_powers = POWERS[:count, :count].copy()
         self._near = np.empty((m, sources), dtype=np.bool_)
@@ -230,7 +228,7 @@ class Rows:
         """
         division = self._division
         sources, mass = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
-        distant = (sources if self._nodes[0].size else sources[:0]).astype(self._real)
+        distant = sources.astype(self._real)
         ahead = self.ahead if compares else (self._ahead[0][:0], self._ahead[1])
         self.counts["partial_evaluations"] += 1
 

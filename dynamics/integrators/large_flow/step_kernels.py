@@ -1,7 +1,7 @@
 """Compiled steps of the large-flow solver: a row, or a cluster, goes through all stages with what it needs in cache.
 
-Executed after `partial_kernels`, `node_kernels`, the tableau, `row_kernels` and `slowing_kernels`; compiled apart from
-the other passes.
+Executed after `partial_kernels`, `node_kernels`, the tableau, `row_kernels`, `slowing_kernels` and
+`exponential_kernels`; compiled apart from the other passes.
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from dynamics.compiler.views import row_part, vector
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import cube, matrix
     from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
+    from dynamics.integrators.large_flow.exponential_kernels import LARGEST_ERROR, exponential_step
     from dynamics.integrators.large_flow.node_kernels import (
         COEFFICIENTS,
         power_number,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         write_value,
     )
     from dynamics.integrators.large_flow.partial_kernels import add_active, add_clusters, add_near
-    from dynamics.integrators.large_flow.plan import ACTIVE, ORDER, PLAN, Plan
+    from dynamics.integrators.large_flow.plan import ACTIVE, CLUSTER, DIRECTION, ORDER, PLAN, TEACHER, Plan
     from dynamics.integrators.large_flow.plan_kernels import group_end
     from dynamics.integrators.large_flow.row_kernels import combine, combine_number, finish_row
     from dynamics.integrators.large_flow.slowing_kernels import slow_cluster
@@ -34,23 +35,18 @@ if TYPE_CHECKING:
 @kernel
 def step_group(
     rows: Integers,
-    at: int,
+    first_stage: int,
     last_stage: int,
     h: float,
     U: Matrix,
     log_n: Vector,
-    rest: Cube,
-    rest_growth: Matrix,
-    slots: Integers,
-    rest_powers: Matrix,
     sources: Cube,
     mass: Matrix,
-    far: NDArray[Real],
-    far_growth: Matrix,
-    node_powers: Matrix,
     near: Switches,
     pace: Matrix,
     drift: Matrix,
+    powers: Cube,
+    growth_powers: Matrix,
     stages: Cube,
     growth_stages: Matrix,
     work: Vector,
@@ -58,30 +54,22 @@ def step_group(
 ) -> None:
     """Fill the stages of rows that need nothing of any other within the step: one alone, or a cluster.
 
-    `far` (K, rows of the block, D) and `far_growth` are what distant sources exert at the K nodes, from row `at` on.
+    `powers` is what every row feels without its own motion (see `write_powers`). Earlier stages have been filled.
     """
-    R, D, K = rows.size, U.shape[1], node_powers.shape[0]
-    count, teacher = COEFFICIENTS, plan[2]
+    R, D, teacher = rows.size, U.shape[1], plan[2]
     active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
     u, F = matrix(work, 0, R, D), matrix(work, R * D, R, D)
     o = 2 * R * D
-    powers, growth_powers = cube(work, o, R, count, D), matrix(work, o + R * count * D, R, count)
-    o += R * count * (D + 1)
     mean, shift = vector(work, o, D), vector(work, o + D, D)
     o += 2 * D
     logs, growth = vector(work, o, R), vector(work, o + R, R)
-    for x in range(R):
-        write_powers(
-            rows[x], at + x, far, far_growth, node_powers, slots, rest, rest_growth, rest_powers, powers[x],
-            growth_powers[x],
-        )  # fmt: skip
-    for s in range(last_stage + 1):
+    for s in range(first_stage, last_stage + 1):
         for x in range(R):
             i = rows[x]
             combine(U[i], stages, x, s, h, u[x])
             logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
             write_value(powers[x], DOP853_C[s], F[x])
-            growth[x] = add_near(i, u[x], sources[s], mass[s], near, K == 0, F[x])
+            growth[x] = add_near(i, u[x], sources[s], mass[s], near, F[x])
         add_clusters(rows, u, logs, F, growth, plan)
         for x in range(R):
             total, radial = add_active(u[x], active, F[x])
@@ -89,6 +77,15 @@ def step_group(
             for k in range(D):
                 stages[s, x, k] = F[x, k] - radial * u[x, k]
         slow_cluster(rows, u, logs, stages[s], growth_stages[s], mean, shift, pace, drift, plan[0])
+
+
+@kernel
+def has_near_source(i: int, near: Switches) -> bool:
+    """Return whether any fast source acts on row i by itself, and so at every stage."""
+    found = False
+    for j in range(near.shape[1]):
+        found |= near[i, j]
+    return found
 
 
 @entry(
@@ -136,8 +133,10 @@ def step_rows(
 ) -> None:
     """Take one step of the blocks order[cuts[b]:cuts[b + 1]], which hold no source; see `finish_row`.
 
+    A cluster of one neuron takes an exponential step, or goes through the stages where the error of that is too large.
+
     `sources` and `mass` are those of the fast sources at every stage, `nodes` and `node_mass` at the K `times` of the
-    nodes; K = 0 where they are so few that all act at every stage. `F` is the field where the step begins. `ahead`
+    nodes; K = 0 if there are none. `F` is the field where the step begins. `ahead`
     takes what distant sources are expected to exert at its end. The rest of the field at the fraction x of the step is
     Σ_qs x^q rest_powers[q, s] rest[slots_s], a polynomial through its past values; `node_powers` (K, K) gives that
     through the nodes.
@@ -159,15 +158,38 @@ def step_rows(
             R = group_end(begin, rows, plan) - begin
             if R == 0:
                 continue
+            group, i, c = vector(rows, begin, R), rows[begin], plan[0][CLUSTER, rows[begin]]
             stages, growth_stages = cube(work, o, 16, R, D), matrix(work, o + 16 * R * D, 16, R)
-            end = o + 16 * R * (D + 1)
+            place = o + 16 * R * (D + 1)
+            powers = cube(work, place, R, COEFFICIENTS, D)
+            growth_powers = matrix(work, place + R * COEFFICIENTS * D, R, COEFFICIENTS)
+            place += R * COEFFICIENTS * (D + 1)
+            rest_of_work = vector(work, place, work.size - place)
+            for x in range(R):
+                write_powers(
+                    rows[begin + x], begin + x, far, far_growth, node_powers, slots, rest, rest_growth, rest_powers,
+                    powers[x], growth_powers[x],
+                )  # fmt: skip
+            first_stage = 0
+            if R == 1 and c >= 0 and leading[i] < 0 and not has_near_source(i, near):
+                step_group(
+                    group, 0, 0, h, U, log_n, sources, mass, near, pace, drift, powers, growth_powers, stages,
+                    growth_stages, rest_of_work, plan,
+                )  # fmt: skip
+                off = exponential_step(
+                    i, again, has_dense, h, plan[2][TEACHER, plan[1][DIRECTION, c]], pace[c], U, log_n, powers[0],
+                    growth_powers[0], stages, growth_stages, U_new, log_new, error, error_within, tolerance, dense,
+                    dense_growth,
+                )  # fmt: skip
+                if off <= LARGEST_ERROR:
+                    continue
+                first_stage = 1
             step_group(
-                vector(rows, begin, R), begin, last_stage, h, U, log_n, rest, rest_growth, slots,
-                rest_powers, sources, mass, far, far_growth, node_powers, near, pace, drift, stages, growth_stages,
-                vector(work, end, work.size - end), plan,
+                group, first_stage, last_stage, h, U, log_n, sources, mass, near, pace, drift, powers, growth_powers,
+                stages, growth_stages, rest_of_work, plan,
             )  # fmt: skip
             for x in range(R):
                 finish_row(
-                    rows[begin + x], x, again, has_dense, h, U, log_n, stages, growth_stages, U_new, log_new, error,
+                    group[x], x, again, has_dense, h, U, log_n, stages, growth_stages, U_new, log_new, error,
                     error_within, tolerance, leading, dense, dense_growth, vector(work, 0, 4 * D),
                 )  # fmt: skip
