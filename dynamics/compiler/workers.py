@@ -14,7 +14,7 @@ import numpy as np
 
 from dynamics.compiler.cores import available_cores, runs_at_once
 from dynamics.compiler.patience import give_way, whether_given_up
-from hermite.arrays import Array, Integers
+from hermite.arrays import Integers
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 50_000
@@ -65,7 +65,7 @@ class Workers:
         if threads == 1 and count <= self._groups:
             work(0, count)
             return
-        self._share(np.linspace(0, count, threads + 1).round(), lambda begin, end, _thread: work(begin, end))
+        self._share(_even(0, count, threads), lambda begin, end, _thread: work(begin, end))
 
     def over_blocks(
         self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
@@ -80,8 +80,8 @@ class Workers:
         if threads == 1 and last - first <= self._groups:
             work(first, last, 0)
             return
-        rows = np.linspace(cuts[first], cuts[last], min(threads, last - first) + 1)
-        self._share(np.maximum(np.searchsorted(cuts, rows), first), work)
+        rows = _even(int(cuts[first]), int(cuts[last]), min(threads, last - first))
+        self._share([first, *np.maximum(np.searchsorted(cuts, rows[1:]), first).tolist()], work)
 
     def over_some(self, blocks: Integers, work: Callable[[int, int, int], None]) -> None:
         """Call work(block, block + 1, thread) on some blocks, of which each thread takes about as many."""
@@ -91,16 +91,16 @@ class Workers:
             for block in chosen[begin:end]:
                 work(block, block + 1, thread)
 
-        self._share(np.linspace(0, len(chosen), _now(self._few) + 1).round(), each)
+        self._share(_even(0, len(chosen), _now(self._few)), each)
 
-    def _share(self, marks: Array, work: Callable[[int, int, int], None]) -> None:
+    def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.
 
         This one, of number 0, takes the first part, and then what no other thread has begun: it waits for none that is
         still asleep.
         """
         given_up = whether_given_up()
-        parts = deque((begin, end) for begin, end in pairwise(marks.astype(int).tolist()) if begin < end)
+        parts = deque((begin, end) for begin, end in pairwise(marks) if begin < end)
 
         def take(part: tuple[int, int], thread: int) -> None:
             for first in range(*part, self._groups):
@@ -128,6 +128,11 @@ class Workers:
             wait(begun)
         for other in begun:
             other.result()
+
+
+def _even(first: int, last: int, parts: int) -> list[int]:
+    """Return where parts of about the same length begin, and where the last one ends."""
+    return [first + round((last - first) * part / parts) for part in range(parts + 1)]
 
 
 def _now(threads: int) -> int:
