@@ -109,6 +109,13 @@ LARGE_FLOW = (
         tests_of("dynamics/test_large_flow", "test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits"),
     ),
     Fault(
+        "dynamics/equations/pairs/single_field_kernels.py",
+        "place[x] = whole if limit < 0.0 else rows - 1 - (x - whole)",
+        "place[x] = whole if limit < 0.0 else rows - 1",
+        "forces of learned neurons in one place",
+        tests_of("dynamics/test_large_flow", "test_field_of_learned_neurons_in_single_precision"),
+    ),
+    Fault(
         "dynamics/integrators/large_flow/exponential_kernels.py",
         "relaxations = share * h * a * g1(1.0)",
         "relaxations = share * h * a",

@@ -74,10 +74,11 @@ def weigh_pairs(first: int, n: Vector, overlap: NDArray[Real], growth: Vector) -
     """
     for x in range(overlap.shape[0]):
         total = n[first + x] * (g0(1.0) - g0(float(overlap[x, first + x])))
+        # Apart from each other, since a loop with a sum is not vectorised.
         for j in range(overlap.shape[1]):
-            s = float(overlap[x, j])
-            total += n[j] * g0(s)
-            overlap[x, j] = -n[j] * g1(s)
+            total += n[j] * g0(float(overlap[x, j]))
+        for j in range(overlap.shape[1]):
+            overlap[x, j] = -n[j] * g1(float(overlap[x, j]))
         overlap[x, first + x] = 0.0
         growth[first + x] -= total
 
@@ -89,9 +90,9 @@ def add_axes(first: int, last: int, U: Matrix, a: Vector, F: Matrix, growth: Vec
         # A sum in memory could be any of the arrays, for all the compiler knows.
         total = 0.0
         for p in range(a.size):
-            s = U[i, p]
-            total += a[p] * g0(s)
-            F[i, p] += a[p] * g1(s)
+            total += a[p] * g0(U[i, p])
+        for p in range(a.size):
+            F[i, p] += a[p] * g1(U[i, p])
         growth[i] += total
 
 

@@ -2,7 +2,7 @@
 
 from dynamics.compiler.compilation import kernel
 
-NEAR = 0.4  # overlap of two neurons from which on single precision is not enough
+NEAR = 0.15  # overlap of two neurons from which on single precision is not enough
 # Coordinates and weights below which zero takes their place: products of smaller ones are subnormal in single
 # precision, and processors take a hundred times as long for those. Learned neurons become as orthogonal as that.
 SMALLEST_COORDINATE, SMALLEST_WEIGHT = 1e-15, 1e-20
