@@ -16,7 +16,8 @@ The pair DOP853 carries it, with three devices:
   rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
   the correction controls the step as the embedded error does.
 * *Rows in cache.* Given the stages of the fast neurons, all others are independent of each other within a step, so a
-  block of rows goes through all stages before the next begins.
+  block of rows goes through all stages before the next begins. A neuron that is alone on its direction and hardly moves
+  takes an exponential step in their place.
 
 References
 ----------
