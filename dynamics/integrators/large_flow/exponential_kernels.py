@@ -10,7 +10,7 @@ w_q = ∫ e^(−κ (1 − x)) x^q dx = q! φ_(q+1)(−κ), so w_0 = (1 − e^−
 direction and for ln n. Left out are squares of Δ, and what the rate λ of a neuron that leans from its direction differs
 by. Where these could matter, the neuron goes through the stages.
 
-Executed after the link kernels.
+Executed after the link kernels and `row_kernels`.
 
 References
 ----------
@@ -26,6 +26,7 @@ from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.link_kernels import g0, g1
+    from dynamics.integrators.large_flow.row_kernels import END, write_cubic
 
 # Part by which the rate of a mode may be wrong. Of 400 such steps of 128 and 512 neurons half were wrong by less than a
 # hundredth of the estimate that follows, the worst by 1.4 times it.
@@ -53,27 +54,20 @@ def move_number(h: float, a: float, share: float, powers: Vector, stages: Matrix
     force = 4.0 * share * (one * powers[1] + two * powers[2] + three * powers[3])
     stages[1, 0] = h * (zero * stages[0, 0] + force)
     turn = 4.0 * share * (powers[1] + powers[2] + powers[3]) - relaxations / h * stages[1, 0]
-    stages[12, 0] = stages[0, 0] + turn
+    stages[END, 0] = stages[0, 0] + turn
     turned: float = abs(h * turn)
     return turned
 
 
 @kernel
-def move(
-    h: float,
-    a: float,
-    share: float,
-    u: Vector,
-    powers: Matrix,
-    stages: Cube,
-) -> tuple[float, float]:
+def move(h: float, a: float, share: float, u: Vector, powers: Matrix, stages: Cube) -> tuple[float, float]:
     """Replace stages 1 and 12 of one neuron, at u, by its move and its velocity at the end.
 
     Returned are the squares of the move and of h times what the velocity turned by.
     """
     relaxations = share * h * a * g1(1.0)
     zero, one, two, three = relaxed_weights(relaxations)
-    begin, rise, end = stages[0, 0], stages[1, 0], stages[12, 0]
+    begin, rise, end = stages[0, 0], stages[1, 0], stages[END, 0]
     b, c, d = powers[1], powers[2], powers[3]
     radial = radial_end = length = 0.0
     for k in range(u.size):
@@ -128,21 +122,14 @@ def exponential_step(
     D = U.shape[1]
     moved, turned = move(h, a, share[0], U[i], powers, stages)
     turned_growth = move_number(h, a, share[1], growth_powers, growth_stages)
-    begin, rise, end = stages[0, 0], stages[1, 0], stages[12, 0]
-    growth_begin, growth_rise, growth_end = growth_stages[0, 0], growth_stages[1, 0], growth_stages[12, 0]
+    rise, growth_rise = stages[1, 0], growth_stages[1, 0]
     if not again:
         for k in range(D):
             U_new[i, k] = U[i, k] + rise[k]
         log_new[i] = log_n[i] + growth_rise
         error[i] = 0.0
     if has_dense:
-        for k in range(D):
-            dense[0, i, k] = rise[k]
-            dense[1, i, k] = h * begin[k] - rise[k]
-            dense[2, i, k] = 2.0 * rise[k] - h * (begin[k] + end[k])
-        dense_growth[0, i] = growth_rise
-        dense_growth[1, i] = h * growth_begin - growth_rise
-        dense_growth[2, i] = 2.0 * growth_rise - h * (growth_begin + growth_end)
+        write_cubic(i, 0, h, rise, growth_rise, stages, growth_stages, dense, dense_growth)
         for q in range(3, dense.shape[0]):
             dense_growth[q, i] = 0.0
             for k in range(D):

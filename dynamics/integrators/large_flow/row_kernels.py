@@ -105,6 +105,28 @@ def row_error(
 
 
 @kernel
+def write_cubic(
+    i: int,
+    x: int,
+    h: float,
+    rise: Vector,
+    growth_rise: float,
+    stages: Cube,
+    growth_stages: Matrix,
+    dense: Cube,
+    dense_growth: Matrix,
+) -> None:
+    """Write the three lowest coefficients of the dense output of one row: the cubic by both ends and their rates."""
+    for k in range(rise.size):
+        dense[0, i, k] = rise[k]
+        dense[1, i, k] = h * stages[0, x, k] - rise[k]
+        dense[2, i, k] = 2.0 * rise[k] - h * (stages[END, x, k] + stages[0, x, k])
+    dense_growth[0, i] = growth_rise
+    dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
+    dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
+
+
+@kernel
 def write_dense(
     i: int,
     x: int,
@@ -118,13 +140,7 @@ def write_dense(
     dense_growth: Matrix,
 ) -> None:
     """Write the seven coefficients of the dense output of one row, given how far the step took it."""
-    for k in range(rise.size):
-        dense[0, i, k] = rise[k]
-        dense[1, i, k] = h * stages[0, x, k] - rise[k]
-        dense[2, i, k] = 2.0 * rise[k] - h * (stages[END, x, k] + stages[0, x, k])
-    dense_growth[0, i] = growth_rise
-    dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
-    dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
+    write_cubic(i, x, h, rise, growth_rise, stages, growth_stages, dense, dense_growth)
     for q in range(4):
         combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
         dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
