@@ -30,8 +30,8 @@ def one_step(link, scale, sources):
     asked = Problem(activation=link, teacher=Teacher(A), width=m, dimension=D, initial_weights=np.sqrt(n)[:, None] * U)
     large = LargeFlowStepper(asked, rtol=1e-2, atol=1e-7)
     row = np.arange(m)
-    division = large._divider.assemble((row >= 3) & (row < 3 + sources), np.where(row < 3, row, -1), np.sign(U[:, 1]))
-    division.plan[0][2, :3] = pole
+    sign = np.append(pole, np.ones(m - 3))
+    division = large._divider.assemble((row >= 3) & (row < 3 + sources), np.where(row < 3, row, -1), sign)
     large.rows.fit(division)
     rests, columns = large._rests, large._now.U.shape[1]
     newest = rests.newest_first[0]
@@ -62,7 +62,7 @@ def taken(large, step):
 
 def exact(large, step):
     """The same two states by scipy, of the flow with slowed means and without sources."""
-    link, a, pole = large.rows.link, large.rows.a, step.division.plan[0][2, :3]
+    link, a, pole = large.rows.link, large.rows.a, step.division.sign
     weights = step.rests.powers
 
     def rates(x, y, i):

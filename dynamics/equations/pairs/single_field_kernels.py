@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from dynamics.equations.pairs.rounding_kernels import NEAR, SMALLEST_WEIGHT, rounded_coordinate
 
 
+# Weights below this part of the teacher's force on a row may be left out, all together 3e-8 of it among 1000 neurons,
+# and the part of them that may remain, since products of whole rows take as long as sums of about a tenth.
+SMALLEST_PART, LARGEST_SHARE = 1e-9, 1.0 / 16.0
+
+
 @entry("void(i8, i8, f8[:,::1], f4[:,::1])")
 def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
     """Write rows begin … end − 1 in single precision."""
@@ -34,11 +39,6 @@ def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
 def pair_products_single(begin: int, end: int, U: SingleMatrix, pairs: SingleVector) -> None:
     """Write G = U Uᵀ as `pair_products` does."""
     multiply_pairs(begin, end, U, pairs)
-
-
-# Weights below this part of the teacher's force on a row may be left out, all together 3e-8 of it among 1000 neurons,
-# and the part of the neurons that may be left: products of whole rows take as long as sums of about a tenth.
-SMALLEST_PART, LARGEST_SHARE = 1e-9, 1.0 / 16.0
 
 
 @kernel

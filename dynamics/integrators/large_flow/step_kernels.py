@@ -134,10 +134,9 @@ def step_rows(
     """Take one step of the blocks order[cuts[b]:cuts[b + 1]], which hold no source; see `finish_row`.
 
     A cluster of one neuron takes an exponential step, or goes through the stages where the error of that is too large.
-
     `sources` and `mass` are those of the fast sources at every stage, `nodes` and `node_mass` at the K `times` of the
-    nodes; K = 0 if there are none. `F` is the field where the step begins. `ahead`
-    takes what distant sources are expected to exert at its end. The rest of the field at the fraction x of the step is
+    nodes; K = 0 if there are none. `F` is the field where the step begins. `ahead` takes what distant sources are
+    expected to exert at its end. The rest of the field at the fraction x of the step is
     Σ_qs x^q rest_powers[q, s] rest[slots_s], a polynomial through its past values; `node_powers` (K, K) gives that
     through the nodes.
     """
