@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option
 from dynamics.commands.readers import plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 
 EXAMPLES = """\
 examples:
@@ -52,5 +52,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

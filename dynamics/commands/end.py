@@ -9,7 +9,7 @@ import warnings
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dynamics.commands.parsing import OutputError, say, tell
 from hermite.text.messages import shown
@@ -88,6 +88,7 @@ def end_with(
     style: str = "screen",
     figure_key: str = "plot",
     table: Callable[[], tuple[Mapping[str, str | None], str]] = lambda: ({}, ""),
+    picture: Callable[[], bytes | None] = lambda: None,
 ) -> Written:
     """Write result and figure, each wherever that is possible, and print what the result shows.
 
@@ -95,7 +96,8 @@ def end_with(
     returns what the result shows, None if that is not known; it is called only if something is to be drawn or printed.
     No figure is made if `figure`, its file, is None; `overwrite` lets it replace one. `json` prints one JSON object,
     in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing. `style` is the figure's.
-    `table` writes tables, and returns their files by key and what went wrong.
+    `table` writes tables, and returns their files by key and what went wrong. `picture` returns the file of the figure
+    where another process has drawn it; if it is None the figure is drawn here.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -106,9 +108,9 @@ def end_with(
         found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
         if figure is not None and found is not None and found.overview is not None:
-            # Other styles have a resolution of their own.
-            resolution = dpi if style == "screen" else None
-            save = partial(found.drawn(style).savefig, format=figure.suffix[1:].lower(), dpi=resolution)
+            there = picture()
+            options = figure_options(figure, style, dpi)
+            save = partial(found.drawn(style).savefig, **options) if there is None else partial(_copy, there)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
     tables, unlisted = table()
@@ -122,6 +124,15 @@ def end_with(
     for sentence in filter(None, (trouble, refused, unlisted, unheard)):
         say(f"error: {sentence}")
     return Written(output, bool(trouble or refused or unlisted or unheard))
+
+
+def figure_options(figure: Path, style: str, dpi: int) -> dict[str, Any]:
+    """Return how a figure is saved: in the format of its file, and with `dpi` or what its style has in its place."""
+    return {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
+
+
+def _copy(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

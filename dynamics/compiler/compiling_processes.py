@@ -93,20 +93,17 @@ def in_another_process(path: Path, work: Callable[[], object]) -> Iterator[None]
     On Linux; elsewhere, and if it fails, nothing is done. A copy starts in milliseconds, since everything is imported
     already. It has none of the other threads: should it wait for one of them, it is ended.
     """
-    child = _copy_that_does(work)
+    child = copy_that_does(work)
     try:
         yield
         wait = _Wait(path, "Compiling kernels, once per machine …\n", progress=True)
         while child is not None and wait.goes_on():
             child = None if _has_ended(child) else child
     finally:
-        if child is not None and not _has_ended(child):
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+        end_copy(child)
 
 
-def _copy_that_does(work: Callable[[], object]) -> int | None:
+def copy_that_does(work: Callable[[], object]) -> int | None:
     """Return the number of a copy of this process that does work and ends, or None if there can be none."""
     if sys.platform != "linux":
         return None
@@ -136,6 +133,14 @@ def _has_ended(child: int) -> bool:
         return os.waitpid(child, os.WNOHANG) != (0, 0)
     except ChildProcessError:  # where SIGCHLD is ignored, the kernel forgets a process when it ends
         return True
+
+
+def end_copy(child: int | None) -> None:
+    """End a copy of this process, unless it has ended by itself."""
+    if child is not None and not _has_ended(child):
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 @contextmanager

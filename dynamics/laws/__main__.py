@@ -21,7 +21,7 @@ from dynamics.commands.options import (
 )
 from dynamics.commands.readers import integers, non_negative, numbers, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 
 EXAMPLES = """\
 examples:
@@ -131,5 +131,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

@@ -18,7 +18,7 @@ from dynamics.commands.parsing import (
     say,
     tell,
 )
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 
 EXAMPLES = """\
 examples:
@@ -90,5 +90,5 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

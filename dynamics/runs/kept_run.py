@@ -96,6 +96,7 @@ def kept_run(
         else:
             contents, parts = labelled(result, looser), {}
         if file.has_path:
+            file.announce(contents)
             file.close(contents.dataset(), parts, resumable=resumable)
     if late.heard and result.stop_reason is not StopReason.INTERRUPTED:
         raise KeyboardInterrupt

@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dynamics.commands.drawing import drawing_process
 from dynamics.commands.options import (
     CONFIG,
     CORRELATION,
@@ -45,7 +46,7 @@ from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.commands.drawing import DrawingProcess
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
@@ -122,12 +124,15 @@ def _run(given: Mapping[str, Any]) -> int:
     """Go on with a run, or solve a problem; return the exit code."""
     try:
         if given["resume"]:
-            return resume_from_file(given, _find)
+            with drawing_process(wanted=not given["no_plot"]) as drawing:
+                return resume_from_file(given, _find, drawing)
         given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
         if given["resume"]:
             msg = "Option --resume must be typed as a flag, but is in the file of --config."
             raise UsageError(msg)
-        return _solve(given, _options(given))
+        options = _options(given)
+        with drawing_process(wanted=not (given["no_plot"] or given["dry_run"])) as drawing:
+            return _solve(given, options, drawing)
     except MemoryError as error:
         say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
         return EXIT_FAILED
@@ -169,7 +174,7 @@ def _implied_model(given: Mapping[str, Any]) -> str | None:
     )
 
 
-def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+def _solve(given: Mapping[str, Any], options: Mapping[str, Any], drawing: DrawingProcess | None) -> int:
     from dynamics.runs.storage import free_name
 
     answer = registered(options["model"])
@@ -191,7 +196,9 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     from dynamics.runs.run_file import RunFile
 
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
-    return solve_and_report(lambda: _question(given, options, problem, save_at, file), file, figure, given, _find)
+    return solve_and_report(
+        lambda: _question(given, options, problem, save_at, file), file, figure, given, _find, drawing
+    )
 
 
 def _of_teacher(options: Mapping[str, Any]) -> dict[str, str]:
@@ -275,7 +282,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
-    leave_out_unused()
+    lighten_process()
     code = with_room(main)
     from dynamics.compiler.patience import leave
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shlex
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import caught_warnings, end_with, store_table
+from dynamics.commands.drawing import Drawn, load_libraries
+from dynamics.commands.end import caught_warnings, end_with, figure_options, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 from dynamics.compiler.cores import find_blas
 from dynamics.compiler.interpreter import with_room
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.commands.drawing import DrawingProcess
     from dynamics.commands.end import Telling
+    from dynamics.runs.dataset import Contents
     from dynamics.runs.run_file import RunFile
 
 #: Flags of the command that a resumed run has too.
 KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
 FIGURE_DPI = 130
+#: Seconds that a run may take before libraries are loaded beside it.
+SHORT_RUN = 1.5
 
 
 def solve_and_report(
@@ -35,13 +39,31 @@ def solve_and_report(
     figure: Path | None,
     given: Mapping[str, Any],
     find: Callable[[xr.Dataset], Telling | None],
+    drawing: DrawingProcess | None,
 ) -> int:
-    """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
+    """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code.
+
+    The figure is drawn in another process if there is one for `drawing`, as soon as the run says what is in the answer.
+    """
     find_blas()
-    # While compiled steps run, the interpreter is free to load what is needed at the end, which may come early.
-    load = partial(_load_libraries, figure is not None)
+    style, answered = chosen_style(given), threading.Event()
+
+    def announce(answer: xr.Dataset | Contents) -> None:
+        if drawing is not None and figure is not None:
+            drawing.ask(Drawn(find, answer, style, figure_options(figure, style, FIGURE_DPI)))
+        answered.set()
+
+    def load() -> None:
+        # While compiled steps run, the interpreter is free to load what is needed at the end. An answer that comes
+        # earlier is handed on first.
+        answered.wait(0.0 if drawing is None else SHORT_RUN)
+        load_libraries(storing=True, drawing=drawing is None and figure is not None)
+
+    file.announce = lambda contents: announce(contents.stamped())
     threading.Thread(target=with_room, args=(load,), daemon=True).start()
     dataset, code = _compute(solve, file, given)
+    if not answered.is_set():  # an answer without time steps
+        announce(dataset)
     overwrite = bool(given["overwrite"] or given["resume"])
     written = end_with(
         lambda: _store(dataset, file),
@@ -51,9 +73,10 @@ def solve_and_report(
         quiet=given["quiet"],
         overwrite=overwrite,
         dpi=FIGURE_DPI,
-        style=chosen_style(given),
+        style=style,
         figure_key="figure",
         table=lambda: store_table(dataset, given["csv"], overwrite=overwrite),
+        picture=lambda: None if drawing is None else drawing.picture(),
     )
     return (code or EXIT_FAILED) if written.trouble else code
 
@@ -94,14 +117,3 @@ def _store(dataset: xr.Dataset, file: RunFile) -> tuple[Path, str]:
     if not file.unfinished:  # a run that can go on is in its file already
         file.store(dataset)
     return file.target, file.trouble
-
-
-def _load_libraries(plotting: bool) -> None:
-    import netCDF4  # noqa: F401
-    import xarray as xr
-
-    xr.Dataset({"any": 0.0})  # the first one looks for what else it could hold
-
-    if plotting:
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from dynamics.commands.drawing import DrawingProcess
     from dynamics.commands.end import Telling
 
 #: What may stand beside --resume; the rest is in the file.
@@ -22,8 +23,10 @@ BESIDE_RESUME = (
 )
 
 
-def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
-    """Go on with the run in a file, and print what `find` says that the answer shows; return the exit code."""
+def resume_from_file(
+    given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None], drawing: DrawingProcess | None
+) -> int:
+    """Go on with the run in a file, and show the answer as `solve_and_report` does; return the exit code."""
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError
     from dynamics.solve.resumption import resume
@@ -39,7 +42,12 @@ def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Tell
         figure = chosen_figure(given, file.target)
         check_targets({"overwrite": True, "csv": given["csv"]}, None, figure)
         return solve_and_report(
-            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, find
+            lambda: resume(file, progress=False if hidden else None, max_runtime=budget),
+            file,
+            figure,
+            given,
+            find,
+            drawing,
         )
     except StorageError as error:
         raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None

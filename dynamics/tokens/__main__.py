@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.commands.options import Option
 from dynamics.commands.readers import integers, natural_number, non_negative, numbers, plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -149,5 +149,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

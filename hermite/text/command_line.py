@@ -6,7 +6,9 @@ Imports nothing heavy, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
+import gc
 import os
 import re
 import signal
@@ -91,14 +93,17 @@ def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
     return hint.replace("'", "'--", 1)
 
 
-def leave_out_unused() -> None:
-    """Let libraries believe, in this process, that what they would load by chance and nobody uses is not installed.
+def lighten_process() -> None:
+    """Spare a process, where it is the command's own, what takes time and serves nobody.
 
-    Only in a process of its own: where xarray is loaded, a caller has begun before the command, and goes on after it.
+    Libraries are let believe that what they would load by chance and nobody uses is not installed. Where xarray is
+    loaded, a caller has begun before the command, and goes on after it. When the process ends, no garbage is looked for
+    among all that was loaded, which takes 0.1 to 0.3 s.
     """
     if "xarray" not in sys.modules:
         for name in LOADED_BY_CHANCE:
             sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+    atexit.register(gc.freeze)
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:

@@ -17,7 +17,7 @@ from dynamics.commands import (
     exit_code_of,
     say,
 )
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 from hermite.text.messages import shown
 from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
@@ -211,5 +211,5 @@ def _simulate(
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

@@ -40,7 +40,7 @@ from dynamics.commands import (
     store_result,
     store_table,
 )
-from hermite.text.command_line import leave_out_unused
+from hermite.text.command_line import lighten_process
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -186,5 +186,5 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
-    leave_out_unused()
+    lighten_process()
     sys.exit(main())

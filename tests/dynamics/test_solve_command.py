@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -75,7 +76,8 @@ except SystemExit as ended:
     print(ended.code, [name for name in unused if sys.modules.get(name) is not None], "matplotlib.figure" in sys.modules)
 """
     done = python("-c", script, "--k", "4", *SMALL[:-1], "--quiet", "--output", "again.nc", cwd=here)
-    assert done.stdout == "0 [] True\n", done.stderr
+    in_another_process = sys.platform == "linux" and cores.available_cores() > 1
+    assert done.stdout == f"0 [] {not in_another_process}\n", done.stderr
 
 
 def test_json_is_one_object(here, capsys):
@@ -93,7 +95,7 @@ def test_libraries_are_loaded_beside_a_run_once_those_with_threads_are_known(her
     """A threadpoolctl before 3.7 that lists them while another thread loads one waits for ever, in every second run."""
     known = []
     cores._libraries.cache_clear()
-    monkeypatch.setattr(end, "_load_libraries", lambda _plotting: known.append(cores._libraries.cache_info().currsize))
+    monkeypatch.setattr(end, "load_libraries", lambda **_uses: known.append(cores._libraries.cache_info().currsize))
     assert solve.main(["--k", "4", *SMALL, "--quiet", "--no-plot", "--model", "decoupled"]) == 0
     assert known == [1]
 

@@ -1,0 +1,159 @@
+"""A figure drawn by a copy of this process, which loads what that needs while the answer is computed.
+
+The interpreter runs on one core, and to load what draws a figure, and to draw it, takes it longer than many an answer.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dynamics.compiler.compiling_processes import copy_that_does, end_copy
+from dynamics.compiler.cores import available_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import xarray as xr
+
+    from dynamics.commands.end import Telling
+    from dynamics.runs.dataset import Contents
+
+#: Seconds after which a copy that is asked for nothing ends, since a long run has no use for it and needs the memory.
+IDLE = 20.0
+#: Seconds after which a copy that gives no figure is taken to hang.
+PATIENCE = 30.0
+#: Bytes of an answer beyond which two copies of it are not worth the time.
+LARGEST_ANSWER = 1 << 27
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is to be drawn: what `find` says that an answer shows, in a style, saved with these options."""
+
+    find: Callable[[xr.Dataset], Telling | None]
+    #: The dataset, or, where it is not made yet, what it will hold.
+    answer: xr.Dataset | Contents
+    style: str
+    options: Mapping[str, Any]
+
+    def picture(self) -> bytes:
+        """Return the file of the figure, empty if the answer has none."""
+        from dynamics.runs.dataset import Contents
+
+        dataset = self.answer.dataset() if isinstance(self.answer, Contents) else self.answer
+        found, stream = self.find(dataset), io.BytesIO()
+        if found is not None and found.overview is not None:
+            found.drawn(self.style).savefig(stream, **self.options)
+        return stream.getvalue()
+
+
+class DrawingProcess:
+    """A copy of this process that draws one figure; where anything goes wrong with it, it gives none."""
+
+    def __init__(self) -> None:
+        requests, self._requests = os.pipe()
+        self._pictures, pictures = os.pipe()
+
+        def work() -> None:
+            for end in (self._requests, self._pictures):
+                os.close(end)
+            _draw_one(requests, pictures)
+
+        self._child = copy_that_does(work)
+        self._asking: threading.Thread | None = None
+        for end in (requests, pictures):
+            os.close(end)
+
+    def ask(self, asked: Drawn) -> None:
+        """Ask for a figure, in a thread, since the copy may still be loading."""
+        if self._asking is None and asked.answer.nbytes < LARGEST_ANSWER:
+            message = pickle.dumps(asked, pickle.HIGHEST_PROTOCOL)
+            self._asking = threading.Thread(target=self._send, args=(message,), daemon=True)
+            self._asking.start()
+
+    def _send(self, message: bytes) -> None:
+        # In one piece, for which the interpreter is not needed; OSError: the copy has ended.
+        with suppress(OSError), open(self._requests, "wb", closefd=False) as stream:
+            stream.write(message)
+
+    def picture(self) -> bytes | None:
+        """Wait for the figure that was asked for; return its file, None if there is none."""
+        parts: list[bytes] = []
+        last = time.monotonic() + PATIENCE
+        while self._asking is not None and select.select((self._pictures,), (), (), max(last - time.monotonic(), 0))[0]:
+            part = os.read(self._pictures, 1 << 20)
+            if not part:
+                return b"".join(parts) or None
+            parts.append(part)
+        return None
+
+    def close(self) -> None:
+        """End the copy."""
+        end_copy(self._child)
+        if self._asking is not None:
+            self._asking.join()  # which writes to nobody any more
+        for end in (self._requests, self._pictures):
+            os.close(end)
+
+
+@contextmanager
+def drawing_process(*, wanted: bool) -> Iterator[DrawingProcess | None]:
+    """Give a process that draws a figure, None if none is wanted or it would gain nothing.
+
+    That is so beside a single core, where a caller has threads of its own or has loaded matplotlib, and where a process
+    cannot be copied.
+    """
+    alone = threading.active_count() == 1 and "matplotlib" not in sys.modules
+    if not (wanted and alone and sys.platform == "linux" and available_cores() > 1):
+        yield None
+        return
+    drawing = DrawingProcess()
+    try:
+        yield drawing
+    finally:
+        drawing.close()
+
+
+def _draw_one(requests: int, pictures: int) -> None:
+    """Draw the figure that is asked for; this is all that the copy does."""
+    # What ends the command reaches its copy, too; a run that is interrupted has a figure all the same.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    load_libraries(drawing=True)
+    _rehearse()
+    if select.select((requests,), (), (), IDLE)[0]:
+        with open(requests, "rb") as stream, open(pictures, "wb") as answer, suppress(EOFError):  # nothing was asked
+            asked: Drawn = pickle.load(stream)  # noqa: S301 (from the process that this is a copy of)
+            answer.write(asked.picture())
+
+
+def load_libraries(*, storing: bool = False, drawing: bool = False) -> None:
+    """Load what is needed when an answer is there."""
+    import xarray as xr
+
+    xr.Dataset({"any": 0.0})  # the first one looks for what else it could hold
+
+    if storing:
+        import netCDF4  # noqa: F401
+    if drawing:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
+
+
+def _rehearse() -> None:
+    """Draw a formula: the first one makes its parser and reads the fonts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.0, 1.0))
+    figure.text(0.0, 0.0, "rehearsal $x^{-1}$")
+    figure.savefig(io.BytesIO(), format="png")
