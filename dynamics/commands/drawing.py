@@ -60,14 +60,14 @@ class Drawn:
 class DrawingProcess:
     """A copy of this process that draws one figure; where anything goes wrong with it, it gives none."""
 
-    def __init__(self) -> None:
+    def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
         requests, self._requests = os.pipe()
         self._pictures, pictures = os.pipe()
 
         def work() -> None:
             for end in (self._requests, self._pictures):
                 os.close(end)
-            _draw_one(requests, pictures)
+            _draw_one(requests, pictures, prepare)
 
         self._child = copy_that_does(work)
         self._asking: threading.Thread | None = None
@@ -107,29 +107,30 @@ class DrawingProcess:
 
 
 @contextmanager
-def drawing_process(*, wanted: bool) -> Iterator[DrawingProcess | None]:
-    """Give a process that draws a figure, None if none is wanted or it would gain nothing.
+def drawing_process(prepare: Callable[[], object], *, wanted: bool) -> Iterator[DrawingProcess | None]:
+    """Give a process that draws a figure, for which it is got ready by `prepare`; None where it would gain nothing.
 
-    That is so beside a single core, where a caller has threads of its own or has loaded matplotlib, and where a process
-    cannot be copied.
+    That is so if no figure is wanted, beside a single core, where a caller has threads of its own or has loaded
+    matplotlib, and where a process cannot be copied.
     """
     alone = threading.active_count() == 1 and "matplotlib" not in sys.modules
     if not (wanted and alone and sys.platform == "linux" and available_cores() > 1):
         yield None
         return
-    drawing = DrawingProcess()
+    drawing = DrawingProcess(prepare)
     try:
         yield drawing
     finally:
         drawing.close()
 
 
-def _draw_one(requests: int, pictures: int) -> None:
+def _draw_one(requests: int, pictures: int, prepare: Callable[[], object]) -> None:
     """Draw the figure that is asked for; this is all that the copy does."""
     # What ends the command reaches its copy, too; a run that is interrupted has a figure all the same.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     load_libraries(drawing=True)
+    prepare()
     _rehearse()
     if select.select((requests,), (), (), IDLE)[0]:
         with open(requests, "rb") as stream, open(pictures, "wb") as answer, suppress(EOFError):  # nothing was asked

@@ -124,14 +124,14 @@ def _run(given: Mapping[str, Any]) -> int:
     """Go on with a run, or solve a problem; return the exit code."""
     try:
         if given["resume"]:
-            with drawing_process(wanted=not given["no_plot"]) as drawing:
+            with drawing_process(_load_report, wanted=not given["no_plot"]) as drawing:
                 return resume_from_file(given, _find, drawing)
         given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
         if given["resume"]:
             msg = "Option --resume must be typed as a flag, but is in the file of --config."
             raise UsageError(msg)
         options = _options(given)
-        with drawing_process(wanted=not (given["no_plot"] or given["dry_run"])) as drawing:
+        with drawing_process(_load_report, wanted=not (given["no_plot"] or given["dry_run"])) as drawing:
             return _solve(given, options, drawing)
     except MemoryError as error:
         say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
@@ -211,6 +211,10 @@ def _find(answer: xr.Dataset) -> Findings | None:
     from dynamics.report.findings import find_findings
 
     return find_findings(answer)
+
+
+def _load_report() -> None:
+    from dynamics.report import flows  # noqa: F401 (what most answers are told by)
 
 
 def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:

@@ -131,13 +131,13 @@ def wait_until_deaf(child):
 
 def test_there_is_no_copy_where_it_would_gain_nothing(monkeypatch):
     # matplotlib is loaded here.
-    with drawing_process(wanted=True) as process:
+    with drawing_process(find_findings, wanted=True) as process:
         assert process is None
     monkeypatch.delitem(sys.modules, "matplotlib")
-    with drawing_process(wanted=False) as process:
+    with drawing_process(find_findings, wanted=False) as process:
         assert process is None
     monkeypatch.setattr(drawing, "available_cores", lambda: 1)
-    with drawing_process(wanted=True) as process:
+    with drawing_process(find_findings, wanted=True) as process:
         assert process is None
 
 
