@@ -6,13 +6,9 @@ The interpreter runs on one core, and to load what draws a figure, and to draw i
 from __future__ import annotations
 
 import io
-import os
-import pickle
-import select
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +18,7 @@ from dynamics.compiler.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from multiprocessing.connection import Connection
 
     import xarray as xr
 
@@ -61,49 +58,41 @@ class DrawingProcess:
     """A copy of this process that draws one figure; where anything goes wrong with it, it gives none."""
 
     def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
-        requests, self._requests = os.pipe()
-        self._pictures, pictures = os.pipe()
+        from multiprocessing import Pipe
+
+        self._line, other_end = Pipe()
 
         def work() -> None:
-            for end in (self._requests, self._pictures):
-                os.close(end)
-            _draw_one(requests, pictures, prepare)
+            self._line.close()
+            _draw_one(other_end, prepare)
 
         self._child = copy_that_does(work)
         self._asking: threading.Thread | None = None
-        for end in (requests, pictures):
-            os.close(end)
+        other_end.close()
 
     def ask(self, asked: Drawn) -> None:
         """Ask for a figure, in a thread, since the copy may still be loading."""
         if self._asking is None and asked.answer.nbytes < LARGEST_ANSWER:
-            message = pickle.dumps(asked, pickle.HIGHEST_PROTOCOL)
-            self._asking = threading.Thread(target=self._send, args=(message,), daemon=True)
+            self._asking = threading.Thread(target=self._send, args=(asked,), daemon=True)
             self._asking.start()
 
-    def _send(self, message: bytes) -> None:
-        # In one piece, for which the interpreter is not needed; OSError: the copy has ended.
-        with suppress(OSError), open(self._requests, "wb", closefd=False) as stream:
-            stream.write(message)
+    def _send(self, asked: Drawn) -> None:
+        with suppress(OSError):  # the copy has ended
+            self._line.send(asked)
 
     def picture(self) -> bytes | None:
         """Wait for the figure that was asked for; return its file, None if there is none."""
-        parts: list[bytes] = []
-        last = time.monotonic() + PATIENCE
-        while self._asking is not None and select.select((self._pictures,), (), (), max(last - time.monotonic(), 0))[0]:
-            part = os.read(self._pictures, 1 << 20)
-            if not part:
-                return b"".join(parts) or None
-            parts.append(part)
+        with suppress(OSError, EOFError):  # the copy has ended
+            if self._asking is not None and self._line.poll(PATIENCE):
+                return self._line.recv_bytes() or None
         return None
 
     def close(self) -> None:
         """End the copy."""
         end_copy(self._child)
         if self._asking is not None:
-            self._asking.join()  # which writes to nobody any more
-        for end in (self._requests, self._pictures):
-            os.close(end)
+            self._asking.join()  # which sends to nobody any more
+        self._line.close()
 
 
 @contextmanager
@@ -124,7 +113,7 @@ def drawing_process(prepare: Callable[[], object], *, wanted: bool) -> Iterator[
         drawing.close()
 
 
-def _draw_one(requests: int, pictures: int, prepare: Callable[[], object]) -> None:
+def _draw_one(line: Connection, prepare: Callable[[], object]) -> None:
     """Draw the figure that is asked for; this is all that the copy does."""
     # What ends the command reaches its copy, too; a run that is interrupted has a figure all the same.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -132,10 +121,10 @@ def _draw_one(requests: int, pictures: int, prepare: Callable[[], object]) -> No
     load_libraries(drawing=True)
     prepare()
     _rehearse()
-    if select.select((requests,), (), (), IDLE)[0]:
-        with open(requests, "rb") as stream, open(pictures, "wb") as answer, suppress(EOFError):  # nothing was asked
-            asked: Drawn = pickle.load(stream)  # noqa: S301 (from the process that this is a copy of)
-            answer.write(asked.picture())
+    with suppress(EOFError):  # the command has ended, and asked for nothing
+        if line.poll(IDLE):
+            asked: Drawn = line.recv()
+            line.send_bytes(asked.picture())
 
 
 def load_libraries(*, storing: bool = False, drawing: bool = False) -> None:

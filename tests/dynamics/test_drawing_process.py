@@ -89,7 +89,7 @@ def test_a_copy_that_nobody_asks_ends_by_itself_and_may_be_asked_after_all(answe
 
 def test_a_copy_that_hangs_is_waited_for_in_vain_and_ended(answer, monkeypatch):
     monkeypatch.setattr(drawing, "PATIENCE", 0.2)
-    monkeypatch.setattr(drawing, "_draw_one", lambda *_ends: time.sleep(1000.0))
+    monkeypatch.setattr(drawing, "_draw_one", lambda *_given: time.sleep(1000.0))
     process = DrawingProcess()
     # More than a pipe holds: the thread that asks is still writing when the copy is ended.
     dataset = load(answer)
