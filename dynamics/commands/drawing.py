@@ -9,6 +9,7 @@ import io
 import signal
 import sys
 import threading
+import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ LARGEST_ANSWER = 1 << 27
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureRequest:
     """What is to be drawn: what `find` says that an answer shows, in a style, saved with these options."""
 
     find: Callable[[xr.Dataset], Telling | None]
@@ -48,7 +49,10 @@ class Drawn:
         from dynamics.runs.dataset import Contents
 
         dataset = self.answer.dataset() if isinstance(self.answer, Contents) else self.answer
-        found, stream = self.find(dataset), io.BytesIO()
+        with warnings.catch_warnings():  # which the command gives itself, when it finds the same
+            warnings.simplefilter("ignore")
+            found = self.find(dataset)
+        stream = io.BytesIO()
         if found is not None and found.overview is not None:
             found.drawn(self.style).savefig(stream, **self.options)
         return stream.getvalue()
@@ -60,39 +64,51 @@ class DrawingProcess:
     def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
         from multiprocessing import Pipe
 
-        self._line, other_end = Pipe()
+        self._connection, other_end = Pipe()
 
         def work() -> None:
-            self._line.close()
+            self._connection.close()
             _draw_one(other_end, prepare)
 
         self._child = copy_that_does(work)
         self._asking: threading.Thread | None = None
         other_end.close()
 
-    def ask(self, asked: Drawn) -> None:
+    def ask(self, asked: FigureRequest) -> None:
         """Ask for a figure, in a thread, since the copy may still be loading."""
         if self._asking is None and asked.answer.nbytes < LARGEST_ANSWER:
-            self._asking = threading.Thread(target=self._send, args=(asked,), daemon=True)
-            self._asking.start()
+            asking = threading.Thread(target=self._send, args=(asked,), daemon=True)
+            with suppress(RuntimeError):  # the user has as many threads as allowed
+                asking.start()
+                self._asking = asking
 
-    def _send(self, asked: Drawn) -> None:
-        with suppress(OSError):  # the copy has ended
-            self._line.send(asked)
+    def _send(self, asked: FigureRequest) -> None:
+        sent = False
+        with suppress(Exception):  # whatever it is: an answer is not lost for its figure
+            self._connection.send(asked)
+            sent = True
+        if not sent:
+            end_copy(self._child)
 
     def picture(self) -> bytes | None:
         """Wait for the figure that was asked for; return its file, None if there is none."""
-        with suppress(OSError, EOFError):  # the copy has ended
-            if self._asking is not None and self._line.poll(PATIENCE):
-                return self._line.recv_bytes() or None
-        return None
+        if self._asking is None:
+            return None
+        last_moment = threading.Timer(PATIENCE, end_copy, (self._child,))
+        last_moment.start()
+        try:
+            return self._connection.recv_bytes() or None
+        except (OSError, EOFError):  # the copy has ended
+            return None
+        finally:
+            last_moment.cancel()
 
     def close(self) -> None:
         """End the copy."""
         end_copy(self._child)
         if self._asking is not None:
             self._asking.join()  # which sends to nobody any more
-        self._line.close()
+        self._connection.close()
 
 
 @contextmanager
@@ -113,7 +129,7 @@ def drawing_process(prepare: Callable[[], object], *, wanted: bool) -> Iterator[
         drawing.close()
 
 
-def _draw_one(line: Connection, prepare: Callable[[], object]) -> None:
+def _draw_one(connection: Connection, prepare: Callable[[], object]) -> None:
     """Draw the figure that is asked for; this is all that the copy does."""
     # What ends the command reaches its copy, too; a run that is interrupted has a figure all the same.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -122,9 +138,9 @@ def _draw_one(line: Connection, prepare: Callable[[], object]) -> None:
     prepare()
     _rehearse()
     with suppress(EOFError):  # the command has ended, and asked for nothing
-        if line.poll(IDLE):
-            asked: Drawn = line.recv()
-            line.send_bytes(asked.picture())
+        if connection.poll(IDLE):
+            asked: FigureRequest = connection.recv()
+            connection.send_bytes(asked.picture())
 
 
 def load_libraries(*, storing: bool = False, drawing: bool = False) -> None:

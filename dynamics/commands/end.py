@@ -108,9 +108,12 @@ def end_with(
         found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
         if figure is not None and found is not None and found.overview is not None:
-            there = picture()
+            drawn_elsewhere = picture()
             options = figure_options(figure, style, dpi)
-            save = partial(found.drawn(style).savefig, **options) if there is None else partial(_copy, there)
+            if drawn_elsewhere is None:
+                save = partial(found.drawn(style).savefig, **options)
+            else:
+                save = partial(_copy, drawn_elsewhere)
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
     tables, unlisted = table()

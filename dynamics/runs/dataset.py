@@ -56,7 +56,7 @@ class Contents:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all arrays."""
+        """The bytes of all variables."""
         return sum(array.nbytes for _, array, _ in self.variables.values())
 
     def stamped(self) -> Contents:

@@ -9,7 +9,7 @@ import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.drawing import Drawn, load_libraries
+from dynamics.commands.drawing import IDLE, FigureRequest, load_libraries
 from dynamics.commands.end import caught_warnings, end_with, figure_options, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 from dynamics.compiler.cores import find_blas
@@ -50,14 +50,18 @@ def solve_and_report(
 
     def announce(answer: xr.Dataset | Contents) -> None:
         if drawing is not None and figure is not None:
-            drawing.ask(Drawn(find, answer, style, figure_options(figure, style, FIGURE_DPI)))
+            drawing.ask(FigureRequest(find, answer, style, figure_options(figure, style, FIGURE_DPI)))
         answered.set()
 
     def load() -> None:
-        # While compiled steps run, the interpreter is free to load what is needed at the end. An answer that comes
-        # earlier is handed on first.
-        answered.wait(0.0 if drawing is None else SHORT_RUN)
-        load_libraries(storing=True, drawing=drawing is None and figure is not None)
+        # While compiled steps run, the interpreter is free to load what is needed at the end.
+        if drawing is None:
+            load_libraries(storing=True, drawing=figure is not None)
+            return
+        answered.wait(SHORT_RUN)  # an answer that comes earlier is handed on first
+        load_libraries(storing=True)
+        if figure is not None and not answered.wait(IDLE):  # the other process has gone
+            load_libraries(drawing=True)
 
     file.announce = lambda contents: announce(contents.stamped())
     threading.Thread(target=with_room, args=(load,), daemon=True).start()

@@ -15,7 +15,7 @@ from processes import python
 
 from dynamics import Problem, Teacher, solve_overlaps
 from dynamics.commands import drawing
-from dynamics.commands.drawing import DrawingProcess, Drawn, drawing_process
+from dynamics.commands.drawing import DrawingProcess, FigureRequest, drawing_process
 from dynamics.report.findings import find_findings
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.storage import load
@@ -44,7 +44,7 @@ def drawn_here(dataset, style="screen", options=OPTIONS):
 def drawn_there(answer, find=find_findings):
     process = DrawingProcess()
     try:
-        process.ask(Drawn(find, answer, "screen", OPTIONS))
+        process.ask(FigureRequest(find, answer, "screen", OPTIONS))
         return process.picture()
     finally:
         process.close()
@@ -81,7 +81,7 @@ def test_a_copy_that_nobody_asks_ends_by_itself_and_may_be_asked_after_all(answe
     process = DrawingProcess()
     try:
         os.waitid(os.P_PID, process._child, os.WEXITED | os.WNOWAIT)
-        process.ask(Drawn(find_findings, load(answer), "screen", OPTIONS))
+        process.ask(FigureRequest(find_findings, load(answer), "screen", OPTIONS))
         assert process.picture() is None
     finally:
         process.close()
@@ -93,11 +93,45 @@ def test_a_copy_that_hangs_is_waited_for_in_vain_and_ended(answer, monkeypatch):
     process = DrawingProcess()
     # More than a pipe holds: the thread that asks is still writing when the copy is ended.
     dataset = load(answer)
-    process.ask(Drawn(find_findings, dataset.assign_attrs(padding="x" * (1 << 20)), "screen", OPTIONS))
+    process.ask(FigureRequest(find_findings, dataset.assign_attrs(padding="x" * (1 << 20)), "screen", OPTIONS))
     assert process.picture() is None
     process.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process._child, 0)
+
+
+def test_a_copy_that_stops_in_the_middle_of_its_answer_is_ended(answer, monkeypatch):
+    def begin(connection, _prepare):
+        os.write(connection.fileno(), b"\0\0")
+        time.sleep(1000.0)
+
+    monkeypatch.setattr(drawing, "PATIENCE", 0.2)
+    monkeypatch.setattr(drawing, "_draw_one", begin)
+    assert drawn_there(load(answer)) is None
+
+
+def test_what_cannot_be_sent_is_waited_for_no_longer(answer, monkeypatch, capfd):
+    monkeypatch.setattr(drawing, "IDLE", 1e6)
+    monkeypatch.setattr(drawing, "PATIENCE", 1e6)
+
+    def local(dataset):
+        return find_findings(dataset)
+
+    assert drawn_there(load(answer), local) is None
+    assert capfd.readouterr().err == ""
+
+
+def test_a_thread_that_cannot_be_started_loses_nothing(answer, monkeypatch):
+    def refuse(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    process = DrawingProcess()
+    with monkeypatch.context() as few:
+        few.setattr(drawing.threading.Thread, "start", refuse)
+        process.ask(FigureRequest(find_findings, load(answer), "screen", OPTIONS))
+    assert process.picture() is None
+    process.close()
 
 
 def test_answers_too_large_to_be_copied_are_drawn_here(answer, monkeypatch):
@@ -112,7 +146,7 @@ def test_signals_that_end_the_command_leave_its_copy_to_draw(answer):
         wait_until_deaf(process._child)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process._child, number)
-        process.ask(Drawn(find_findings, dataset, "screen", OPTIONS))
+        process.ask(FigureRequest(find_findings, dataset, "screen", OPTIONS))
         assert process.picture() == drawn_here(dataset)
     finally:
         process.close()
@@ -159,6 +193,7 @@ def test_a_command_writes_the_figure_that_its_copy_has_drawn(model, tmp_path):
         "from dynamics.commands import drawing\n"
         "from dynamics.solve import __main__ as solve\n"
         "drawing.available_cores = lambda: 2\n"
+        "drawing.IDLE = drawing.PATIENCE = 600.0\n"
         f"code = solve.main({[*SMALL, '--model', model]!r})\n"
         "sys.exit(code or 10 * ('matplotlib.figure' in sys.modules))\n"
     )
