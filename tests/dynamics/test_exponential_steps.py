@@ -43,7 +43,7 @@ def one_step(link, scale, sources):
         rests.rest[past] = rests.rest[newest] + 1e-2 * scale * rng.standard_normal((m, columns))
         rests.rest_growth[past] = rests.rest_growth[newest] + 1e-2 * scale * rng.standard_normal(m)
     large._divider.leading = np.full(m, -1)
-    step = large._attempt(H, division, 1e-2 * scale * rng.standard_normal((3, columns + 1)))
+    step = large._attempt(H, 1, division, 1e-2 * scale * rng.standard_normal((3, columns + 1)))
     if sources:
         large.rows.run_sources(step)
     return large, step

@@ -217,7 +217,9 @@ def test_clusters_that_nobody_notices_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 13)
     whole = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     assert "fallback" not in flow.attrs
-    assert flow.attrs["rhs_evaluations"] < 0.9 * whole.attrs["rhs_evaluations"]
+    # Fields beside those at the ends of steps: measured 30 in place of 51.
+    beside = [run.attrs["rhs_evaluations"] - run.attrs["steps_accepted"] for run in (flow, whole)]
+    assert beside[0] < 0.8 * beside[1]
     np.testing.assert_allclose(flow.loss, whole.loss, rtol=0, atol=1e-7)
     np.testing.assert_allclose(flow.emergence_time, whole.emergence_time, rtol=1e-5)
 
@@ -382,8 +384,7 @@ def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
         division = large._divider.assemble(np.zeros(3, dtype=bool), np.zeros(3, dtype=np.int64), sign)
         large.rows.fit(division)
         large._rests.subtract(large._rests.newest_first[0], large.rows.partial)
-        step = large._attempt(h, division, np.zeros((1, asked.dimension + 1)))
-        large._try_rows(step, dense=True)
+        large._try_rows(h, np.inf, division, np.zeros((1, asked.dimension + 1)), dense=True)
         U, log_norm = large.rows.dense
         # Rise + (h k_0 − rise): the first stage.
         return (U[0] + U[1]) / h, (log_norm[0] + log_norm[1]) / h
@@ -615,7 +616,7 @@ def test_slow_rows_feel_distant_sources_at_nodes(distant):
         slot = large._rests.newest_first[0]
         large._rests.U[slot], large._rests.log_norm[slot] = now.U, now.log_norm
         large._rests.subtract(slot, large.rows.partial)
-        step = large._attempt(h, division, np.zeros((0, D + 1)))
+        step = large._attempt(h, 2, division, np.zeros((0, D + 1)))
         large.rows.run_sources(step)
         large.rows.run_others(step, dense=False)
         near = large.rows._near[S:]
@@ -650,10 +651,10 @@ def test_slow_rows_feel_distant_sources_at_nodes(distant):
 def test_a_small_run_passes_through_every_kind_of_step():
     # Small enough to be interpreted: slow rows, fast rows, a cluster, dense output, events.
     large = new_stepper(problem(m=4, P=2, d=8, initial_norm=0.3), rtol=1e-4)
-    assert large.advance(40.0, 300) is Status.REACHED
+    assert large.advance(400.0, 300) is Status.REACHED
     assert np.isfinite(large.event_times).all()
     assert (large._last.division.cluster >= 0).any()
-    U, log_norm = large.vectors(40.0)
+    U, log_norm = large.vectors(400.0)
     np.testing.assert_allclose(np.sum(U**2, axis=1), 1.0, rtol=1e-14)
     learned = np.exp(log_norm) @ U[:, :2] ** 4
     np.testing.assert_allclose(learned, large.rows.a, rtol=1e-2)
@@ -809,8 +810,8 @@ def test_a_stalled_run_is_handed_to_bdf_in_the_middle(monkeypatch):
     options = {"save_at": SaveAt.at(times), "method": "stiff", "rtol": 1e-8, "progress": False, "error_estimate": False}
     plain = dynamics.solve_overlaps(asked, **options)
     assert "fallback" not in plain.attrs
-    monkeypatch.setattr(step_control, "STALL_STEPS", 60)
-    monkeypatch.setattr(step_control, "STALL_GAIN", 3.0)
+    monkeypatch.setattr(step_control, "STALL_STEPS", 40)
+    monkeypatch.setattr(step_control, "STALL_GAIN", 6.0)
     flow = dynamics.solve_overlaps(asked, **options)
     assert flow.attrs["fallback"].startswith("'bdf' instead of 'stiff' from t = ")
     assert 0.0 < float(flow.attrs["fallback"].split("t = ")[1].split()[0]) < 400.0
@@ -841,8 +842,8 @@ def test_a_run_that_fails_or_stalls_resumes_bit_for_bit(monkeypatch):
 def _fails_after(plain, time):
     """The trial of a step, which never succeeds if the step would end after `time`."""
 
-    def trial(self, step, **options):
-        return (np.inf, 0.0) if step.time + step.h > time else plain(self, step, **options)
+    def trial(self, h, part, *how, **options):
+        return (None, np.inf, 0.0, part) if self.time + h > time else plain(self, h, part, *how, **options)
 
     return trial
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.workers import GRAIN
+from dynamics.integrators.large_flow.sources import SourcesInside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ class DenseOutput:
     def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
         self._rows = rows
         self._step = step
+        self._sources: SourcesInside | None = None
         #: Blocks whose coefficients have been written.
         self._ready = np.full(step.division.cuts.size - 1, ready)
 
@@ -47,6 +49,12 @@ class DenseOutput:
             )  # fmt: skip
 
         passes.workers.over_rows(part)
+        sources = step.division.sources
+        if sources.size > 0:
+            inside, states = self._of_sources().part_at(x)
+            vectors, logs = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
+            passes.kernels.interpolate_rows(0, sources.size, inside, *states, vectors, logs)
+            U[sources], log_norm[sources] = vectors, logs
         return U, log_norm
 
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
@@ -61,12 +69,14 @@ class DenseOutput:
         deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
         self._prepare(np.unique(self._block_of(deciding)))
         shares = {int(p): self._share(others, int(p)) for p in directions}
+        fast = step.division.fast[deciding]
+        rows, sources = deciding[~fast], np.searchsorted(step.division.sources, deciding[fast])
         values = before.copy()
 
         def values_at(t: float) -> Array:
             x = (t - step.time) / step.h
             for p in directions.tolist():
-                emergence, mass = self._deciding_events(deciding, p, x)
+                emergence, mass = self._deciding_events(rows, sources, p, x)
                 values[p] = emergence
                 values[passes.a.size + p] = mass + shares[p](x)
             return values
@@ -89,15 +99,25 @@ class DenseOutput:
         self._rows.write_dense(self._step, missing)
         self._ready[missing] = True
 
-    def _deciding_events(self, rows: Integers, p: int, x: float) -> tuple[float, float]:
-        """Return the two events of direction p, computed from some rows alone."""
+    def _deciding_events(self, rows: Integers, sources: Integers, p: int, x: float) -> tuple[float, float]:
+        """Return the two events of direction p, computed from some rows and some sources alone."""
         step, passes = self._step, self._rows
-        out = np.empty(2)
-        passes.kernels.events_inside(
-            rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
-            step.end.U, step.end.log_norm, *passes.dense, out,
-        )  # fmt: skip
-        return float(out[0]) - 0.5, float(out[1]) - 0.5 * float(passes.a[p])
+        out, of_sources = np.zeros(2), np.zeros(2)
+        if rows.size > 0:
+            passes.kernels.events_inside(
+                rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
+                step.end.U, step.end.log_norm, *passes.dense, out,
+            )  # fmt: skip
+        if sources.size > 0:
+            inside, states = self._of_sources().part_at(x)
+            passes.kernels.events_inside(sources, p, inside, passes.sign_matters, *states, of_sources)
+        mass = float(out[1] + of_sources[1])
+        return float(max(out[0], of_sources[0])) - 0.5, mass - 0.5 * float(passes.a[p])
+
+    def _of_sources(self) -> SourcesInside:
+        """Return the states of the sources inside the step, which `_prepare` has computed."""
+        self._sources = self._sources or SourcesInside(self._rows.sources, self._step)
+        return self._sources
 
     def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
         """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""

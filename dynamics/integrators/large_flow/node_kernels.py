@@ -10,7 +10,6 @@ Executed after `partial_kernels`.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Switches, Vector
@@ -25,30 +24,6 @@ if TYPE_CHECKING:
 
 # Coefficients of the polynomials in time: through the four nodes, and through three past states at most.
 COEFFICIENTS = 4
-
-
-@kernel
-def write_node(
-    i: int, time: float, U: Matrix, log_n: Vector, dense: Cube, dense_growth: Matrix, work: Vector, out: NDArray[Real]
-) -> float:
-    """Write the unit vector of row i at the fraction `time` of the step, by its dense output; return its mass."""
-    total = dense_growth[6, i]
-    for k in range(work.size):
-        work[k] = dense[6, i, k]
-    for q in range(dense.shape[0] - 2, -1, -1):
-        factor = time if q % 2 == 1 else 1.0 - time
-        total = dense_growth[q, i] + factor * total
-        for k in range(work.size):
-            work[k] = dense[q, i, k] + factor * work[k]
-    length = 0.0
-    for k in range(work.size):
-        work[k] = U[i, k] + time * work[k]
-        length += work[k] * work[k]
-    length = 1.0 / np.sqrt(length)
-    for k in range(work.size):
-        out[k] = rounded_coordinate(length * work[k])
-    mass: float = np.exp(log_n[i] + time * total)
-    return mass
 
 
 @kernel

@@ -11,8 +11,9 @@ import numpy as np
 from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
-from dynamics.integrators.large_flow.nodes import NODES, POWERS
+from dynamics.integrators.large_flow.nodes import POWERS
 from dynamics.integrators.large_flow.passes import compile_passes
+from dynamics.integrators.large_flow.sources import Sources
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,9 +33,6 @@ LARGEST_CROWD = 8
 LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
 #: Numbers in the state from which on a second thread is worth waking for any pass, and for all stages of a step.
 SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
-#: Products of numbers in the forces of the fast sources on each other from which on threads share each of their stages:
-#: a call in two threads takes some 50 microseconds more.
-SMALLEST_SHARED_STAGE = 400_000
 #: Last stage with the dense output, and without.
 _LAST_STAGE, _LAST_OF_STEP = 15, 11
 
@@ -52,6 +50,7 @@ class Step:
     pace: Array  # θ of direction and norm, (clusters, 2)
     drift: Array  # mean velocities over the last step, (clusters, D + 1)
     rests: Extrapolation
+    parts: int  # in which the fast sources take the step
     leading: Integers  # direction whose overlap counts for itself in the error of each row, −1 for none
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
@@ -59,7 +58,7 @@ class Step:
         return {
             "begin_U": self.begin.U.copy(),
             "begin_log_norm": self.begin.log_norm.copy(),
-            "last": np.array([self.time, self.h]),
+            "last": np.array([self.time, self.h, self.parts]),
             "last_slots": self.rests.slots.copy(),
             "fast": self.division.fast.copy(),
             "cluster": self.division.cluster.copy(),
@@ -103,24 +102,21 @@ class Rows:
         self.error_within = np.empty(m)
         #: Error of the extrapolated rest of each row at the end of a step: largest component, and that of the growth.
         self.miss = np.empty((m, 2))
-        #: Coefficients of the dense output; pages of memory that are never written cost nothing.
-        self.dense = np.empty((7, m, columns)), np.empty((7, m))
+        #: Coefficients of the dense output of all rows but sources; pages of memory never written cost nothing.
+        self.dense = np.zeros((7, m, columns)), np.zeros((7, m))
         #: Precision of products with sources that are not near.
         self._real = np.float32 if self.single else np.float64
         self._ahead = np.empty((m, columns), self._real), np.empty(m)
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
 
     def fit(self, division: Division) -> None:
-        """Allocate what depends on the division: stages and nodes of the sources, work space of each thread."""
+        """Allocate what depends on the division: states of the sources, work space of each thread."""
         (_, m, D), sources = self.dense[0].shape, division.sources.size
         self._division = division
         #: Step of which the stages of the sources are held.
         self._staged: Step | None = None
-        #: Where the sources are at every stage, and their masses; their stages; and both once more at the nodes.
-        self.stage_sources, self.stage_mass = np.empty((16, sources, D)), np.empty((16, sources))
-        self._source_stages = np.empty((16, sources, D)), np.empty((16, sources))
-        count = NODES.size if sources else 0
-        self._nodes = NODES[:count], np.empty((count, sources, D), self._real), np.empty((count, sources))
+        self.sources = Sources(self.kernels, self.workers, division, D, self._real)
+        count = self.sources.at_nodes[0].size
         self._node_powers = POWERS[:count, :count].copy()
         self._near = np.empty((m, sources), dtype=np.bool_)
         self.ahead = self._ahead[0][: m if count else 0], self._ahead[1]
@@ -132,33 +128,24 @@ class Rows:
         ]
         self._room = [np.empty(R * ((count + 3) * D + sources), self._real) for R in blocks]
 
-    def run_sources(self, step: Step, *, again: bool = False) -> None:
-        """Run the fast sources through the stages of a step; with `again` the end of the step is left alone.
+    def run_sources(self, step: Step, *, again: bool = False) -> tuple[float, float]:
+        """Run the fast sources through a step, part by part; with `again` the end of the step is left alone.
 
-        Their dense output is written as well, without which no other row has one: two thirds of large steps have an
-        event.
+        Returned are the largest errors of the ends of its parts and of their dense output, in units of tolerances.
+        Unless the first is too large, other rows can run then.
         """
-        division, (stages, growth_stages) = step.division, self._source_stages
-        count, D = division.sources.size, stages.shape[2]
-        groups = -(-count // self.kernels.TOGETHER)
+        sources, rows = self.sources, self.sources.rows
         self._staged = None
-        self.stage_sources[0] = step.begin.U[division.sources]
-        self.stage_mass[0] = np.exp(step.begin.log_norm[division.sources])
-
-        def run(first: int, last: int, begin: int, end: int) -> None:
-            self.kernels.step_sources(
-                first, last, begin, end, again, step.h, step.begin.U, step.begin.log_norm, *step.rests,
-                self.stage_sources, self.stage_mass, stages, growth_stages, *self._nodes, *self.ahead,
-                step.reached.U, step.reached.log_norm, self.error, self.error_within, self.tolerance, step.leading,
-                *self.dense, division.plan,
-            )  # fmt: skip
-
-        if count * count * D < SMALLEST_SHARED_STAGE:
-            run(0, _LAST_STAGE, 0, groups)
-        else:
-            for stage in range(_LAST_STAGE + 1):
-                self.workers.over_parts(groups, partial(run, stage, stage))
-        self._staged = step
+        self.error[rows], self.error_within[rows] = errors = sources.run(step, self.tolerance)
+        worst, worst_within = (float(error.max()) for error in errors)
+        if worst <= 1.0:
+            sources.place(step.parts)
+            if not again:
+                step.reached.U[rows], step.reached.log_norm[rows] = sources.end(step.parts)
+                for expected in self.ahead:  # they feel each other at every stage
+                    expected[rows] = 0.0
+            self._staged = step
+        return worst, worst_within
 
     def run_others(self, step: Step, *, dense: bool) -> None:
         """Run all rows but the fast sources through the stages of a step."""
@@ -166,7 +153,8 @@ class Rows:
         self.workers.over_blocks(
             step.division.cuts, first, partial(self._run, step, dense=dense, again=False), is_long=True
         )
-        self.counts["partial_evaluations"] += self._nodes[0].size or (_LAST_STAGE if dense else _LAST_OF_STEP) + 1
+        stages = (_LAST_STAGE if dense else _LAST_OF_STEP) + 1
+        self.counts["partial_evaluations"] += self.sources.at_nodes[0].size or stages
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
         """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
@@ -180,7 +168,7 @@ class Rows:
         self.kernels.step_rows(
             first, last, step.division.cuts, again, dense,
             step.h, step.begin.U, step.begin.log_norm, step.begin.F, *step.rests,
-            self.stage_sources, self.stage_mass, *self._nodes, self._node_powers, self._near, *self.ahead,
+            *self.sources.at_stages, *self.sources.at_nodes, self._node_powers, self._near, *self.ahead,
             step.pace, step.drift, step.reached.U, step.reached.log_norm,
             self.error, self.error_within, self.tolerance, step.leading, *self.dense,
             self._work[thread], self._room[thread], step.division.plan,

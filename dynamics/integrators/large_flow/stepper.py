@@ -15,9 +15,9 @@ The pair DOP853 carries it, with three devices:
 * *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage; the
   rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
   the correction controls the step as the embedded error does.
-* *Rows in cache.* Given the stages of the fast neurons, all others are independent of each other within a step, so a
-  block of rows goes through all stages before the next begins. A neuron that is alone on its direction and hardly moves
-  takes an exponential step in their place.
+* *Rows in cache.* Given the path of the fast neurons, which take the step in up to four parts, all others are
+  independent of each other within a step, so a block of rows goes through all stages before the next begins. A neuron
+  that is alone on its direction and hardly moves takes an exponential step in their place.
 
 References
 ----------
@@ -37,6 +37,7 @@ from dynamics.integrators.large_flow.division import Divider, State
 from dynamics.integrators.large_flow.landing import settle
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.rows import Rows, Step
+from dynamics.integrators.large_flow.sources import MOST_PARTS
 from dynamics.integrators.large_flow.step_control import (
     DENSE_TOLERANCE,
     KAPPA,
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
 #: left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a
 #: tenth fewer steps, and up to 17 rtol κ.
 LAG_TOLERANCE, LAG_REJECTION = 10.0, 4.0
-#: Stage at the end of a step.
-END = 12
+#: Share by which parts may be longer than wanted.
+ROUNDING = 1e-3
 
 
 class LargeFlowStepper(ClusterStepper):
@@ -85,6 +86,8 @@ class LargeFlowStepper(ClusterStepper):
         self._rests = Rests(m, D)
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
+        #: Length of the parts in which the sources take the next step.
+        self._part = np.inf
         self._counts = {"steps_accepted": 0, "steps_rejected": 0, "divisions": 0}
         # Counts before the step that is taken.
         self._counted: dict[str, int] = {}
@@ -131,7 +134,7 @@ class LargeFlowStepper(ClusterStepper):
         arrays |= {
             "U": self._now.U.copy(),
             "log_norm": self._now.log_norm.copy(),
-            "time_and_step": np.array([self._time, self._h]),
+            "time_and_step": np.array([self._time, self._h, self._part]),
             "events": np.stack([self._event_times, self._events]),
             "marks": np.array(self._marks),
             "counts": np.array(list((self._counted or self.statistics()).values())),
@@ -146,7 +149,8 @@ class LargeFlowStepper(ClusterStepper):
         check_stored(given, "U", self._now.U.shape)
         rests = self._rests
         rests.set_arrays(given)
-        self._time, self._h = given["time_and_step"].tolist()
+        # In files of earlier versions steps have no parts.
+        self._time, self._h, self._part = [*given["time_and_step"].tolist(), np.inf][:3]
         self._event_times, self._events = given["events"][0], given["events"][1]
         self._marks = given["marks"].tolist()
         counts = dict(zip(self.statistics(), given["counts"].tolist(), strict=True))
@@ -161,9 +165,9 @@ class LargeFlowStepper(ClusterStepper):
             self.rows.fit(division)
             before = newest[1]
             begin = State(given["begin_U"], given["begin_log_norm"], rests.F[before], rests.growth[before])
-            time, h = given["last"].tolist()
-            how = given["pace"], given["drift"], rests.extrapolation(h, given["last_slots"]), given["leading"]
-            self._last = Step(time, h, begin, self._now, self._now, division, *how)
+            time, h, parts = [*given["last"].tolist(), 1][:3]
+            how = given["pace"], given["drift"], rests.extrapolation(h, given["last_slots"]), int(parts)
+            self._last = Step(time, h, begin, self._now, self._now, division, *how, given["leading"])
             self._dense = DenseOutput(self.rows, self._last)
 
     # --- one step -------------------------------------------------------------------------------------------
@@ -193,14 +197,14 @@ class LargeFlowStepper(ClusterStepper):
         """
         self._counted = self.statistics()
         division, drift = self._prepare()
-        h, rejected, planned = self._h, False, 0.0
+        h, part, rejected, planned = self._h, self._part, False, 0.0
         while True:
             failure = self._failure(h)
             if failure is not None:
                 self._counted = {}
                 return failure
-            step, dense = self._attempt(h, division, drift), self._lies_inside(target, h)
-            error, error_within = self._try_rows(step, dense=dense)
+            dense = self._lies_inside(target, h)
+            step, error, error_within, part = self._try_rows(h, part, division, drift, dense=dense)
             if error <= 1.0 and error_within > DENSE_TOLERANCE:
                 planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
                 continue
@@ -219,7 +223,8 @@ class LargeFlowStepper(ClusterStepper):
             LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
         )
         planned = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
-        self._accept(step, planned, dense=dense)
+        self._part = part
+        self._accept(step, min(planned, MOST_PARTS * part), dense=dense)
         return None
 
     def _prepare(self) -> tuple[Division, Array]:
@@ -234,31 +239,49 @@ class LargeFlowStepper(ClusterStepper):
                 self._rests.subtract(slot, self.rows.partial)
         return division, drift
 
-    def _attempt(self, h: float, division: Division, drift: Array) -> Step:
+    def _attempt(self, h: float, parts: int, division: Division, drift: Array) -> Step:
         # The field where the stages end is written by `settle`, and the end itself.
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
         reached = self._rests.state(slot)
         end = State(self._ring[0][at], self._ring[1][at], reached.F, reached.growth)
         pace = KAPPA / np.maximum(h * division.rates, KAPPA)
         rests = self._rests.extrapolation(h)
-        return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, self._divider.leading)
+        return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, parts, self._divider.leading)
 
-    def _try_rows(self, step: Step, *, dense: bool) -> tuple[float, float]:
-        """Compute the state where a step ends; return its error and that of the dense output, in units of tolerances.
+    def _try_rows(
+        self, h: float, part: float, division: Division, drift: Array, *, dense: bool
+    ) -> tuple[Step, float, float, float]:
+        """Compute the state after a step of length h, which sources take in parts of about the length `part`.
 
-        The latter is 0 where none was asked for.
+        Returned are the step, its error and that of the dense output in units of tolerances, 0 where none was asked
+        for, and the length of parts in the next step.
         """
-        rows, sources = self.rows, step.division.sources
-        error = error_within = 0.0
-        if sources.size > 0:
-            rows.run_sources(step)
-            error = float(rows.error[sources].max())
-            error_within = float(rows.error_within[sources].max()) if dense else 0.0
+        rows, error, error_within = self.rows, 0.0, 0.0
+        if division.sources.size == 0:
+            step, part = self._attempt(h, 1, division, drift), np.inf
+        else:
+            step, error, error_within, part = self._try_sources(h, part, division, drift, dense=dense)
         # Most steps that fail do so here, before any other row has been touched.
         if error <= 1.0 and error_within <= DENSE_TOLERANCE:
             rows.run_others(step, dense=dense)
-            error, error_within = float(rows.error.max()), float(rows.error_within.max()) if dense else 0.0
-        return error, error_within
+            error, others_within = float(rows.error.max()), float(rows.error_within.max())
+            error_within = max(error_within, others_within) if dense else 0.0
+        return step, error, error_within, part
+
+    def _try_sources(
+        self, h: float, part: float, division: Division, drift: Array, *, dense: bool
+    ) -> tuple[Step, float, float, float]:
+        """Let the sources alone take a step, in more parts where the error is too large; see `_try_rows`."""
+        parts = max(min(int(np.ceil(h / part * (1.0 - ROUNDING))), MOST_PARTS), 1)
+        while True:
+            step = self._attempt(h, parts, division, drift)
+            error, error_within = self.rows.run_sources(step)
+            error_within = error_within if dense else 0.0
+            if parts == MOST_PARTS or (error <= 1.0 and error_within <= DENSE_TOLERANCE):
+                longest = h / parts * max(SMALLEST_FACTOR, factor_of(max(error, 1e-12)))
+                return step, error, error_within, min(longest, LARGEST_FACTOR * part)
+            needed = parts / max(SMALLEST_FACTOR, factor_of(error)) if error > 1.0 else 0.0
+            parts = max(min(int(np.ceil(needed)), MOST_PARTS), parts + 1)
 
     def _settle(self, step: Step) -> float:
         return settle(self.rows, self._rests, step, None if self._last is None else self._last.h, KAPPA)
