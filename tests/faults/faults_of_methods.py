@@ -137,6 +137,27 @@ LARGE_FLOW = (
         tests_of("dynamics/test_large_flow", "test_slow_rows_feel_distant_sources_at_nodes"),
     ),
     Fault(
+        "dynamics/integrators/large_flow/source_kernels.py",
+        "x = (part + DOP853_C[s]) / parts",
+        "x = DOP853_C[s] / parts",
+        "every part of a step with the rest of the first",
+        tests_of("dynamics/test_fast_sources", "test_parts_of_a_step_are_steps_of_order_8_through_the_same_rest"),
+    ),
+    Fault(
+        "dynamics/integrators/large_flow/source_kernels.py",
+        "time = times[z] * parts - part",
+        "time = times[z]",
+        "sources placed by the fraction of the step, not of its part",
+        tests_of("dynamics/test_fast_sources", "test_parts_of_a_step_are_steps_of_order_8_through_the_same_rest"),
+    ),
+    Fault(
+        "dynamics/integrators/large_flow/sources.py",
+        "late = x * x * (3.0 - 2.0 * x)",
+        "late = x",
+        "sources that jump by their correction inside a step",
+        tests_of("dynamics/test_fast_sources", "test_states_inside_a_step_join_its_ends_and_those_of_parts"),
+    ),
+    Fault(
         "dynamics/integrators/large_flow/landing.py",
         "SHARE_AHEAD = 1.0 / 3.0",
         "SHARE_AHEAD = 1.0 / 2.0",

@@ -6,7 +6,8 @@ far from the drift of the last step as a displacement of `STILL` would make it, 
 manifold.  Its rates are then a_p g'(1) for the direction and 4 a_p g(1) for the norm.  An accepted cluster is left when
 it fails the tests by wide factors.
 
-Neurons near a direction without a cluster are fast sources: their force on everybody is computed at every stage.
+Neurons near a direction without a cluster are fast sources: their force on everybody changes within a step, which they
+take in parts, before all others.
 """
 
 from __future__ import annotations

@@ -253,8 +253,8 @@ class LargeFlowStepper(ClusterStepper):
     ) -> tuple[Step, float, float, float]:
         """Compute the state after a step of length h, which sources take in parts of about the length `part`.
 
-        Returned are the step, its error and that of the dense output in units of tolerances, 0 where none was asked
-        for, and the length of parts in the next step.
+        Returned are the step, the error of the rows that limit its length and that of the dense output, in units of
+        tolerances, 0 where none was asked for, and the length of parts in the next step.
         """
         rows, error, error_within = self.rows, 0.0, 0.0
         if division.sources.size == 0:
@@ -264,8 +264,8 @@ class LargeFlowStepper(ClusterStepper):
         # Most steps that fail do so here, before any other row has been touched.
         if error <= 1.0 and error_within <= DENSE_TOLERANCE:
             rows.run_others(step, dense=dense)
-            error, others_within = float(rows.error.max()), float(rows.error_within.max())
-            error_within = max(error_within, others_within) if dense else 0.0
+            others = np.max((rows.error, rows.error_within), axis=1, where=~division.fast, initial=0.0)
+            error, error_within = float(others[0]), max(error_within, float(others[1])) if dense else 0.0
         return step, error, error_within, part
 
     def _try_sources(
