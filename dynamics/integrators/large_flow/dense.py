@@ -102,12 +102,11 @@ class DenseOutput:
     def _deciding_events(self, rows: Integers, sources: Integers, p: int, x: float) -> tuple[float, float]:
         """Return the two events of direction p, computed from some rows and some sources alone."""
         step, passes = self._step, self._rows
-        out, of_sources = np.zeros(2), np.zeros(2)
-        if rows.size > 0:
-            passes.kernels.events_inside(
-                rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
-                step.end.U, step.end.log_norm, *passes.dense, out,
-            )  # fmt: skip
+        out, of_sources = np.empty(2), np.zeros(2)
+        passes.kernels.events_inside(
+            rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
+            step.end.U, step.end.log_norm, *passes.dense, out,
+        )  # fmt: skip
         if sources.size > 0:
             inside, states = self._of_sources().part_at(x)
             passes.kernels.events_inside(sources, p, inside, passes.sign_matters, *states, of_sources)
