@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, cast
@@ -69,10 +70,28 @@ def compiler_and_processor() -> str:
 
 
 def load_compiler() -> None:
-    """Let Numba import and register what it compiles with, a third of a second that copies of the process share."""
-    with uncollected():
+    """Let Numba import and register what it compiles with, a tenth of a second that copies of the process share."""
+    with uncollected(), _without_loading_blas():
         cpu_target.typing_context.refresh()
         cpu_target.target_context.refresh()
+
+
+@contextmanager
+def _without_loading_blas() -> Iterator[None]:
+    """Let Numba believe in the body that SciPy's BLAS is loaded.
+
+    It loads it to see whether it is there, with all of `scipy.linalg`, which takes as long as everything else that it
+    loads. Compiled code looks for the functions of BLAS when it first calls one.
+    """
+    name = "scipy.linalg.cython_blas"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = ModuleType(name)
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def is_cached(path: Path, exports: Mapping[str, str]) -> bool:

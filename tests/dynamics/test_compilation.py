@@ -1,6 +1,8 @@
 """Source pieces become one cached module."""
 
 import ctypes
+import itertools
+import operator
 import os
 import re
 import signal
@@ -11,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import numba
+import numba.core.registry
 import numpy as np
 import pytest
 from processes import python
@@ -111,6 +114,52 @@ def test_the_pinned_version_of_the_compiler_is_known():
     (pinned,) = re.findall(r"^numba==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert pinned.startswith(inner_functions.KNOWN_VERSIONS)
     assert bool(inner_functions.INNER) == numba.__version__.startswith(inner_functions.KNOWN_VERSIONS)
+
+
+@pytest.mark.parametrize("typing_key", ["an operator", "the type of its function"])
+def test_operators_have_the_signatures_that_numba_finds(typing_key):
+    context = numba.core.registry.cpu_target.typing_context
+    machine_code.load_compiler()
+    remembering = inner_functions._remembering(context)
+    vector, matrix = numba.types.Array(numba.float64, 1, "C"), numba.types.Array(numba.float32, 2, "C")
+    plain = [numba.float64, numba.float32, numba.int64, numba.types.literal(3), numba.boolean, vector, matrix]
+    found = 0
+    for each in (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq, operator.pow, bool):
+        function = each if typing_key == "an operator" else context.resolve_value_type(each)
+        for arguments in itertools.product(plain, repeat=1 if each is bool else 2):
+            try:
+                expected = context.resolve_function_type(function, arguments, {})
+            except numba.core.errors.TypingError:
+                with pytest.raises(numba.core.errors.TypingError):
+                    remembering.resolve_function_type(function, arguments, {})
+                continue
+            first, second = (remembering.resolve_function_type(function, arguments, {}) for _ in range(2))
+            assert first == second == expected
+            if expected is not None and each is not operator.pow:
+                found += 1
+                assert first is second
+                assert remembering.of_operators[function, arguments] is first
+    assert found > 100
+    assert not hasattr(context, "of_operators")
+    assert not any(operator.pow in (key, getattr(key, "typing_key", None)) for key, _ in remembering.of_operators)
+
+
+UNLOADED = """
+import sys
+import numba
+from dynamics.compiler.machine_code import load_compiler
+load_compiler()
+assert "scipy.linalg" not in sys.modules and "scipy.linalg.cython_blas" not in sys.modules
+import numpy as np
+print(numba.njit(lambda a: np.dot(a, a))(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist())
+"""
+
+
+@pytest.mark.skipif(compilation.compiler_is_off(), reason="Numba loads nothing")
+def test_products_need_no_linear_algebra_of_scipy_until_there_is_one():
+    ended = python("-c", UNLOADED)
+    assert not ended.stderr
+    assert ended.stdout == "[[7.0, 10.0], [15.0, 22.0]]\n"
 
 
 def test_same_pieces_are_loaded_once_per_process(cache):
