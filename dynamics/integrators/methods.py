@@ -66,30 +66,27 @@ _KERNELS = {
     ),
     "scipy": _FIRST,
 }
-# Functions that a method calls by address once or a few times per step, after those of the system, and their pieces: of
-# the two processes that compile, system and method, the first to be ready compiles them too.
-_OF_A_STEP = {
+_OF_THE_FLOW = "Tuple((i8[::1], f8[::1], i8[::1], f8[::1]))"
+_OF_CLUSTERS = ("slots", "system_calls", "small_flow.small_slots", "shared_kernels", "small_flow.cluster_kernels")
+# Functions that a method calls by address once or a few times per step, in the order of their places after those of the
+# system, and their pieces: of the two processes that compile, system and method, whichever has ended takes the next.
+_OF_A_STEP: dict[str, tuple[tuple[tuple[str, ...], dict[str, str]], ...]] = {
     "bdf": (
-        ("slots", "system_calls", "bdf.common_kernels", "bdf.krylov_kernels"),
-        {
-            "solve_linear": "void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1],"
-            " Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))"
-        },
+        (
+            ("slots", "system_calls", "bdf.krylov_kernels"),
+            {"solve_linear": f"void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
+        ),
     ),
     "small-flow": (
         (
-            "slots",
-            "system_calls",
-            "small_flow.small_slots",
-            "shared_kernels",
-            *(f"small_flow.{name}_kernels" for name in ("cluster", "division", "small_landing")),
+            (*_OF_CLUSTERS, "small_flow.division_kernels"),
+            {"divide": f"void(f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
         ),
-        {
-            "divide": "void(f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
-            "land": "void(f8, f8[:, ::1], f8[::1], i8[::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
-            "slow": "void(f8, f8[::1], f8[::1], f8[:, ::1], f8[::1], i8[::1],"
-            " Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))",
-        },
+        (
+            (*_OF_CLUSTERS, "small_flow.small_landing_kernels"),
+            {"land": f"void(f8, f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
+        ),
+        (_OF_CLUSTERS, {"slow": f"void(f8, f8[::1], f8[::1], f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"}),
     ),
 }
 # Stands for an event value that was not written.
@@ -128,13 +125,12 @@ class CompiledMethod:
     system: CompiledModule
     compile_seconds: float
     #: What the method itself calls by address.
-    of_a_step: CompiledModule | None = None
+    of_a_step: tuple[CompiledModule, ...] = ()
 
     @property
     def from_cache(self) -> bool:
         """Whether all of it came from the on-disk cache."""
-        modules = (self.kernels, self.system, self.of_a_step)
-        return all(module is None or module.from_cache for module in modules)
+        return all(module.from_cache for module in (self.kernels, self.system, *self.of_a_step))
 
     def functions(self) -> Integers | tuple[Callable[..., None], ...]:
         """Return the addresses of the system's functions; the functions themselves if the compiler is off."""
@@ -142,8 +138,8 @@ class CompiledMethod:
 
     def called(self) -> Integers | tuple[Callable[..., None], ...]:
         """Return what the method calls by address: `functions`, and then those of its own."""
-        own = () if self.of_a_step is None else tuple(self.of_a_step.functions.values())
-        return self._addresses(self._of_system() + own)
+        own = (function for module in self.of_a_step for function in module.functions.values())
+        return self._addresses((*self._of_system(), *own))
 
     def _of_system(self) -> tuple[Any, ...]:
         functions = tuple(self.system.functions.values())
@@ -171,7 +167,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
             pass  # both copies compile, and this process waits for them: it has nothing else to do
         modules = [load(*source) for source in sources]
     method_code, system, *own = modules
-    return CompiledMethod(method, method_code, system, clock.perf_counter() - began, *own)
+    return CompiledMethod(method, method_code, system, clock.perf_counter() - began, tuple(own))
 
 
 @lru_cache(maxsize=64)
@@ -180,8 +176,7 @@ def _sources(family: str, system_pieces: tuple[Piece, ...]) -> list[Source]:
 
     Kept, since each of a thousand small runs asks for it.
     """
-    names, signatures = _OF_A_STEP.get(family, ((), {}))
-    of_a_step = [(_pieces(names), signatures)] if signatures else []
+    of_a_step = [(_pieces(names), signatures) for names, signatures in _OF_A_STEP.get(family, ())]
     functions = source_of_functions(system_pieces, implicit=family in _IMPLICIT)
     return [(_pieces(_KERNELS[family]), {}), functions, *of_a_step]
 

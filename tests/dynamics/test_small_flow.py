@@ -73,13 +73,14 @@ def test_the_answers_are_those_of_bdf(asked):
 
 def test_constants_are_those_of_the_large_flow_solver():
     method = load_method("small-flow", VectorSystem(problem()).pieces)
-    own, of_a_step = method.kernels.namespace, method.of_a_step.namespace
+    own = method.kernels.namespace
+    divide, land, _ = (module.namespace for module in method.of_a_step)
     for name in ("GROUP", "MASS", "DISTANCE", "STILL", "LEAVE_DISTANCE", "LEAVE_STILL"):
-        assert getattr(of_a_step, name) == getattr(division, name)
+        assert getattr(divide, name) == getattr(division, name)
     for name in ("SAFETY", "LAG_SAFETY", "LARGEST_FACTOR", "SMALLEST_FACTOR"):
         assert getattr(own, name) == getattr(step_control, name)
     assert own.KAPPA == step_control.KAPPA
-    assert of_a_step.DISPLACED_SHARE == device_step.DISPLACED_SHARE
+    assert land.DISPLACED_SHARE == device_step.DISPLACED_SHARE
     assert pytest.approx(landing.NOTICED * stepper.LAG_TOLERANCE) == NOTICED
     assert own.KEPT_TIMES == step_control.STALL_STEPS + 1
 

@@ -57,7 +57,7 @@ def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
     """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_together`)."""
-    m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
+    m, D, squares = system[2][0], system[2][2], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     mean, shift = vectors[ROW_MEAN], vectors[ROW_SHIFT]
     value, slope, _ = link_values(squares, 1.0)

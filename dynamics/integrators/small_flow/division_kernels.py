@@ -107,7 +107,7 @@ def weigh_group(
 def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
     m, P, D = system[2][0], system[2][1], system[2][2]
-    y, squares = vectors[ROW_STATE], scalars[SQUARES:]
+    y, squares = vectors[ROW_STATE], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     value, slope, _ = link_values(squares, 1.0)
     h = scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0

@@ -29,7 +29,7 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
 
     Returned is the largest change of another neuron's velocity by it.
     """
-    m, D, squares = system[2][0], system[2][2], scalars[SQUARES:]
+    m, D, squares = system[2][0], system[2][2], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
     p = cluster[order[first[c]]]
