@@ -1,6 +1,6 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Executed after `slots`, `system_calls` and `common_kernels`; compiled beside the other kernels of the method, which call
+Executed after `slots` and `system_calls`; compiled beside the other kernels of the method, which call
 `solve_linear` by its address.
 
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
@@ -21,11 +21,10 @@ import numpy as np
 
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger, smaller
+from dynamics.compiler.numbers import smaller
 from dynamics.compiler.views import matrix
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import System, jacobian_product, rhs
 
@@ -111,7 +110,7 @@ def rotate(h: Matrix, k: int) -> float:
 def solve_linear(
     t: float,
     gamma: float,
-    tolerance: float,
+    reduction: float,
     reach: float,
     vectors: Matrix,
     scalars: Vector,
@@ -120,9 +119,8 @@ def solve_linear(
 ) -> None:
     """Solve (1 − γ J) x = b for ROW_SOLUTION, J at ROW_TRIAL, and count the products with J.
 
-    The largest weighted component of b − (1 − γ J) x ends near or below `tolerance`: GMRES reduces the 2-norm by the
-    factor by which the largest component must shrink.  If MAX_KRYLOV products do not suffice, the nonlinear
-    iteration notices by itself.
+    GMRES reduces the weighted 2-norm of b − (1 − γ J) x to the share `reduction` of that of b.  If MAX_KRYLOV products
+    do not suffice, the nonlinear iteration notices by itself.
     """
     n = vectors.shape[1]
     y, solution, filter_row = vectors[ROW_TRIAL], vectors[ROW_SOLUTION], vectors[ROW_FILTER]
@@ -132,8 +130,7 @@ def solve_linear(
         solution[i] = vectors[ROW_WEIGHT, i] * vectors[ROW_RESIDUAL, i]
         total += solution[i] * solution[i]
     residual = np.sqrt(total)
-    largest = weighted_norm(vectors[ROW_RESIDUAL], vectors[ROW_WEIGHT])
-    goal = residual * smaller(1.0, tolerance / larger(largest, 1e-300))
+    goal = residual * smaller(1.0, reduction)
     h[0, MAX_KRYLOV] = residual
     count: int = smaller(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
     if residual > goal:

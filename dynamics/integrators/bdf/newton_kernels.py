@@ -91,8 +91,9 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         counters[ITERATIONS] += 1
         for i in range(n):
             residual[i] = gamma * f[i] - inverse * vectors[ROW_NORDSIECK + 1, i] - e[i]
-        tolerance = LINEAR_FACTOR * goal
-        invoke(system[0][SOLVE_LINEAR], (t, gamma, tolerance, reach, vectors, scalars, counters, system))
+        # The largest component must shrink to the tolerance of the linear equations: the 2-norm is made to do as much.
+        reduction = LINEAR_FACTOR * goal / larger(weighted_norm(residual, weight), 1e-300)
+        invoke(system[0][SOLVE_LINEAR], (t, gamma, reduction, reach, vectors, scalars, counters, system))
         size = weighted_norm(step, weight)
         for i in range(n):
             e[i] += step[i]
