@@ -38,9 +38,9 @@ def advance_through(
     for k in range(targets.size):
         t = targets[k]
         left = last - counters[ACCEPTED] - counters[REJECTED]
-        status = advance(t, left, vectors, scalars, counters, atol, events, system)
+        status: int = advance(t, left, vectors, scalars, counters, atol, events, system)
         if status != STATUS_REACHED:
-            return int(status + PASSED * k)
+            return status + PASSED * k
         if states.shape[0] == 0:
             continue
         if t == scalars[TIME]:
@@ -49,4 +49,4 @@ def advance_through(
             copy_row(states[k], vectors[ROW_START])
         else:
             interpolate(t, states[k], vectors, scalars, counters, system)
-    return int(STATUS_REACHED + PASSED * targets.size)
+    return STATUS_REACHED + PASSED * targets.size

@@ -10,6 +10,7 @@ has no last place. Some methods add addresses of functions of their own.
 from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 from dynamics.compiler.invocation import invoke
+from dynamics.compiler.views import vector
 
 System = tuple[Integers, Vector, Integers, Vector]
 
@@ -37,7 +38,7 @@ def normalise(y: Vector, system: System) -> None:
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`."""
-    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, y[:0], out, system[1], system[2], system[3]))
+    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, vector(y, 0, 0), out, system[1], system[2], system[3]))
 
 
 @kernel

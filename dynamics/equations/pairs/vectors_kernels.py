@@ -15,6 +15,7 @@ import numpy as np
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 from dynamics.compiler.numbers import larger
+from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
@@ -53,8 +54,8 @@ def forces(
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), out[m * D :]
-    A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
+    U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
+    A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, m * P + m * m, m)
     forces(y, U, parameters, matrix(parameters, P, sizes[3], D), A, B, n, F, growth)
     for i in range(m):
         growth[i] *= 4.0
@@ -73,9 +74,9 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
     a, teacher = parameters, matrix(parameters, P, sizes[3], D)
-    U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), out[m * D :]
+    U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
     o, q = m * P, m * P + m * m + m
-    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), work[o + m * m :]
+    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
     F, squares = matrix(work, q, m, D), matrix(work, q + m * D, m, D)
     forces(y, U, a, teacher, A, B, n, F, growth)
     pair_products(U, U, B)
@@ -111,9 +112,9 @@ def jacobian_product(
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
     a, teacher, lead = parameters, matrix(parameters, P, sizes[3], D), m * D
-    U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), out[lead:]
+    U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), vector(out, lead, m)
     o, q = m * P, m * P + m * m + m
-    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), work[o + m * m :]
+    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
     F, BdU, r = matrix(work, q, m, D), matrix(work, q + m * D, m, D), q + 2 * m * D
     dB, dA = matrix(work, r, m, m), matrix(work, r + m * m, m, P)
     pair_products(U, U, B)
