@@ -46,8 +46,9 @@ OF_INNER_CODE = (InlineClosureLikes, MakeFunctionToJitFunction)
 #: Those for expressions of whole arrays, which make new ones: only a function that counts references may.
 OF_NEW_ARRAYS = (NopythonRewrites,)
 
-#: Operators whose signatures for numbers and arrays of numbers, which no function of their own computes, are kept.
+#: Operators whose signatures for arguments of these types are kept: Numba compiles no function of their own for them.
 OPERATORS = {each for each in vars(operator).values() if callable(each)} - {operator.pow, operator.ipow} | {bool}
+PLAIN_TYPES = (types.Number, types.Boolean, types.Array)
 
 # Numba publishes no types.
 Untyped = Any
@@ -68,7 +69,8 @@ class _Remembering(Context):
 
     def resolve_function_type(self, func: Untyped, args: Untyped, kws: Untyped) -> Untyped:
         """Return the signature of a function for types of arguments, as the context does."""
-        if getattr(func, "typing_key", func) not in OPERATORS or not all(isinstance(each, _PLAIN) for each in args):
+        plain = all(isinstance(each, PLAIN_TYPES) for each in args)
+        if not plain or getattr(func, "typing_key", func) not in OPERATORS:
             return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
         key = func, tuple(args)
         if key not in self.of_operators:
@@ -76,7 +78,6 @@ class _Remembering(Context):
         return self.of_operators[key]
 
 
-_PLAIN = (types.Number, types.Boolean, types.Array)
 _remembering = cache(_Remembering)
 
 
@@ -114,9 +115,9 @@ def _compiler_into(kind: type[JITCodeLibrary]) -> type[Compiler]:
                 library.enable_object_caching()
             super().__init__(typing_context, target, library, *rest)  # type: ignore[no-untyped-call]
             self.state.typingctx, target = _remembering(typing_context), self.state.targetctx
-            # Both contexts know all that there is: they have just been refreshed. Numba does it again wherever a
-            # function uses an array, and asks LLVM for the size of each number.
-            target.refresh, target.get_abi_sizeof = _nothing, partial(_size, data=target.target_data)
+            # Both contexts have just been refreshed. Numba does it again wherever a function uses an array, and has
+            # LLVM parse a module for the size of each number.
+            target.refresh, target.get_abi_sizeof = lambda: None, partial(_size, data=target.target_data)
             if kind is _InnerLibrary:
                 target.get_executable = _without_machine_code
 
@@ -132,9 +133,6 @@ def _compiler_into(kind: type[JITCodeLibrary]) -> type[Compiler]:
             return [pipeline]
 
     return IntoLibrary
-
-
-def _nothing() -> None: ...
 
 
 @cache
