@@ -81,7 +81,7 @@ def exact(large, step):
     found = []
     for i in range(3):
         start = np.append(step.begin.U[i], step.begin.log_norm[i])
-        run = solve_ivp(rates, (0, 1), start, "DOP853", t_eval=[0.5, 1], rtol=1e-10, atol=1e-14, args=(i,))
+        run = solve_ivp(rates, (0, 1), start, "DOP853", t_eval=[0.5, 1], rtol=1e-13, atol=1e-16, args=(i,))
         found.append(run.y.T)
     return np.array(found)[:, 1], np.array(found)[:, 0]
 
