@@ -47,7 +47,7 @@ _KERNELS = {
     "bdf": (
         *_FIRST,
         "shared_kernels",
-        *(f"bdf.{name}_kernels" for name in ("common", "nordsieck", "newton", "bdf")),
+        *(f"bdf.{name}_kernels" for name in ("nordsieck", "newton", "bdf")),
         "saving_kernels",
     ),
     "sundials": (*_FIRST, "sundials.sundials_kernels"),
@@ -66,7 +66,7 @@ _KERNELS = {
     ),
     "scipy": _FIRST,
 }
-_OF_THE_FLOW = "Tuple((i8[::1], f8[::1], i8[::1], f8[::1]))"
+_SYSTEM = "Tuple((i8[::1], f8[::1], i8[::1], f8[::1]))"
 _OF_CLUSTERS = ("slots", "system_calls", "small_flow.small_slots", "shared_kernels", "small_flow.cluster_kernels")
 # Functions that a method calls by address once or a few times per step, in the order of their places after those of the
 # system, and their pieces: of the two processes that compile, system and method, whichever has ended takes the next.
@@ -74,19 +74,19 @@ _OF_A_STEP: dict[str, tuple[tuple[tuple[str, ...], dict[str, str]], ...]] = {
     "bdf": (
         (
             ("slots", "system_calls", "bdf.krylov_kernels"),
-            {"solve_linear": f"void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
+            {"solve_linear": f"void(f8, f8, f8, f8, f8[:, ::1], f8[::1], i8[::1], {_SYSTEM})"},
         ),
     ),
     "small-flow": (
         (
             (*_OF_CLUSTERS, "small_flow.division_kernels"),
-            {"divide": f"void(f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
+            {"divide": f"void(f8[:, ::1], f8[::1], i8[::1], {_SYSTEM})"},
         ),
         (
             (*_OF_CLUSTERS, "small_flow.small_landing_kernels"),
-            {"land": f"void(f8, f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"},
+            {"land": f"void(f8, f8[:, ::1], f8[::1], i8[::1], {_SYSTEM})"},
         ),
-        (_OF_CLUSTERS, {"slow": f"void(f8, f8[::1], f8[::1], f8[:, ::1], f8[::1], i8[::1], {_OF_THE_FLOW})"}),
+        (_OF_CLUSTERS, {"slow": f"void(f8, f8[::1], f8[::1], f8[:, ::1], f8[::1], i8[::1], {_SYSTEM})"}),
     ),
 }
 # Stands for an event value that was not written.

@@ -116,8 +116,8 @@ def test_the_pinned_version_of_the_compiler_is_known():
     assert bool(inner_functions.INNER) == numba.__version__.startswith(inner_functions.KNOWN_VERSIONS)
 
 
-@pytest.mark.parametrize("typing_key", ["an operator", "the type of its function"])
-def test_operators_have_the_signatures_that_numba_finds(typing_key):
+@pytest.mark.parametrize("asked", ["operators", "types of their functions"])
+def test_operators_have_the_signatures_that_numba_finds(asked):
     context = numba.core.registry.cpu_target.typing_context
     machine_code.load_compiler()
     remembering = inner_functions._remembering(context)
@@ -125,7 +125,7 @@ def test_operators_have_the_signatures_that_numba_finds(typing_key):
     plain = [numba.float64, numba.float32, numba.int64, numba.types.literal(3), numba.boolean, vector, matrix]
     found = 0
     for each in (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq, operator.pow, bool):
-        function = each if typing_key == "an operator" else context.resolve_value_type(each)
+        function = each if asked == "operators" else context.resolve_value_type(each)
         for arguments in itertools.product(plain, repeat=1 if each is bool else 2):
             try:
                 expected = context.resolve_function_type(function, arguments, {})

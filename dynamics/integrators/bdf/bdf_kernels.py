@@ -12,7 +12,6 @@ from dynamics.compiler.compilation import kernel
 from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.bdf.newton_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *

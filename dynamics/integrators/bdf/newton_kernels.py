@@ -19,12 +19,13 @@ from dynamics.compiler.invocation import invoke
 from dynamics.compiler.numbers import larger, smaller
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.common_kernels import *
     from dynamics.integrators.bdf.nordsieck_kernels import *
     from dynamics.integrators.shared_kernels import *
     from dynamics.integrators.slots import *
     from dynamics.integrators.system_calls import *
 
+# Place of the address of `krylov_kernels.solve_linear`: the last.
+SOLVE_LINEAR = -1
 # Bounds of the nonlinear iteration, as in CVODE but for the linear one, 0.05 there. What the linear solver leaves of a
 # fast component is no part of the solution, and the prediction of the next step multiplies it by up to 30: with 0.05 it
 # is the error of which the step is chosen, and steps are half as long.

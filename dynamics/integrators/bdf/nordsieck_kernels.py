@@ -1,6 +1,6 @@
 """History of the stiff stepper: coefficients of backward differentiation with variable step and order.
 
-It is kept as z_j = h^j y^(j)/j!. Executed after `common_kernels`.
+It is kept as z_j = h^j y^(j)/j!. Executed after `shared_kernels`.
 
 The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
 of step needs no interpolation.
@@ -14,18 +14,38 @@ constants, and the choice of step and order.
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 from dynamics.compiler.numbers import larger, smaller
 from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.common_kernels import weighted_norm
     from dynamics.integrators.shared_kernels import copy_row
     from dynamics.integrators.slots import *
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
+
+
+@kernel
+def weighted_norm(v: Vector, weight: Vector) -> float:
+    """Return the largest weight_i |v_i|, infinity if any is not finite.
+
+    Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
+    """
+    a = b = c = d = total = 0.0
+    n = v.size - v.size % 4
+    for i in range(0, n, 4):
+        p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
+        r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
+        a, b, c, d = larger(a, p), larger(b, q), larger(c, r), larger(d, s)
+        total += (p + q) + (r + s)
+    for i in range(n, v.size):
+        a = larger(a, abs(v[i]) * weight[i])
+        total += abs(v[i]) * weight[i]
+    return larger(larger(a, b), larger(c, d)) if total < np.inf else np.inf
 
 
 @kernel
