@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 FEWEST_TIMES = 8
 #: Column with the exponent that is expected at the size of the problem, and the name of its value in a law.
 SUM_FORMULA = {"x, sum formula at this size": "sum_formula"}
+#: What must be known of every fit.
+WINDOW_ALONE = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
 
 
 def exponent_table(
     laws: Sequence[Mapping[str, Any]],
     in_words: list[str],
     expected: Mapping[str, str] = SUM_FORMULA,
-    note: str = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it.",
+    note: str = WINDOW_ALONE,
 ) -> list[Table]:
     """Return the table of fitted laws, beside what is expected of them as {column: key}; none if there is no law."""
     if not laws:
@@ -63,6 +65,16 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
         asymptotic = laws.emergence_time_direction
         found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
     return found
+
+
+def limits_in_words(laws: Sequence[Mapping[str, Any]], count: int) -> list[str]:
+    """Say why fits to one start and `count` directions differ from the asymptotic exponents; nothing without those."""
+    if not any(math.isfinite(law["asymptotic"]) for law in laws):
+        return []
+    return [
+        f"x is of one start, whose loss falls in {count} steps, one per direction: another seed gives another x.",
+        "The asymptotic x is the limit of many directions P and a large dimension d, where the steps are a power law.",
+    ]
 
 
 def _law(

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynamics.report.as_text import number_text
 from dynamics.report.explored import PREDICTED_TIME, explored
-from dynamics.report.exponents import exponent_table, exponents
+from dynamics.report.exponents import WINDOW_ALONE, exponent_table, exponents, limits_in_words
 from dynamics.report.figures.flows import (
     HISTORIES,
     plot_emergence,
@@ -20,6 +20,7 @@ from dynamics.report.figures.flows import (
 )
 from dynamics.report.figures.panels import one_panel
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
+from dynamics.report.samples import samples_in_words
 from dynamics.solve.overlaps import GRAM_WARNING
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ SHORT = {
     "emerged / pair": "ratio",
     "learned": "learned",
 }
+#: What the predicted times and their ratio mean: of matched pairs, and of the linearised flow.
+PAIRS = """\
+Predicted: one neuron and one direction alone, exactly; leading: to leading order in the starting overlap.
+Ratio: emerged / predicted; far above 1 where another direction took or delayed that neuron.
+"""
+LINEAR = "Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n"
 #: What a curve says.
 EXPLORED = {
     "direction": "direction",
@@ -78,7 +85,8 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     tone, verdict = end_of_run(dataset, cautions)
     values = flow_values(dataset)
     laws = values["exponents"]
-    in_words = [f"{law['what']}: {law['text']}" for law in laws]
+    limits = limits_in_words(laws, dataset.sizes["direction"])
+    in_words = [*(f"{law['what']}: {law['text']}" for law in laws), *limits]
     return Findings(
         tone=tone,
         verdict=verdict,
@@ -88,8 +96,13 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *_learned_before(values),
             *_at_the_far_side(dataset, values),
             *numerical_errors(dataset),
+            *samples_in_words(dataset),
         ],
-        tables=[_times(dataset, values), *exponent_table(laws, in_words), *level_table(values)],
+        tables=[
+            _times(dataset, values),
+            *exponent_table(laws, in_words, note=" ".join([WINDOW_ALONE, *limits])),
+            *level_table(values),
+        ],
         drawings=_drawings(dataset),
         chart=explored(dataset, renamed(values["directions"], EXPLORED)),
         remarks=remarks(values),
@@ -235,11 +248,13 @@ def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
         {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
         for row in values["directions"]
     ]
-    titles = LINEARISED if "prediction_theory" in dataset.attrs else {}
+    linear = "prediction_theory" in dataset.attrs
+    titles = LINEARISED if linear else {}
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(directions, {titles.get(title, title): name for title, name in COLUMNS.items()}),
-        note="Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
+        note=(LINEAR if linear else PAIRS)
+        + "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
         short={titles.get(title, title): short for title, short in SHORT.items()},
         digits=5,

@@ -76,8 +76,8 @@ _ADVICE = {
     ),
     StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
     StopReason.SERIES_TOO_SHORT: (
-        "A neuron has grown beyond the lengths and biases at which the series of its link is accurate: save earlier "
-        "times, or take a link with closed means, such as 'erf', 'relu' or a polynomial."
+        "A neuron has a length or a bias at which the series of its link is not accurate: start with smaller ones, "
+        "save earlier times, or take a link with closed means, such as 'erf', 'relu' or a polynomial."
     ),
     StopReason.UNFINISHED: "The run had not ended when this was written; times until then were kept.",
 }

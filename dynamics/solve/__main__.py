@@ -71,7 +71,7 @@ examples:
       the law of the neurons of an infinitely wide network on the sphere, flowing to the poles
   python -m dynamics.solve --model quadratic --directions 1024 --beta 1 --width 64 --dimension 1e9
       a quadratic network, exactly and at any dimension: alignments, the loss and its power law
-  python -m dynamics.solve --teacher "x1 + x1*x2 + x1*x2*x3" --activation erf --width 8 --biases fixed --scale 1/m
+  python -m dynamics.solve --teacher "x1 + x1*x2 + x1*x2*x3" --activation h2+h3 --width 32 --biases fixed --scale 1/m
       any two-layer network, here on a staircase: each component of the polynomial is learned after the one before
   python -m dynamics.solve --objective correlation --smoothing 4 --k 4 --dimension 256
       one neuron on the sphere and one direction, in a landscape that is smoothed

@@ -116,7 +116,7 @@ def solve_network(
     ------
     SolveError, SolveInterrupted, TypeError, ValueError
         As `solve_overlaps`; ValueError if two neurons start alike, which the flow would never tell apart. A run ends
-        where a neuron outgrows the series of its link: 'series_too_short'.
+        where a length or a bias is too large for the series of a link: 'series_too_short'.
 
     Warns
     -----

@@ -73,7 +73,7 @@ def inline(page):
     """The commands in the sentences of a page."""
     measured = re.compile(r"<!-- benchmark table -->.*?<!-- end of benchmark table -->", flags=re.DOTALL)
     prose = measured.sub("", FENCE.sub("", PAGES[page]))
-    return [" ".join(found.split()) for found in re.findall(r"`(python -m [^`]+)`", prose)]
+    return [" ".join(found.split()) for found in re.findall(r"`(?:\.venv/bin/)?(python -m [^`]+)`", prose)]
 
 
 def is_whole(command):
@@ -141,10 +141,20 @@ def test_long_commands_and_claims_are_on_the_pages():
     assert everywhere >= LONG | set(CLAIMS)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "\n$ python -m" in PAGES[page]])
+@pytest.mark.parametrize("page", PAGES)
+def test_every_line_to_copy_names_the_environment(page):
+    """But the line that makes one: a shell finds no `python`, or one without this program."""
+    for kind, text in FENCE.findall(PAGES[page]):
+        lines = [line for line in text.splitlines() if kind in ("bash", "shell") or line.startswith("$ ")]
+        for command in (part.strip("$ ") for line in lines for part in line.split(" && ")):
+            if re.match(r"(python|pip|pytest|sphinx-build|feature-emergence)\b", command):
+                assert re.match(r"python3? -m venv ", command), command
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "\n$ .venv/bin/python -m" in PAGES[page]])
 def test_output_that_a_page_shows_is_what_the_command_prints(page):
     for kind, text in FENCE.findall(PAGES[page]):
-        if kind == "text" and text.startswith("$ python -m"):
+        if kind == "text" and text.startswith("$ .venv/bin/python -m"):
             command, _, shown = text.partition("\n")
             done = python(*shlex.split(command)[2:])
             assert done.stdout == shown, command

@@ -382,6 +382,15 @@ def test_a_loss_may_rise_only_with_decay_or_steps():
 
 
 @pytest.mark.long
+def test_biases_that_a_series_does_not_reach_at_the_start_are_not_said_to_have_grown():
+    student = dynamics.Student(activation="gelu", width=3, biases="trained", initial_biases=[6.0, -5.0, 3.0])
+    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher.polynomial("x1"), dimension=16)
+    with pytest.raises(dynamics.SolveError, match=r"at t = 0 .* a bias .* start with smaller ones") as stopped:
+        dynamics.solve_problem(problem, save_at=TIMES, method="explicit", progress=False, error_estimate=False)
+    assert "grown" not in str(stopped.value)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["explicit", pytest.param("bdf", marks=pytest.mark.long)])
 def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
     start = problem_of(3, dynamics.Teacher([1.0], links=["sign"]), "tanh", "none")
@@ -393,7 +402,7 @@ def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
     assert found.series_error.values[1] < LARGEST_SERIES_ERROR
     assert 1.0 < found.attrs["end_time"] < 1e5
     # It stood at the end of the table, |w| = 8, when no further step could be taken.
-    with pytest.raises(dynamics.SolveError, match="A neuron has grown beyond the lengths"):
+    with pytest.raises(dynamics.SolveError, match="A neuron has a length or a bias at which the series of its link"):
         dynamics.solve_problem(
             problem, save_at=dynamics.SaveAt.at([0.0, 1e5]), method=method, progress=False, error_estimate=False
         )

@@ -45,7 +45,7 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
     assert dynamics.plot_loss(flow, ax) is ax
     assert labels(ax)[:2] == ["flow", "sum formula"]
     assert labels(ax)[2].startswith("fit: $t^{-")
-    assert labels(ax)[3] == "asymptotic: $t^{-1}$"
+    assert labels(ax)[3] == "asymptotic (P, d → ∞): $t^{-1}$"
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), flow.loss)
     dashed, low_high = ax.lines[2], find_findings(flow).values["exponents"][0]["window"]
     np.testing.assert_allclose(dashed.get_xdata(), low_high)

@@ -17,6 +17,7 @@ from dynamics.report.figures.panels import (
 )
 from dynamics.report.figures.style import BAND, MEASURED, PREDICTED, REFERENCE, plain_text, power, shades
 from dynamics.report.findings import spread_rows
+from dynamics.report.samples import count_text, samples_of_one
 from dynamics.runs.stored_exponents import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
+#: What is beside a fit, which is of one start and finitely many directions.
+LIMIT = "asymptotic (P, d → ∞)"
 #: At most this many directions are drawn as separate curves, spread evenly in log p.
 MOST_CURVES = 24
 MOST_POINTS = 2000
@@ -84,7 +87,7 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, 
         if np.isfinite(slope):
             middle = np.exp(np.log(span).mean())
             height = 2.5 * law.prefactor * middle**law.exponent
-            reference = f"asymptotic: {power('t', slope)}"
+            reference = f"{LIMIT}: {power('t', slope)}"
             ax.loglog(span, height * (span / middle) ** slope, ":", color=REFERENCE, lw=1.4, label=reference)
     positive_loss = loss[shown][loss[shown] > 0]
     if positive_loss.size:
@@ -207,12 +210,14 @@ def summary_figure(dataset: xr.Dataset) -> Figure:
     if has_both_times(dataset).any():
         plots.append(plot_emergence_times)
     # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
-    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
+    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
     size = (13.0 if len(plots) > 1 else 6.8, 4.2)
     figure, panels = new_panels(size, 1, len(plots), margins=margins, squeeze=False)
     for plot, ax in zip(plots, panels[0], strict=True):
         plot(dataset, ax)
-    figure.suptitle(headline(dataset), fontsize="medium")
+    one = samples_of_one(dataset)
+    meaning = "" if one is None else f"\nflow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
+    figure.suptitle(headline(dataset) + meaning, fontsize="medium")
     return figure
 
 
