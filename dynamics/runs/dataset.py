@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Problem
-from dynamics.problem.learned import UNDEFINED
+from dynamics.problem.learned import ALL_DEGREES, UNDEFINED
 from dynamics.problem.problem_checks import NETWORK
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
@@ -123,11 +123,11 @@ def make_contents(
 ) -> Contents:
     """Return what `make_dataset` makes a dataset of."""
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
-    said, why = _of_learned(problem, values, attributes)
+    said, labels = _of_learned(problem, values, attributes)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
     return Contents(
         {
-            name: _labelled(variables[name], array, leading if name in with_leading else (), why.get(name, {}))
+            name: _labelled(variables[name], array, leading if name in with_leading else (), labels.get(name, {}))
             for name, array in {**inputs, **values}.items()
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
@@ -195,16 +195,20 @@ def _of_learned(
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the attribute of a result that names the definition of its learned masses and times, if it has such.
 
-    Where the link has no part that counts they are NaN; then the attribute that says why is returned too, by variable.
-    Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
+    By variable there follow labels: why it is NaN, where the link has no part that counts, and the symbol of a mass of
+    all degrees. Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
     """
     names = [name for name in values if name.startswith(OF_LEARNED)]
     if not names or not isinstance(problem, Problem) or problem.kind == NETWORK:
         return {}, {}
     part = problem.learned_part
     definition = attributes.get("learned_definition", part.definition)
-    undefined = not part.is_defined and definition == part.definition
-    return {"learned_definition": definition}, {name: {"undefined": UNDEFINED} for name in names if undefined}
+    labels: dict[str, dict[str, str]] = {}
+    if definition == ALL_DEGREES:
+        labels = {"learned_mass": {"symbol": r"\sum_i n_i g(C_{ip})/g(1)"}}
+    elif not part.is_defined:
+        labels = {name: {"undefined": UNDEFINED} for name in names}
+    return {"learned_definition": definition}, labels
 
 
 def _command() -> str:

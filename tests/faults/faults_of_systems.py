@@ -156,9 +156,9 @@ SYSTEMS = (
     ),
     Fault(
         "dynamics/integrators/descent/descent_kernels.py",
-        "share = n[i] / g0(1.0)",
+        "share = n[i] / learned_kernel(1.0)",
         "share = n[i]",
-        "mass not divided by g(1)",
+        "mass not divided by g_3(1)",
         tests_of("dynamics/test_gradient_descent", "test_events_are_crossings_of_the_interpolant"),
     ),
 )
