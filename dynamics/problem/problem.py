@@ -140,7 +140,7 @@ class Problem:
     order: int | None = None
     objective: Literal["squared", "correlation"] = "squared"
     smoothing: float = 0.0
-    learned_definition: Literal["degrees 3 and above", "all degrees"] = "degrees 3 and above"
+    learned_definition: Literal["degrees 3 and above", "all degrees"] = field(default="degrees 3 and above", repr=False)
 
     if TYPE_CHECKING:
         # What callers may pass; the attributes above are what they find.
