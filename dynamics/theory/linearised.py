@@ -16,6 +16,7 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.pairs.linearised import LinearisedSystem
 from dynamics.integrators import Status, stepper_of
+from dynamics.problem.learned import IDENTIFYING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class LinearTimes(NamedTuple):
     """Times of the linearised flow per direction (P,), inf if never, NaN if that would take too long to find out."""
 
     emergence: Array
-    #: NaN too where the link has no part that tells directions apart.
+    #: NaN where this flow does not come to it: the degrees from 3 on, which turn neurons to directions, do not move it.
     learned: Array
     #: When half of the weight is carried, the degrees 0, 1 and 2 counted: then the loss has fallen.
     carried: Array
@@ -88,7 +89,9 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
         known = _follow(stepper, last, most, piece, asked.ravel())
     times = stepper.event_times.reshape(asked.shape)
     # A step may go beyond the last time.
-    times[~(times <= last) & asked] = np.inf if known else np.nan
+    times[~(times <= last)] = np.inf if known else np.nan
+    if problem.learned_part.definition == IDENTIFYING:
+        times[1, np.isinf(times[1])] = np.nan
     return LinearTimes(*times)
 
 

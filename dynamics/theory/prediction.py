@@ -41,7 +41,8 @@ NOTE_DIRECTIONS = (
 NOTE_LINEAR = (
     "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
     "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, learned those at which its overlaps give the "
-    "degrees from 3 on, which do not move it, half of the weight, and leading-order times those of the nearest neuron"
+    "degrees from 3 on, which do not move it, half of the weight (NaN if they do not), and leading-order times those "
+    "of the nearest neuron"
 )
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 #: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
@@ -68,7 +69,8 @@ class EmergencePrediction:
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
     #: First time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone; inf if
-    #: never, NaN where no formula holds, or where the link has no degree from 3 on.
+    #: never, NaN where no formula holds, where the linearised flow does not come to it, or where the link has no degree
+    #: from 3 on.
     predicted_learned_time: Array
     #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
     #: the side of −θ and cannot (`dynamics.theory.sides`) the next one on the side of θ, if there is one.
@@ -171,7 +173,6 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
 
     overlap, leading = leading_escape(problem)
     times = linear_times(problem, float(default_schedule(problem, None).times[-1]))
-    needed = (times.emergence, times.carried, *([times.learned] if problem.learned_part.is_defined else []))
     start = problem.start()
     nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
     none, squared_norm = np.full(overlap.size, -1, dtype=np.int64), start.squared_norm[nearest]
@@ -186,7 +187,7 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
         predicted_emergence_time=times.emergence,
         predicted_learned_time=times.learned,
         carried_time=times.carried,
-        notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan(needed).any() else [])),
+        notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan([times.emergence, times.carried]).any() else [])),
         theory=LINEARISED,
     )
 
