@@ -32,10 +32,7 @@ LOWEST_DEGREE = 3
 #: A coefficient whose square is below this part of E σ² counts as 0.
 NEGLIGIBLE = 1e-12
 #: Why a link without such a part has no learned times.
-UNDEFINED = (
-    "not defined: the link has no part of degree 3 or more, and parts of lower degree do not tell which directions "
-    "the neurons have"
-)
+UNDEFINED = "the link has no part of degree 3 or more, and parts of lower degree do not tell directions apart"
 
 
 @dataclass(frozen=True, eq=False)

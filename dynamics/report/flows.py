@@ -133,7 +133,7 @@ def outcome(values: dict[str, Any]) -> str:
     learned = sum(math.isfinite(row["learned_time"]) for row in rows)
     text = f"learned: {learned} of {len(rows)} directions by t = {values['end_time']:.5g}"
     if values["learned_undefined"]:
-        text = f"learned: {values['learned_undefined']}"
+        text = f"learned: {NOT_DEFINED}, since {values['learned_undefined']}"
     return text if values["final_loss"] is None else f"{text}; loss at the end: {values['final_loss']:.4g}"
 
 

@@ -223,7 +223,7 @@ def test_learned_times_of_degree_2_are_not_defined_and_say_why(solve, changes):
     assert {"learned_mass", "learned_time"} <= set(found)
     for name in {"learned_mass", "learned_time", "learned_time_error"} & set(found):
         assert np.isnan(found[name]).all()
-        assert found[name].attrs["undefined"].startswith("not defined: the link has no part of degree 3 or more")
+        assert found[name].attrs["undefined"].startswith("the link has no part of degree 3 or more")
     assert np.isfinite(found.loss).all()
     assert "undefined" not in found.loss.attrs
     if "predicted_learned_time" in found:
@@ -253,7 +253,7 @@ def test_tables_say_that_they_are_not_defined(solve):
     problem = Problem(**HE2)
     settings = {} if solve is dynamics.predict_emergence else {"progress": False}
     found = find_findings(solve(problem, save_at=AT, **settings))
-    assert "learned: not defined: the link has no part of degree 3 or more" in " ".join(found.sentences)
+    assert "learned: not defined, since the link has no part of degree 3 or more" in " ".join(found.sentences)
     rows = [row for table in found.tables for row in table.rows if any("learned" in title for title in row)]
     assert len(rows) == 2
     for row in rows:
@@ -267,7 +267,7 @@ def test_steps_until_learned_say_that_they_are_not_defined():
     flow = dynamics.solve_overlaps(Problem(**HE2), save_at=AT, **QUIET)
     found = dynamics.learning_steps(flow, direction=1, learning_rate=1e-3, event="learned")
     assert np.isnan(found.steps)
-    assert found.notes == (flow.learned_time.attrs["undefined"],)
+    assert found.notes == (f"the answer has no time for it: {flow.learned_time.attrs['undefined']}",)
 
 
 def test_a_sweep_says_it_where_all_points_do(tmp_path):
@@ -275,7 +275,7 @@ def test_a_sweep_says_it_where_all_points_do(tmp_path):
     options = {"save_at": dynamics.SaveAt.at([0.5])}
     both, one = (dynamics.sweep(problem, {"k": k}, options=options, workers=0, progress=False) for k in ([2, 3], [2]))
     assert "undefined" not in both.learned_time.attrs
-    assert one.learned_time.attrs["undefined"].startswith("not defined")
+    assert one.learned_time.attrs["undefined"].startswith("the link has no part")
     assert (both.learned_definition == IDENTIFYING).all()
 
 

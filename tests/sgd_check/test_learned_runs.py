@@ -71,7 +71,7 @@ def test_runs_of_degree_2_say_that_they_have_no_learned_times():
         Problem(**GIVEN | {"activation": "he2"}), learning_rate=1e-3, steps=100, seeds=2, progress=False
     )
     assert np.isnan(runs.learned_time).all()
-    assert runs.learned_time.attrs["undefined"].startswith("not defined")
+    assert runs.learned_time.attrs["undefined"].startswith("the link has no part")
 
 
 def flow_and_runs(problem, **changes):
