@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_link, checked_number
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
+from dynamics.problem.learned import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
     DECLARED_FIELDS,
@@ -104,6 +106,10 @@ class Problem:
     smoothing : float, default 0.0
         λ ≥ 0: the correlation is averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to
         w. Dimensionless.
+    learned_definition : {"degrees 3 and above", "all degrees"}
+        Which degrees of the link count in the learned mass of a direction, Σ_i n_i g(C_ip)/g(1). Files without this
+        attribute have "all degrees". The student "stiefel", whose link is h_2, always counts all; networks have no
+        learned mass.
 
     Raises
     ------
@@ -134,6 +140,7 @@ class Problem:
     order: int | None = None
     objective: Literal["squared", "correlation"] = "squared"
     smoothing: float = 0.0
+    learned_definition: Literal["degrees 3 and above", "all degrees"] = field(default="degrees 3 and above", repr=False)
 
     if TYPE_CHECKING:
         # What callers may pass; the attributes above are what they find.
@@ -155,6 +162,7 @@ class Problem:
             order: int | None = None,
             objective: str = "squared",
             smoothing: float = 0.0,
+            learned_definition: str = "degrees 3 and above",
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -165,6 +173,7 @@ class Problem:
         if not isinstance(teacher, Teacher):
             msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
             raise TypeError(msg)
+        check_choice("learned_definition", self.learned_definition, DEFINITIONS)
         student = self.student
         if isinstance(student, Student):
             check_same_as(student, activation=self.activation, width=self.width, order=self.order)
@@ -214,6 +223,11 @@ class Problem:
     def teacher_link(self) -> HermiteExpansion:
         """Link of the teacher: `teacher_activation`, or `activation` where none is given."""
         return self.activation if self.teacher_activation is None else self.teacher_activation
+
+    @cached_property
+    def learned_part(self) -> LearnedPart:
+        """The part of the link that counts in the learned mass, by `learned_definition`."""
+        return LearnedPart.of(self.activation, ALL_DEGREES if self.kind == FRAME else self.learned_definition)
 
     @property
     def information_exponent(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.inputs import Inputs
+from dynamics.problem.learned import ALL_DEGREES
 from dynamics.problem.problem_checks import DECLARED_FIELDS, NETWORK
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student
@@ -41,6 +42,8 @@ def stored_parameters(problem: Problem) -> dict[str, Any]:
     }
     if isinstance(student, Student):
         parameters["teacher"] = stored_teacher(problem.teacher)
+    else:
+        parameters["learned_definition"] = problem.learned_definition
     if problem.kind in (NETWORK, "spherical") and problem.teacher_activation is not None:
         parameters["teacher_activation"] = stored_link(problem.teacher_activation)
     return parameters
@@ -159,6 +162,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "order": stored["activation"]["order"],
         **_declared(stored),
         "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
+        "learned_definition": stored.get("learned_definition", ALL_DEGREES),
     }
 
 

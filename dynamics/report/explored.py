@@ -84,11 +84,12 @@ def explored(
     history: History = OVERLAPS,
     marked: str = PREDICTED_TIME,
 ) -> Callable[[], Chart] | None:
-    """Return what gives the curves of a history, each with what is `told` of it; None where it is not in the dataset.
+    """Return what gives the curves of a history, each with what is `told` of it; None where a dataset has none.
 
     There are as many mappings in `told` as curves; each may hold the time to be marked below its curve, as `marked`.
     """
-    has_history = any(name in dataset for name in history.variables) and (dataset["time"].values > 0).sum() > 1
+    told_of = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
+    has_history = bool(told_of) and (dataset["time"].values > 0).sum() > 1
     return partial(_chart, dataset, told, history, marked) if has_history else None
 
 

@@ -68,6 +68,8 @@ EXPLORED = {
     "emerged at t =": "emergence_time",
     "learned at t =": "learned_time",
 }
+#: What tables say of learned times where the link defines none.
+NOT_DEFINED = "not defined"
 TIMES = (
     "teacher_coefficient",
     "matched_neuron",
@@ -104,7 +106,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *level_table(values),
         ],
         drawings=_drawings(dataset),
-        chart=explored(dataset, renamed(values["directions"], EXPLORED)),
+        chart=explored(dataset, renamed(told_directions(values), EXPLORED)),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),
@@ -130,6 +132,7 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         # A difference of two sums, which rounding can take below 0.
         "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
         "directions": [{"direction": p, **{name: columns[name][at] for name in TIMES}} for at, p in enumerate(numbers)],
+        "learned_undefined": dataset["learned_time"].attrs.get("undefined", ""),
         "exponents": exponents(dataset),
         "loss_levels": _loss_levels(dataset),
         "notes": attrs.get("notes", ""),
@@ -138,11 +141,20 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def outcome(values: dict[str, Any]) -> str:
-    """Return how many directions were learned, and the last loss, in a sentence."""
+    """Return how many directions were learned, or why that is not defined, and the last loss, in a sentence."""
     rows = values["directions"]
     learned = sum(math.isfinite(row["learned_time"]) for row in rows)
     text = f"learned: {learned} of {len(rows)} directions by t = {values['end_time']:.5g}"
+    if values["learned_undefined"]:
+        text = f"learned: {NOT_DEFINED}, since {values['learned_undefined']}"
     return text if values["final_loss"] is None else f"{text}; loss at the end: {values['final_loss']:.4g}"
+
+
+def told_directions(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the times by direction as tables say them: "not defined" where the link defines no learned times."""
+    rows: list[dict[str, Any]] = values["directions"]
+    unsaid = {"predicted_learned_time", "learned_time"} if values["learned_undefined"] else set()
+    return [row | dict.fromkeys(unsaid & set(row), NOT_DEFINED) for row in rows]
 
 
 def _learned_before(values: dict[str, Any]) -> list[str]:
@@ -246,7 +258,7 @@ def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
     """Return emergence against T_p per direction."""
     directions = [
         {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
-        for row in values["directions"]
+        for row in told_directions(values)
     ]
     linear = "prediction_theory" in dataset.attrs
     titles = LINEARISED if linear else {}

@@ -12,7 +12,7 @@ from dynamics.report.figures.panels import finish_panel, one_panel
 from dynamics.report.figures.particles import one_direction, particles_figure
 from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
-from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks
+from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks, told_directions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +33,8 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         cautions.append(f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance.")
     tone, verdict = end_of_run(dataset, cautions)
     values = flow_values(dataset)
-    rows = renamed(values["directions"], {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
+    told = told_directions(values)
+    rows = renamed(told, {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
     return Findings(
         tone=tone,
         verdict=verdict,
@@ -41,7 +42,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         sentences=[f"{outcome(values)}; {dataset.attrs['particles']} particles"],
         tables=[*level_table(values), Table(caption="Times at which half the weight is carried", rows=rows, digits=5)],
         drawings=[_law_drawing(dataset, p) for p in dataset["direction"].values[:MOST_DRAWN].tolist()],
-        chart=explored(dataset, renamed(values["directions"], EXPLORED), MASSES),
+        chart=explored(dataset, renamed(told, EXPLORED), MASSES),
         remarks=remarks(values),
         values=values,
         overview=partial(particles_figure, dataset),

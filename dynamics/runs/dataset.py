@@ -9,12 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Problem
+from dynamics.problem.learned import ALL_DEGREES, UNDEFINED
+from dynamics.problem.problem_checks import NETWORK
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import asymptotic_exponents, spectral_decay
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from dynamics.runs.variables import Variable
     from dynamics.theory.prediction import EmergencePrediction
 
+#: How the names of the learned masses of directions, and of their times, begin.
+OF_LEARNED = ("learned_mass", "learned_time", "predicted_learned_time")
 #: Name -> (dims in front of those of the table of variables, array).
 Values = dict[str, tuple[tuple[str, ...], Any]]
 #: Dims, array and labels of a variable.
@@ -85,8 +90,9 @@ def make_dataset(
     """Return a dataset with variables labelled as in `variables`, and with attributes that say where it comes from.
 
     The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
-    `parameters`, `solver`: the arguments of the call, ready for JSON. Of the further attributes bool becomes 0/1, None
-    is left out, and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
+    `parameters`, `solver`: the arguments of the call, ready for JSON. Learned masses and times of a link that defines
+    none have the attribute `undefined`, which says why. Of the further attributes bool becomes 0/1, None is left out,
+    and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
     numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
     `with_leading`.
     """
@@ -117,14 +123,15 @@ def make_contents(
 ) -> Contents:
     """Return what `make_dataset` makes a dataset of."""
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
+    said, labels = _of_learned(problem, values, attributes)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
     return Contents(
         {
-            name: _labelled(variables[name], array, leading if name in with_leading else ())
+            name: _labelled(variables[name], array, leading if name in with_leading else (), labels.get(name, {}))
             for name, array in {**inputs, **values}.items()
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
-        own_attributes(problem, attributes),
+        own_attributes(problem, said | dict(attributes)),
         cache(partial(stamp_of, problem, title, solver)),  # once: all datasets of it are the same
     )
 
@@ -177,8 +184,31 @@ def plain_attribute(value: Any) -> Any:
     return value
 
 
-def _labelled(variable: Variable, array: Any, leading: Sequence[str] = ()) -> Labelled:
-    return (*leading, *variable.dims), np.asarray(array), variable.labels
+def _labelled(
+    variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
+) -> Labelled:
+    return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
+
+
+def _of_learned(
+    problem: Question, values: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the attribute of a result that names the definition of its learned masses and times, if it has such.
+
+    By variable there follow labels: why it is NaN, where the link has no part that counts, and the symbol of a mass of
+    all degrees. Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
+    """
+    names = [name for name in values if name.startswith(OF_LEARNED)]
+    if not names or not isinstance(problem, Problem) or problem.kind == NETWORK:
+        return {}, {}
+    part = problem.learned_part
+    definition = attributes.get("learned_definition", part.definition)
+    labels: dict[str, dict[str, str]] = {}
+    if definition == ALL_DEGREES:
+        labels = {"learned_mass": {"symbol": r"\sum_i n_i g(C_{ip})/g(1)"}}
+    elif not part.is_defined:
+        labels = {name: {"undefined": UNDEFINED} for name in names}
+    return {"learned_definition": definition}, labels
 
 
 def _command() -> str:

@@ -94,7 +94,7 @@ staircase_loss | time | loss of the directions that are not yet aligned by predi
 rate_limit | direction | learning rate above which noise keeps the neurons from the direction | \eta^*_j
 fewest_steps | direction | steps of SGD to alignment at half of that rate | n_j
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
-learned_mass | time direction | weight learned on the direction | \sum_i n_i g(C_{ip})/g(1)
+learned_mass | time direction | weight learned on the direction | \sum_i n_i g_3(C_{ip})/g_3(1)
 overlap | time direction | overlap of the matched neuron | C_p
 matched_squared_norm | time direction | squared norm of the matched neuron | n_p
 input_eigenvalue | input_class | eigenvalue of the covariance of the inputs | s_c

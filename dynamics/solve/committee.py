@@ -92,10 +92,11 @@ def solve_committee(
     Dataset
         `loss(time)`, E(f − f*)² without ½; the overlaps chosen by `keep`: R = √n_i C_ip and S = √(n_i n_j) G_ij from
         `teacher_overlap` C, `student_overlap` G and `squared_norm` n; `gram_margin(time)`; per direction the
-        `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first
-        Σ_i E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2. No theory predicts these times: predicted ones are NaN. Their
-        estimated errors are `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run
-        does not agree that it happens). All quantities are dimensionless; times after an early stop hold NaN.
+        `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first Σ_i
+        E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2, of the parts of degree 3 and above of each σ(w·x) in the Hermite
+        polynomials of w·x/|w| (NaN where the link has none). No theory predicts these times: predicted ones are NaN.
+        Their estimated errors are `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser
+        run does not agree that it happens). All quantities are dimensionless; times after an early stop hold NaN.
 
     Raises
     ------

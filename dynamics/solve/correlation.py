@@ -95,10 +95,11 @@ def solve_correlation(
     Dataset
         `loss(time)`, E(f − f*)² of f = σ(w·x), which is not what is descended, and `predicted_loss(time)`, that of the
         start until the predicted emergence and of C = 1 afterwards; `max_overlap(time, direction)` and
-        `learned_mass(time, direction)`, g(C)/g(1) with g = Σ c_j² s^j; "full" adds `teacher_overlap(time, neuron,
-        direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent), `learned_time`, first
-        g(C)/g(1) ≥ a/2, and both as the flow predicts them by quadrature, with estimated errors as in
-        `solve_overlaps`. Dimensionless; times after an early stop hold NaN.
+        `learned_mass(time, direction)`, g_3(C)/g_3(1) with g_3(s) = Σ_{j≥3} c_j² s^j; "full" adds
+        `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent),
+        `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on), and both as the flow
+        predicts them by quadrature, with estimated errors as in `solve_overlaps`. Dimensionless; times after an early
+        stop hold NaN.
 
     Raises
     ------

@@ -166,7 +166,9 @@ def learning_steps(
     time, error = (_at(answer, key, place) for key in (name, f"{name}_error"))
     lateness, scatter, notes = _effect_of_steps(Problem.from_dataset(answer), place, event, rate, size, stepped=stepped)
     if math.isnan(time):
-        notes = ("the answer has no time for it: it ends before, no neuron is matched, or no formula holds",)
+        undefined = answer[name].attrs.get("undefined")
+        why = "it ends before, no neuron is matched, or no formula holds" if undefined is None else str(undefined)
+        notes = (f"the answer has no time for it: {why}",)
     delay = time * lateness
     mean = time + (0.0 if math.isnan(delay) else delay)
     ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]

@@ -136,10 +136,12 @@ def solve_overlaps(
         (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and where the method
         carries vectors, as "stiff", "bdf" and "gradient-descent" do, so that overlaps are those of vectors), and per
         direction the predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN
-        if never), with their estimated errors `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if
-        the looser run does not agree that it happens). These are errors of integration; what cutting the series of a
-        link changes is in `loss_truncation_error`, `emergence_time_truncation_error`, `learned_time_truncation_error`,
-        where it may be more than the tolerance. Times after an early stop hold NaN; `stop_reason` says why.
+        if never): first C_ip² ≥ ½, and Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the
+        attribute `undefined` where the link has no degree from 3 on), with their estimated errors `loss_error(time)`,
+        `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it happens). These are
+        errors of integration; what cutting the series of a link changes is in `loss_truncation_error`,
+        `emergence_time_truncation_error`, `learned_time_truncation_error`, where it may be more than the tolerance.
+        Times after an early stop hold NaN; `stop_reason` says why.
 
     Raises
     ------

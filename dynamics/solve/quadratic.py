@@ -10,6 +10,7 @@ from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
 from dynamics.integrators.jumps import JumpStepper
 from dynamics.problem.checks import check_choice
+from dynamics.problem.learned import ALL_DEGREES
 from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
 from dynamics.runs.dataset import make_contents
@@ -87,7 +88,8 @@ def solve_quadratic(
     Dataset
         `loss(time)`, E(f − f*)²; `alignment(time, direction)`, A_j; `fine_tuned_loss(time)`, Σa² − |UᵀAU|², the least
         loss over second layers on the span. Per direction `aligned_time`, first A_j ≥ ½, and `learned_time`, first
-        θ_jᵀQθ_j ≥ a_j/2 (NaN if not by the last saved time, 0 if the start is there), beside the predictions from
+        θ_jᵀQθ_j ≥ a_j/2 (NaN if not by the last saved time, 0 if the start is there; the matrix Q is all that the
+        network learns, so that the degree 2 of the link counts here), beside the predictions from
         A_j(0) alone: `predicted_aligned_time`, ln((1 − A_j)/A_j)/(4a_j), and `predicted_learned_time`, the fixed point
         of 4a_j t = ln[(a_j/n)(1 + 4nt)/A_j], which are inf beyond the m strongest. `sigmoid_loss(time)` is
         Σ a_j²(1 − A_j) with every A_j growing alone, `staircase_loss(time)` the sum over directions that are not yet
@@ -169,6 +171,7 @@ def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], res
         attributes={
             "answer": "quadratic",
             **run_attributes(result),
+            "learned_definition": ALL_DEGREES,
             "learning_rate_limit": learning_rate_limit(problem),
             "unlearned_loss": float(np.sum(coefficients[~strongest(coefficients, problem.width)] ** 2)),
             "scaling_notes": quadratic_exponents(problem.teacher.beta).note,

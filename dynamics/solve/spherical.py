@@ -100,15 +100,15 @@ def solve_spherical(
     -------
     Dataset
         `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
-        `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information
-        exponent); `learned_mass(time, direction)`, Σ_i g(C_ip)/(m g(1)), and `learned_time`, when it reaches a_p/2; the
-        estimated errors of loss and times, `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`,
-        `learned_time_error` (inf if the looser run does not agree that it happens); of a flow whose links are cut
-        series what that changes, the same names ending in `_truncation_error`; "full" adds
-        `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in
-        D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of which only overlaps are known,
-        `student_overlap(time, neuron, neuron_2)` instead, and always `gram_margin(time)`. Dimensionless; times after an
-        early stop hold NaN.
+        `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent);
+        `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3(s) = Σ_{j≥3} c_j² s^j, and `learned_time`,
+        when it reaches a_p/2 (NaN where the link has no degree from 3 on); the estimated errors of loss and times,
+        `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`, `learned_time_error` (inf if the looser run
+        does not agree that it happens); of a flow whose links are cut series what that changes, the same names ending
+        in `_truncation_error`; "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron,
+        flow_axis)`, the neurons in D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of
+        which only overlaps are known, `student_overlap(time, neuron, neuron_2)` instead, and always
+        `gram_margin(time)`. Dimensionless; times after an early stop hold NaN.
 
     Raises
     ------

@@ -139,7 +139,10 @@ def _survey_variable(grid: Grid, survey: Survey, name: str, variable: PointsVari
         attributes = {key: value for key, value in variable.attributes.items() if key not in hidden}
         dims = tuple(_clear_of(grid, dim) for dim in variable.dims)
         survey.variables[clear] = Merged(dims, variable.text, attributes, shared)
-    elif seen.shared is not None:
+        return
+    # What a variable says of itself at some points alone is left out.
+    seen.attributes = {key: value for key, value in seen.attributes.items() if variable.attributes.get(key) == value}
+    if seen.shared is not None:
         seen.shared = None if shared is None else _common(seen.shared, shared)
 
 

@@ -138,10 +138,11 @@ def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch
 
 
 def predict_correlation(problem: Problem) -> EmergencePrediction:
-    """Return when the overlap reaches C² = ½, and g(C)/g(1) = a/2, in the flow."""
+    """Return when the overlap reaches C² = ½, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
     start = problem.start()
     level = learned_level(problem)
-    learned = mean_time(problem, level=level) if level < 1.0 else float("inf")
+    # Infinite where no overlap has that mass, NaN where the link has no learned mass.
+    learned = mean_time(problem, level=level) if level < 1.0 else level
     leading = _leading_order(problem)
     only = np.zeros(1, dtype=np.int64)
     return EmergencePrediction(
@@ -167,11 +168,17 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
 
 
 def learned_level(problem: Problem) -> float:
-    """Return the size of the overlap at which g(C)/g(1) = a/2, on the side to which the flow leads; inf if none."""
+    """Return the size of the overlap at which g_3(C)/g_3(1) = a/2, on the side to which the flow leads; inf if none.
+
+    It is NaN where the link has no degree from 3 on.
+    """
     from scipy.optimize import brentq
 
-    own, side = problem.activation.kernel, float(np.sign(escape_of(problem).last) or 1.0)
-    goal = 0.5 * float(problem.teacher.coefficients[0]) * float(own(1.0))
+    part = problem.learned_part
+    if not part.is_defined:
+        return float("nan")
+    own, side = part.kernel, float(np.sign(escape_of(problem).last) or 1.0)
+    goal = 0.5 * float(problem.teacher.coefficients[0]) * part.kernel_at_one
     if own(0.0) >= goal:
         return 0.0
     return float(brentq(lambda C: float(own(side * C)) - goal, 0.0, 1.0)) if own(side) > goal else float("inf")

@@ -16,8 +16,11 @@ import numpy as np
 from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.pairs.linearised import LinearisedSystem
 from dynamics.integrators import Status, stepper_of
+from dynamics.problem.learned import IDENTIFYING
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from hermite.arrays import Array
@@ -40,7 +43,10 @@ class LinearTimes(NamedTuple):
     """Times of the linearised flow per direction (P,), inf if never, NaN if that would take too long to find out."""
 
     emergence: Array
+    #: NaN where this flow does not come to it: the degrees from 3 on, which turn neurons to directions, do not move it.
     learned: Array
+    #: When half of the weight is carried, the degrees 0, 1 and 2 counted: then the loss has fallen.
+    carried: Array
 
 
 def leading_escape(problem: Problem) -> tuple[Array, Array]:
@@ -70,24 +76,28 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
     .. math:: w_i' = 2 c_0^2 \Big(\sum_p a_p - \sum_j n_j\Big) w_i + c_1^2 [(u_i\cdot v) w_i + |w_i| v]
         + 2 c_2^2 (A - S) w_i, \qquad v = \sum_p a_p \theta_p - \sum_j |w_j| w_j
 
-    with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, the learned mass
-    with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
+    with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, and carried is
+    Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
     """
     system = LinearisedSystem(problem)
     work = problem.width * system.initial_state.size
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)
     with blas_threads_for(problem.width):
         stepper, _ = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
-        known = _follow(stepper, last, most, piece)
-    times = stepper.event_times
+        asked = np.ones((3, problem.num_directions), dtype=bool)
+        asked[1] = problem.learned_part.is_defined
+        known = _follow(stepper, last, most, piece, asked.ravel())
+    times = stepper.event_times.reshape(asked.shape)
     # A step may go beyond the last time.
     times[~(times <= last)] = np.inf if known else np.nan
-    return LinearTimes(*times.reshape(2, -1))
+    if problem.learned_part.definition == IDENTIFYING:
+        times[1, np.isinf(times[1])] = np.nan
+    return LinearTimes(*times)
 
 
-def _follow(stepper: Stepper, last: float, most: float, piece: float) -> bool:
-    """Take steps until it is known which events pass up to time `last`; return whether that became known."""
-    while np.isnan(stepper.event_times).any() and stepper.time < last:
+def _follow(stepper: Stepper, last: float, most: float, piece: float, asked: NDArray[np.bool_]) -> bool:
+    """Take steps until it is known which events asked for pass up to time `last`; return whether that became known."""
+    while np.isnan(stepper.event_times[asked]).any() and stepper.time < last:
         left = most - stepper.statistics()["rhs_evaluations"]
         if left < 0.0:
             return False

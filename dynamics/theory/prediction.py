@@ -40,7 +40,9 @@ NOTE_DIRECTIONS = (
 
 NOTE_LINEAR = (
     "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
-    "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, and leading-order times those of the nearest neuron"
+    "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, learned those at which its overlaps give the "
+    "degrees from 3 on, which do not move it, half of the weight (NaN if they do not), and leading-order times those "
+    "of the nearest neuron"
 )
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 #: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
@@ -66,7 +68,9 @@ class EmergencePrediction:
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
-    #: First time with n g(C) / g(1) = a_p / 2 in the pair that learns, alone; inf if never, NaN where no formula holds.
+    #: First time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone; inf if
+    #: never, NaN where no formula holds, where the linearised flow does not come to it, or where the link has no degree
+    #: from 3 on.
     predicted_learned_time: Array
     #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
     #: the side of −θ and cannot (`dynamics.theory.sides`) the next one on the side of θ, if there is one.
@@ -75,6 +79,9 @@ class EmergencePrediction:
     learning_squared_norm: Array
     #: r of `dynamics.theory.sides`: what a neuron at −θ has of a direction; None where it has all or nothing.
     far_side_share: float | None = None
+    #: Times of the steps of the sum formula, where they are not those at which directions are learned: for k ≤ 2, when
+    #: half of the weight is carried, the degrees 0, 1 and 2 of the link counted.
+    carried_time: Array | None = None
     #: What the numbers do not model.
     notes: tuple[str, ...] = ()
     #: "matched pairs" (k ≥ 3) or "linearised flow" (k ≤ 2).
@@ -179,7 +186,8 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
         leading_order_time=leading,
         predicted_emergence_time=times.emergence,
         predicted_learned_time=times.learned,
-        notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan(times).any() else [])),
+        carried_time=times.carried,
+        notes=(NOTE_LINEAR, *([NOTE_TOO_LONG] if np.isnan([times.emergence, times.carried]).any() else [])),
         theory=LINEARISED,
     )
 
@@ -196,11 +204,11 @@ def sum_formula_loss(
     .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
 
     for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
-    is the predicted learned time, so that the lag of the norm behind the direction is included; with "emergence" it is
-    the predicted emergence time. A neuron at −θ with the share r of a direction (`dynamics.theory.sides`) takes
-    r² g(1) a_p² away, with "learned" when it has half of that; the rest goes with the neuron that learns the direction
-    from the side of θ, if there is one. Of the objective "correlation", where no norm grows, it is the loss of the
-    start until then, and that of C = 1 afterwards.
+    is the predicted learned time, so that the lag of the norm behind the direction is included, for k ≤ 2 the time at
+    which the degrees 0, 1 and 2 carry half of the weight; with "emergence" it is the predicted emergence time. A neuron
+    at −θ with the share r of a direction (`dynamics.theory.sides`) takes r² g(1) a_p² away, with "learned" when it has
+    half of that; the rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the
+    objective "correlation", where no norm grows, it is the loss of the start until then, and that of C = 1 afterwards.
 
     Examples
     --------
@@ -236,7 +244,8 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction, step: str =
 
 def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tuple[Array, Array]:
     """Return the times of the steps of the sum formula, inf for never, and their heights in units of g(1)."""
-    when = prediction.predicted_learned_time if step == "learned" else prediction.predicted_emergence_time
+    learned = prediction.predicted_learned_time if prediction.carried_time is None else prediction.carried_time
+    when = learned if step == "learned" else prediction.predicted_emergence_time
     height, side = problem.teacher.coefficients**2, FarSide.of(problem)
     there = np.flatnonzero(prediction.matched_overlap < 0.0)
     if side is None or there.size == 0 or side.share == 0.0:

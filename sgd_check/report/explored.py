@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.report import AXES, COMPONENTS, MASSES, PREDICTED_TIME, PROGRESS, explored, renamed
 from hermite.text.rounding import with_error
 from sgd_check.report.comparison import median_over_runs, rows
-from sgd_check.verdicts.alignment import of_sound_runs
+from sgd_check.verdicts.alignment import of_sound_runs, tell_alike
 from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def explored_check(tree: xr.DataTree) -> Callable[[], Chart] | None:
         return explored(prediction, told, COMPONENTS, _PREDICTED)
     if comparison.attrs["theory"] == THEORY:
         wide = list(tree["simulation"].children.values())[-1].to_dataset()
-        measured = {
-            f"SGD of width {wide.sizes['neuron']}, median t =": median_over_runs(of_sound_runs(wide, "learned_time"))
-        }
+        measured = {}
+        if tell_alike("learned_time", (prediction, wide)):
+            times = median_over_runs(of_sound_runs(wide, "learned_time"))
+            measured[f"SGD of width {wide.sizes['neuron']}, median t ="] = times
         names = {"direction": "direction", "a_p =": "teacher_coefficient", _PREDICTED: "learned_time"}
         return explored(prediction, _told(prediction, names, measured), MASSES, _PREDICTED)
     if "emergence_ratio" not in comparison or "seed" in prediction.dims:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dynamics.equations import learned_mass, population_loss, squared_error, teacher_term
+from dynamics.equations import population_loss, squared_error, teacher_term
 from dynamics.problem import is_correlation
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _Homogeneous(_Directions):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._link, self._a = problem.activation, problem.teacher.coefficients
+        self._link, self._part, self._a = problem.activation, problem.learned_part, problem.teacher.coefficients
         self._constant = teacher_term(problem)
 
     def loss(self, C: Array, G: Array, n: Array, /, *_: Array) -> float:
@@ -68,7 +68,7 @@ class _Homogeneous(_Directions):
 
     def learned(self, C: Array, n: Array, /, *_: Array) -> Array:
         # A row vector per run, so that the product over neurons is a matrix product for all runs at once.
-        return learned_mass(self._link, C, n[:, None, :])[:, 0]
+        return self._part.mass(C, n[:, None, :])[:, 0]
 
 
 class _Committee(_Directions):
@@ -105,8 +105,8 @@ class _Spherical(_Directions):
         return squared_error(self._problem, w, C)
 
     def learned(self, C: Array, n: Array, /, *_: Array) -> Array:  # noqa: ARG002
-        kernel = self._problem.activation.kernel
-        return np.asarray(kernel(C).mean(axis=1) / float(kernel(1.0)))
+        part = self._problem.learned_part
+        return np.asarray(part.kernel(C).mean(axis=1) / part.kernel_at_one)
 
 
 class _Network:

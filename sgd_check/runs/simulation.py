@@ -128,7 +128,8 @@ def simulate(
         `squared_norm` (seed, time, neuron); for the spherical student `neuron_vector` (seed, time, neuron, flow_axis),
         the neurons in R^d, the teacher's axes first, in place of `student_overlap`, and `start_seed` (seed) where
         `starts` are given; `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
-        NaN if never), `blown_up` (seed), `censored` (seed, direction). Of a `Student` also `second_layer` and `bias`
+        NaN if never, and of learned times where the link has no degree from 3 on, as their attribute `undefined` says),
+        `blown_up` (seed), `censored` (seed, direction). Of a `Student` also `second_layer` and `bias`
         (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time, component_name), f_α, and
         `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of `learned_time`; its directions are
         the teacher's axes, at the level of `dynamics.solve_network`. Of the student "stiefel" `alignment` (seed, time,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sgd_check.verdicts.alignment import sound_runs
+from sgd_check.verdicts.alignment import definition_of_learned, sound_runs, tell_alike
 from sgd_check.verdicts.curve_tests import Curve
 from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import has_step
@@ -116,7 +116,7 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
     """Return the logarithms of predicted times as curves of one point, where every run of all simulations has them."""
     pairs, stepped, found = paired_runs(simulations), has_step(prediction), []
     for name, kinds in TIMES.items():
-        if any(name not in dataset for dataset in (prediction, *simulations)):
+        if not tell_alike(name, (prediction, *simulations)):
             continue
         labels = _labels(prediction, name)
         measured = [np.asarray(dataset[name].values, dtype=np.float64)[pairs] for dataset in simulations]
@@ -161,8 +161,11 @@ def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
 
 
 def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
-    """Return learned masses (P, …, times); none of a dataset that does not tell."""
-    if "learned_mass" in dataset:
+    """Return learned masses (P, …, times), by the definition of the problem; none of a dataset that does not tell."""
+    part = problem.learned_part
+    if not part.is_defined:
+        return np.empty((0, 0))
+    if "learned_mass" in dataset and definition_of_learned(dataset) == part.definition:
         return np.moveaxis(np.asarray(dataset["learned_mass"].values), -1, 0)
     if not {"teacher_overlap", "squared_norm"} <= set(dataset):
         return np.empty((0, 0))

@@ -123,7 +123,7 @@ def test_one_neuron_drifts_or_grows_as_the_closed_forms_say():
 
 
 def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says():
-    """S = E W₀ᵀ [1 + W₀ ((E² − 1)/A) W₀ᵀ]⁻¹ W₀ E, E = exp(2 c_2² A t), of which S_pp is the learned mass."""
+    """S = E W₀ᵀ [1 + W₀ ((E² − 1)/A) W₀ᵀ]⁻¹ W₀ E, E = exp(2 c_2² A t), of which S_pp is the carried weight."""
     problem = Problem(activation="he2", teacher=Teacher([0.9, 0.5, 0.3]), width=5, dimension=12, seed=3)
     W = problem.reduced_weights()
     A = np.concatenate([problem.teacher.coefficients, np.zeros(W.shape[1] - 3)])
@@ -133,9 +133,15 @@ def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says
         E = W * np.exp(2 * A * t)
         return E[:, p] @ np.linalg.solve(np.eye(5) + (W * grown) @ W.T, E[:, p])
 
-    found = predict(problem).predicted_learned_time
-    for p, time in enumerate(found):
+    found = predict(problem)
+    for p, time in enumerate(found.carried_time):
         assert mass(time, p) == pytest.approx(A[p] / 2, rel=1e-4)
+    # It is what learned times are where all degrees count; h_2 has none of the others.
+    whole = predict(replace(problem, learned_definition="all degrees"))
+    np.testing.assert_allclose(whole.predicted_learned_time, found.carried_time, rtol=1e-12)
+    assert np.isnan(found.predicted_learned_time).all()
+    stairs = sum_formula_loss(problem, found, np.sort(found.carried_time) * 1.001)
+    np.testing.assert_allclose(stairs, np.cumsum((A[:3] ** 2)[::-1])[::-1] - A[:3] ** 2, atol=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -146,23 +152,37 @@ def test_linearised_times_are_those_of_the_flow_of_the_first_coefficients(link):
     teacher = Teacher([0.9, 0.45], directions=[[1.0, 0.0], [0.6, 0.8]])
     problem = Problem(activation=link, teacher=teacher, width=4, dimension=16, seed=2)
     first = {j: float(c) for j, c in enumerate(problem.activation.coefficients[:3]) if c}
-    low = dynamics.solve_overlaps(
-        replace(problem, activation=first, order=None), save_at=dynamics.SaveAt.at([300.0]), progress=False
-    )
+    low = replace(problem, activation=first, order=None, learned_definition="all degrees")
     found = predict(problem)
-    for name in ("emergence_time", "learned_time"):
-        expected = low[name].fillna(np.inf).values
-        times = getattr(found, f"predicted_{name}")
+    # NaN where this flow does not come to it.
+    learned = np.where(np.isnan(found.predicted_learned_time), np.inf, found.predicted_learned_time)
+    at = np.unique([*np.geomspace(1e-3, 300.0, 60), *learned[learned < 300.0]])
+    flow = dynamics.solve_overlaps(low, save_at=dynamics.SaveAt.at(at), progress=False)
+    for name, times in (("emergence_time", found.predicted_emergence_time), ("learned_time", found.carried_time)):
+        expected = flow[name].fillna(np.inf).values
         np.testing.assert_allclose(np.where(times > 300.0, np.inf, times), expected, rtol=1e-4)
+    whole = predict(replace(problem, learned_definition="all degrees"))
+    np.testing.assert_allclose(whole.predicted_learned_time, found.carried_time, rtol=1e-12)
+    # The mass of the degrees from 3 on, where the link has some, reaches a_p/2 at the predicted time and not before.
+    powers = np.where(np.arange(problem.activation.order + 1) < 3, 0.0, problem.activation.coefficients**2)
+    for p, (a, time) in enumerate(zip(teacher.coefficients, learned, strict=True)):
+        kernel = np.polynomial.polynomial.polyval(flow.teacher_overlap.values[:, :, p], powers)
+        mass = np.sum(flow.squared_norm.values * kernel, axis=1) / max(powers.sum(), 1e-300)
+        assert (mass[at < time] < a / 2).all()
+        if time < 300.0:
+            assert mass[at == time] == pytest.approx(a / 2, rel=1e-4)
 
 
 def test_linearised_times_of_relu_are_near_those_of_its_flow():
-    """Its first three coefficients hold 98 % of the norm: escape and learning within 3 %, and no neuron is matched."""
+    """Its first three coefficients hold 98 % of the norm: the first direction within 3 %, and no neuron is matched.
+
+    For the second, whose neuron the degrees from 3 on turn, the time is 30 % too long.
+    """
     problem = Problem(activation="relu", teacher=Teacher.power_law(2, 1.0), width=4, dimension=16)
     found = predict(problem)
     assert (found.matched_neuron == -1).all()
     np.testing.assert_allclose(found.predicted_emergence_time[0], 2.0956, rtol=0.03)
-    np.testing.assert_allclose(found.predicted_learned_time, [4.6948, 4.5596], rtol=0.01)
+    np.testing.assert_allclose(found.predicted_learned_time / [5.4288, 24.8353], [1.03, 1.30], atol=0.01)
 
 
 def test_pauses_change_no_bit_of_linearised_times(monkeypatch):
@@ -177,7 +197,7 @@ def test_pauses_change_no_bit_of_linearised_times(monkeypatch):
 
 def test_a_linearised_flow_that_takes_too_long_says_so(monkeypatch):
     monkeypatch.setattr("dynamics.theory.linearised.MOST_EVALUATIONS", 30)
-    found = predict(Problem(activation="he2", teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
+    found = predict(Problem(activation={2: 0.8, 4: 0.6}, teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
     assert np.isnan(found.predicted_learned_time).any()
     assert module.NOTE_TOO_LONG in found.notes
 

@@ -86,14 +86,16 @@ def test_motion_and_events_are_those_of_autograd(teacher, width):
     assert system.loss(system.initial_state) == pytest.approx(loss, abs=1e-14)
     overlaps = full @ exact.theta.numpy().T
     np.testing.assert_allclose(system.overlaps(system.initial_state), overlaps, atol=1e-15)
-    kernel = question.activation.kernel
+    powers = np.where(np.arange(question.activation.order + 1) < 3, 0.0, question.activation.coefficients**2)
+    mass = np.polynomial.polynomial.polyval(overlaps, powers).mean(axis=0) / powers.sum()
     size = np.maximum(overlaps, 0.0) if question.information_exponent % 2 else overlaps
     events = [
         *(np.array([0.5, 0.1]) * system.teacher_loss() - loss),
         *((size**2).max(axis=0) - 0.5),
-        *(kernel(overlaps).mean(axis=0) / kernel(1.0) - 0.5 * np.array(question.teacher.coefficients)),
+        *(mass - 0.5 * np.array(question.teacher.coefficients)),
     ]
     np.testing.assert_allclose(kernels.events(), events, atol=1e-13)
+    np.testing.assert_allclose(system.summarise(system.initial_state)["learned_mass"], mass, rtol=0, atol=1e-14)
     np.testing.assert_allclose(kernels.normalised(3.0 * system.initial_state), system.initial_state, rtol=1e-14)
 
 

@@ -156,10 +156,32 @@ SYSTEMS = (
     ),
     Fault(
         "dynamics/integrators/descent/descent_kernels.py",
-        "share = n[i] / g0(1.0)",
+        "share = n[i] / learned_kernel(1.0)",
         "share = n[i]",
-        "mass not divided by g(1)",
+        "mass not divided by g_3(1)",
         tests_of("dynamics/test_gradient_descent", "test_events_are_crossings_of_the_interpolant"),
+    ),
+    Fault(
+        "dynamics/equations/overlaps/overlaps_kernels.py",
+        "out[P + p] += share * learned_kernel(c)",
+        "out[P + p] += share * g0(c)",
+        "all degrees of the link in the learned mass",
+        tests_of("dynamics/test_learned", "test_a_direction_is_learned_when_high_degrees_have_half_of_it"),
+        compiled=True,
+    ),
+    Fault(
+        "dynamics/equations/committee/committee_polynomial_kernels.py",
+        "if k >= sizes[5] else 0.0",
+        "if k > sizes[5] else 0.0",
+        "learned mass without its lowest degree",
+        tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
+    ),
+    Fault(
+        "dynamics/problem/learned.py",
+        "(np.arange(c.size) >= LOWEST_DEGREE)",
+        "(np.arange(c.size) >= LOWEST_DEGREE - 1)",
+        "degree 2 of the link in the learned mass",
+        tests_of("dynamics/test_learned", "test_degrees_0_1_and_2_do_not_count"),
     ),
 )
 

@@ -40,7 +40,7 @@ from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.classes.system import ClassSystem
 from dynamics.equations.finite_step.step_moment_tables import MOST_DIAGRAMS
 from dynamics.equations.finite_step.system import check_polynomial
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.moments import count_diagrams, mean_derivatives
 
@@ -67,7 +67,7 @@ class ClassStepSystem(ClassSystem):
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
         hat = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
         _check_sizes(hat, m + P, classes)
-        self.pieces = (render(link.coefficients), *kernel_pieces(*KERNELS))
+        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         unit, log_norm = self.initial_state[:-m].reshape(self.shape), self.initial_state[-m:]
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])

@@ -14,7 +14,7 @@ from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix, product
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2
+    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
 
 #: A squared norm beyond this multiple of Σ a counts as infinite, as in the equation of isotropic inputs.
 LARGEST_NORM = 1e4
@@ -308,20 +308,20 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, r, logs = sizes[0], sizes[1], sizes[2], sizes[0] * sizes[2] + sizes[3] * sizes[0] * sizes[0]
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[logs + i]) / g0(1.0)
+        share = np.exp(y[logs + i]) / learned_kernel(1.0)
         for p in range(P):
             C = 0.0
             for k in range(r):
                 C += parameters[P + p * r + k] * y[i * r + k]
             if C > 0.0 or sizes[5] == 0:
                 out[p] = max(out[p], C * C - 0.5)
-            out[P + p] += share * g0(C)
+            out[P + p] += share * learned_kernel(C)
 
 
 @kernel

@@ -21,7 +21,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class ClassSystem(OverlapSystem):
         squared_norm = np.sum(weights**2, axis=1)
         self.axes = axes
         self.shape = weights.shape
-        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
+        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = np.concatenate(
             [(weights / np.sqrt(squared_norm)[:, None]).ravel(), np.log(squared_norm)]
         )

@@ -33,6 +33,14 @@ def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, fl
 
 
 @kernel
+def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
+    """Return E σ_i σ_b of the degrees from sizes[5], 0 or 3, on."""
+    M = sizes[0] + sizes[1]
+    ratio = work[i * M + b] / math.sqrt((1.0 + work[i * M + i]) * (1.0 + work[b * M + b]))
+    return 2.0 / math.pi * (math.asin(ratio) - (0.0 if sizes[5] == 0 else ratio))
+
+
+@kernel
 def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d.
 

@@ -1,7 +1,8 @@
 """Compiled kernels of the committee's overlap equations; executed after the kernels of its link.
 
-State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory] with theory 0 for the flow, 1 for the step's
-limit d → ∞ and 2 for the step at finite d; parameters = [a (P) | T (P, P) | τ² | η | d | B | numbers of the link].
+State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses]
+with theory 0 for the flow, 1 for the step's limit d → ∞ and 2 for the step at finite d; parameters = [a (P) |
+T (P, P) | τ² | η | d | B | numbers of the link].
 Vectors v_b are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their
 weights in the error. The first M² numbers of `work` hold C, the next the link's tables. The equations are those of
 `dynamics.equations.committee.system`.
@@ -98,7 +99,10 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i E[σ_i σ_p]/E[σ_p²] − a_p/2."""
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass − a_p/2.
+
+    The mass is Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN, which is 0/0, where the link has none of them.
+    """
     m, P = sizes[0], sizes[1]
     M = m + P
     write_gram(y, parameters, sizes, work)
@@ -108,9 +112,9 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             r = work[i * M + m + p]
             if r > 0.0 or sizes[2] == 0:
                 largest = max(largest, r * r / work[i * M + i])
-            mass += pair_means(i, m + p, sizes, work)[0]
+            mass += learned_mean(i, m + p, sizes, work)
         out[p] = largest - 0.5
-        out[P + p] = mass / pair_means(m + p, m + p, sizes, work)[0] - 0.5 * parameters[p]
+        out[P + p] = mass / learned_mean(m + p, m + p, sizes, work) - 0.5 * parameters[p]
 
 
 @kernel

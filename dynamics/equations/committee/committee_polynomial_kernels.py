@@ -60,6 +60,18 @@ def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, fl
 
 
 @kernel
+def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
+    """Return E σ_i σ_b of the degrees from sizes[5] on."""
+    M, K = sizes[0] + sizes[1], sizes[3]
+    c = work[i * M + b]
+    F, G = work[M * M + i * (K + 4) :], work[M * M + b * (K + 4) :]
+    value = 0.0
+    for k in range(K, -1, -1):
+        value = (F[k] * G[k] if k >= sizes[5] else 0.0) + value * c / (k + 1)
+    return value
+
+
+@kernel
 def empty_parity(parameters: Vector, sizes: Integers) -> int:
     """Return the parity, 0 or 1, of the degrees that the link lacks; 2 if it has both."""
     numbers = sizes[1] * (sizes[1] + 1) + 4

@@ -1,8 +1,12 @@
 """Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
 
 The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance. Both kinds of link say
-which modules of kernels define `pair_means` and `step_second` for them, which numbers these take, how much scratch they
-need for M vectors, and E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
+which modules of kernels define `pair_means`, `learned_mean` and `step_second` for them, which numbers these take, how
+much scratch they need for M vectors, and E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
+
+Of a vector of length ρ the part of degree k is that of σ(ρ z) with the Hermite polynomial h_k(z), z ~ N(0, 1), so that
+each length has coefficients of its own. In E σ_a σ_b it makes the term with C_ab^k: degree 1 of erf(z/√2), which is
+odd, makes the linear term of the arcsine.
 """
 
 from __future__ import annotations
@@ -41,10 +45,11 @@ class ErfLink:
         """Return the numbers of scratch, M (M + 2)."""
         return vectors * (vectors + 2)
 
-    def products(self, gram: Array) -> Array:
-        """Return E σ_a σ_b of all pairs, shape (M, M)."""
+    def products(self, gram: Array, first: int = 0) -> Array:
+        """Return E σ_a σ_b of all pairs, shape (M, M), of the degrees from `first`, 0 or 3, on."""
         width = np.sqrt(1.0 + np.diag(gram))
-        means: Array = 2.0 / math.pi * np.arcsin(gram / np.outer(width, width))
+        ratio = gram / np.outer(width, width)
+        means: Array = 2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio)
         return means
 
 
@@ -64,14 +69,15 @@ class PolynomialLink:
         """Return the size of the tables after C that the page of the diagrams lists."""
         return diagram_size(vectors, self.degree) - vectors**2
 
-    def products(self, gram: Array) -> Array:
-        """Return E σ_a σ_b of all pairs, shape (M, M)."""
+    def products(self, gram: Array, first: int = 0) -> Array:
+        """Return E σ_a σ_b of all pairs, shape (M, M), of the degrees from `first` on."""
         lack = 0.5 * (np.diag(gram) - 1.0)
         total, power = np.zeros_like(gram), np.ones_like(gram)
         for k in range(self.degree + 1):
             later = self.numbers[k::2]
             mean = sum(F * lack**j / math.factorial(j) for j, F in enumerate(later))
-            total += power * np.outer(mean, mean)
+            if k >= first:
+                total += power * np.outer(mean, mean)
             power = power * gram / (k + 1)
         return total
 

@@ -70,8 +70,11 @@ class CommitteeSystem(FlowSystem):
         theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
         step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension), float(batch_size)]
         self.parameters: Array = np.concatenate([teacher.coefficients, gram.ravel(), step, self._link.numbers])
+        part = problem.learned_part
+        # Where no degree counts the kernels begin after the last one.
+        self._first = part.first_degree if part.is_defined else self._link.degree + 1
         self.sizes: Integers = np.array(
-            [m, P, problem.information_exponent % 2, self._link.degree, theory], dtype=np.int64
+            [m, P, problem.information_exponent % 2, self._link.degree, theory, self._first], dtype=np.int64
         )
         M = m + P
         self.work_size = M * M + self._link.table_size(M) + 2 * m * M + m
@@ -106,15 +109,14 @@ class CommitteeSystem(FlowSystem):
         }
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return per direction the largest overlap and the learned mass Σ_i E[σ_i σ_p]/E[σ_p²], n, loss and margin."""
+        """Return per direction the largest overlap and the learned mass, n, loss and margin."""
         R, S = self.unpack(state)
         C, G, n = _normalised(R, S)
-        m = self.problem.width
         means = self._link.products(self._all_products(R, S))
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         return {
             "max_overlap": size.max(axis=0),
-            "learned_mass": means[:m, m:].sum(axis=0) / np.diag(means)[m:],
+            "learned_mass": self.learned_mass(R, n),
             "squared_norm": n,
             "loss": float(self._weights @ means @ self._weights),
             "gram_margin": self.gram_margin(C, G),
@@ -125,9 +127,14 @@ class CommitteeSystem(FlowSystem):
         return float(self._weights @ self._link.products(self._all_products(R, S)) @ self._weights)
 
     def learned_mass(self, R: Array, n: Array) -> Array:
-        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, which needs no overlap of two neurons."""
+        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, of the degrees that count; NaN where the link has none of them.
+
+        A neuron of squared norm n has, as degree j, that of σ(√n z) in h_j(z). Overlaps of two neurons are not needed.
+        """
         m = self.problem.width
-        means = self._link.products(self._all_products(R, np.diag(n)))
+        if not self.problem.learned_part.is_defined:
+            return np.full(self.problem.num_directions, np.nan)
+        means = self._link.products(self._all_products(R, np.diag(n)), self._first)
         mass: Array = means[:m, m:].sum(axis=0) / np.diag(means)[m:]
         return mass
 

@@ -1,8 +1,9 @@
 """Compiled kernels of the flow of one neuron's correlation with one direction, and of its mean steps.
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
-g, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B)/2, g(1) a/2 | a g_λ' in powers | g in powers |
-N in Chebyshev polynomials]. The equations are those of `dynamics.equations.correlation.system`.
+g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B)/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
+powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.learned`. The equations are those of
+`dynamics.equations.correlation.system`.
 """
 
 import numpy as np
@@ -58,7 +59,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence C² − ½ (of C > 0 alone, if the sign matters), then g(C) − g(1) a/2."""
+    """Emergence C² − ½ (of C > 0 alone, if the sign matters), then g_3(C) − g_3(1) a/2."""
     C = np.tanh(y[0])
     out[0] = (C if sizes[3] == 1 else abs(C)) - np.sqrt(0.5)
     out[1] = horner(C, parameters[3 + sizes[0] : 3 + sizes[0] + sizes[1]]) - parameters[2]

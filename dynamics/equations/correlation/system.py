@@ -43,7 +43,7 @@ class CorrelationSystem(FlowSystem):
     def __init__(self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1) -> None:
         slope = signal_slope(problem)
         drag = step_means(problem).drag if learning_rate > 0.0 else np.zeros(1)
-        own = np.array(problem.activation.coefficients) ** 2
+        own = problem.learned_part.coefficients**2
         self.problem, self.batch_size = problem, batch_size
         self.pieces = kernel_pieces("dynamics.equations.correlation.correlation_kernels")
         C = float(problem.start().teacher_overlap[0, 0])
@@ -71,10 +71,11 @@ class CorrelationSystem(FlowSystem):
         return squared_error(self.problem, np.ones((1, 1)), C)
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, the overlap (C > 0 alone for odd k, else |C|) and g(C)/g(1)."""
-        (C,), kernel = self.unpack(state), self.problem.activation.kernel
+        """Return loss, the overlap (C > 0 alone for odd k, else |C|) and the learned mass g_3(C)/g_3(1)."""
+        (C,), part = self.unpack(state), self.problem.learned_part
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
-        return {"loss": self.loss(C), "max_overlap": size[0], "learned_mass": kernel(C[0]) / float(kernel(1.0))}
+        mass = part.kernel(C[0]) / part.kernel_at_one
+        return {"loss": self.loss(C), "max_overlap": size[0], "learned_mass": mass}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return what `summarise` does, and the overlap C."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.mean_field.sphere_moments import zonal_coefficients, zonal_polynomials, zonal_powers
-from dynamics.equations.mean_field.system import MeanFieldSystem, link_powers
+from dynamics.equations.mean_field.system import MeanFieldSystem, learned_powers, link_powers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ class AxisSystem(MeanFieldSystem):
         own, shared, other = (
             zonal_coefficients(powers, self.problem.dimension) for powers in (student**2, student * teacher, teacher**2)
         )
+        learned = zonal_coefficients(learned_powers(self.problem, student.size) ** 2, self.problem.dimension)
         rows = self.problem.teacher.directions
         signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
         signs = signs[:, None] ** np.arange(own.size)
@@ -48,7 +49,7 @@ class AxisSystem(MeanFieldSystem):
         floor = float(np.sum(np.maximum(other - ratio * shared, 0.0) * mixture**2))
         if np.array_equal(student, teacher):
             floor = 0.0
-        return own, ratio * mixture, floor, signs * own
+        return own, ratio * mixture, floor, signs * learned
 
     def _layout(self) -> list[int]:
         count = self.coefficients.size

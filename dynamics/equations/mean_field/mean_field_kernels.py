@@ -84,7 +84,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Level − loss, one per level, then ∫ g(w·θ_p) dρ / g(1) − a_p/2, one per direction."""
+    """Level − loss, one per level, then ∫ g_3(w·θ_p) dρ / g_3(1) − a_p/2, one per direction."""
     M, P, levels = sizes[1], sizes[2], sizes[3]
     write_moments(y, parameters, sizes, work)
     loss = parameters[scalars_start(sizes)]

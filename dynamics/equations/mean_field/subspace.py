@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.mean_field.sphere_moments import coordinate_moments, multinomial
-from dynamics.equations.mean_field.system import MeanFieldSystem, link_powers
+from dynamics.equations.mean_field.system import MeanFieldSystem, learned_powers, link_powers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ class SubspaceSystem(MeanFieldSystem):
             sum(weight * target.coefficients @ gram**j @ target.coefficients for j, weight in enumerate(missed))
         )
         learned = np.zeros((target.num_directions, total.size, Q))
-        learned[:, :, 0] = values * c[:, 0]
+        learned[:, :, 0] = values * (ways * learned_powers(self.problem, student.size)[total] ** 2)
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
     def _layout(self) -> list[int]:

@@ -71,7 +71,7 @@ class MeanFieldSystem(System):
         self.problem = problem
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
-        self._learned = learned / problem.activation.kernel_at_one
+        self._learned = learned / problem.learned_part.kernel_at_one
         self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
         self.grows = problem.kind == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)
@@ -98,7 +98,7 @@ class MeanFieldSystem(System):
         self._levels = np.array(levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
-        """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g(w·θ_p) dρ (P, M)."""
+        """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M)."""
         raise NotImplementedError
 
     def _layout(self) -> list[int]:
@@ -144,7 +144,7 @@ class MeanFieldSystem(System):
         return float(self.floor + self.coefficients @ (moments - self.targets) ** 2)
 
     def learned_mass(self, moments: Array) -> Array:
-        """Return ∫ g(w·θ_p) dρ / g(1) per direction, shape (P,)."""
+        """Return ∫ g_3(w·θ_p) dρ / g_3(1) per direction, shape (P,); g_3 is that of `dynamics.problem.learned`."""
         return self._learned @ moments
 
     def event_values(self, moments: Array) -> Array:
@@ -237,6 +237,12 @@ def link_powers(problem: Problem) -> tuple[Array, Array]:
     count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
     student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
     return student, teacher
+
+
+def learned_powers(problem: Problem, count: int) -> Array:
+    """Return the first `count` coefficients of the student's link, 0 where they do not count in the learned mass."""
+    c = problem.learned_part.coefficients[:count]
+    return np.pad(c, (0, count - c.size))
 
 
 def teacher_square(problem: Problem) -> float:

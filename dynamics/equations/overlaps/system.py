@@ -18,7 +18,8 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import FlowSystem, OfStates
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.problem.learned import LearnedPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ class OverlapSystem(FlowSystem):
         teacher = problem.teacher
         start = problem.start()
         self.problem = problem
-        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
+        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
         )
@@ -56,7 +57,6 @@ class OverlapSystem(FlowSystem):
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self.teacher_term = teacher_term(problem)
-        self._value = problem.activation.kernel_at_one
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
@@ -114,15 +114,17 @@ class OverlapSystem(FlowSystem):
     def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
-        link, a = self.problem.activation, self.problem.teacher.coefficients
+        link, part, a = self.problem.activation, self.problem.learned_part, self.problem.teacher.coefficients
         opposite = 0.0 if self.problem.information_exponent % 2 else -C.min(axis=-2)
-        # Both mass and loss are made of this.
-        mass = weighed_kernel(n, link, C)
+        carried = weighed_kernel(n, link, C)
+        # Where all of the link counts, the learned mass is made of what the loss is made of.
+        whole = np.array_equal(part.coefficients, link.coefficients)
+        mass = carried if whole else weighed_kernel(n, part, C)
         return {
             "max_overlap": np.maximum(C.max(axis=-2), opposite),
-            "learned_mass": mass / self._value,
+            "learned_mass": mass / part.kernel_at_one,
             "squared_norm": n,
-            "loss": self.teacher_term - 2.0 * np.sum(mass * a, axis=-1) + student_term(link, G, n),
+            "loss": self.teacher_term - 2.0 * np.sum(carried * a, axis=-1) + student_term(link, G, n),
         }
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
@@ -172,7 +174,7 @@ def student_term(link: HermiteExpansion, G: Array, n: Array) -> Any:
     return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
 
 
-def weighed_kernel(n: Array, link: HermiteExpansion, overlaps: Array) -> Array:
+def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart, overlaps: Array) -> Array:
     """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
 
     It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would
@@ -187,14 +189,17 @@ def weighed_kernel(n: Array, link: HermiteExpansion, overlaps: Array) -> Array:
 
 
 def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
-    """Return Σ_i n_i g(C_ip)/g(1) per direction; direction p is learned when it reaches a_p/2."""
-    mass: Array = n @ link.kernel(C) / link.kernel_at_one
-    return mass
+    r"""Return the mass that neurons carry of each direction p, which is learned when that reaches a_p/2.
+
+    .. math:: \sum_i \frac{n_i\, g_3(C_{ip})}{g_3(1)}, \qquad g_3(s) = \sum_{j \ge 3} c_j^2 s^j
+
+    of overlaps C (m, P) and squared norms n (m,), all dimensionless, shape (P,); NaN where the link has no part of
+    degree 3 or more.
+    """
+    return LearnedPart.of(link).mass(C, n)
 
 
-def events_of_directions(
-    link: HermiteExpansion, a: Array, C: Array, n: Array, *, sign_matters: bool
-) -> tuple[Array, Array]:
+def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
     """Return max_i C_ip² − ½, for C > 0 only if the sign matters, and learned mass − a_p/2, of some directions."""
     size = np.maximum(C, 0.0) if sign_matters else C
-    return np.max(size**2, axis=0) - 0.5, learned_mass(link, C, n) - 0.5 * a
+    return np.max(size**2, axis=0) - 0.5, part.mass(C, n) - 0.5 * a

@@ -16,6 +16,7 @@ import numpy as np
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
 from dynamics.equations.pairs.unit_vectors import teacher_rows
+from dynamics.problem.learned import ALL_DEGREES
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -25,7 +26,12 @@ KERNELS = tuple(f"dynamics.equations.pairs.{name}_kernels" for name in ("array",
 
 
 class LinearisedSystem(System):
-    """State and kernels of the linearised flow, whose P first events are that directions emerge, then are learned."""
+    """State and kernels of the linearised flow.
+
+    Its events are, P of each kind, that a direction emerges, that it is learned, and that its weight is carried by half
+    as the degrees 0, 1 and 2 have it. The learned mass is that of the link's degrees from 3 on, which do not move this
+    flow, at its overlaps; where all degrees count it is the carried weight.
+    """
 
     name = "linearised"
 
@@ -37,11 +43,13 @@ class LinearisedSystem(System):
         self.problem = problem
         self.pieces = kernel_pieces(*KERNELS)
         self.initial_state: Array = weights.ravel()
-        self.parameters: Array = np.concatenate([problem.teacher.coefficients, squares, teacher.ravel()])
+        part = problem.learned_part
+        counted = squares if part.definition == ALL_DEGREES else part.coefficients**2
+        self.parameters: Array = np.concatenate([problem.teacher.coefficients, squares, teacher.ravel(), counted])
         sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, D, teacher.shape[0], sign_matters], dtype=np.int64)
+        self.sizes: Integers = np.array([m, P, D, teacher.shape[0], sign_matters, counted.size], dtype=np.int64)
         self.work_size = m * P + m * m + m
-        self.num_events = 2 * P
+        self.num_events = 3 * P
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component, in units of the root mean square of the weights at the start."""

@@ -1,8 +1,8 @@
 """Compiled kernels of the linearised flow of links with k ≤ 2; executed after `neuron_products_kernels`.
 
-State W (m, D), sizes = [m, P, D, rows of θ, sign_matters], parameters = [a (P) | c_0², c_1², c_2² | θ (P, D)] or, with
-no row of θ, without it: the teacher's directions are the first P axes. The equations are those of
-`dynamics.equations.pairs.linearised`.
+State W (m, D), sizes = [m, P, D, rows of θ, sign_matters, terms of g_3], parameters = [a (P) | c_0², c_1², c_2² |
+θ (P, D) | g_3 in powers] or, with no row of θ, without it: the teacher's directions are the first P axes. The equations
+are those of `dynamics.equations.pairs.linearised`.
 """
 
 from typing import TYPE_CHECKING
@@ -46,18 +46,28 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 
 @kernel
-def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2.
+def polynomial(s: float, powers: Vector, count: int) -> float:
+    """Return Σ_j powers_j s^j, by Horner's rule."""
+    total = 0.0
+    for j in range(count - 1, -1, -1):
+        total = total * s + powers[j]
+    return total
 
-    Of the link g has c_0, c_1 and c_2 alone.
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), learned mass − a_p/2, carried weight − a_p/2.
+
+    The learned mass is Σ_i n_i g_3(C_ip)/g_3(1), the carried weight the same with g(s) = c_0² + c_1² s + c_2² s².
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
     squares, W, A = parameters[P : P + 3], matrix(y, 0, m, D), matrix(work, 0, m, P)
+    powers = parameters[P + 3 + sizes[3] * D :]
     project(W, matrix(parameters, P + 3, sizes[3], D), A)
-    norm = squares[0] + squares[1] + squares[2]
+    norm, whole = squares[0] + squares[1] + squares[2], polynomial(1.0, powers, sizes[5])
     for p in range(P):
         out[p] = -0.5
-        out[P + p] = -0.5 * parameters[p]
+        out[P + p] = out[2 * P + p] = -0.5 * parameters[p]
     for i in range(m):
         n = 0.0
         for k in range(D):
@@ -66,7 +76,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             c = A[i, p] / np.sqrt(n)
             if c > 0.0 or sizes[4] == 0:
                 out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += n * (squares[0] + c * (squares[1] + c * squares[2])) / norm
+            out[P + p] += n * polynomial(c, powers, sizes[5]) / whole
+            out[2 * P + p] += n * (squares[0] + c * (squares[1] + c * squares[2])) / norm
 
 
 @kernel

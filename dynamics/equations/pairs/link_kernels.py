@@ -1,7 +1,8 @@
 """The link's kernel g(s) = Σ_j c_j² s^j with its first two derivatives, as generated source with the numbers inside.
 
-The functions are declared here for readers and type checkers; `render` writes the text that defines them for
-one link. Constants in the text let the compiler unroll and vectorise the polynomial.
+The functions are declared here for readers and type checkers; `render` writes the text that defines g and its
+derivatives for one link, `render_learned` that of the kernel of learned masses. Constants in the text let the compiler
+unroll and vectorise the polynomial.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from dynamics.compiler.compilation import Piece
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from dynamics.problem.learned import LearnedPart
 
 LONGEST_PRODUCT = 8
 
@@ -33,6 +37,16 @@ def g2(s: float) -> float:
     raise NotImplementedError
 
 
+def learned_kernel(s: float) -> float:
+    """g_3(s) = Σ_{j≥3} c_j² s^j, the kernel of learned masses (Σ_{j≥0} where all degrees count); NaN if it is 0."""
+    raise NotImplementedError
+
+
+def link_pieces(problem: Problem) -> tuple[Piece, Piece]:
+    """Return the source of g0, g1, g2 and of learned_kernel for the link of a problem."""
+    return render(problem.activation.coefficients), render_learned(problem.learned_part)
+
+
 def render(coefficients: NDArray[np.float64]) -> Piece:
     """Return the source of g0, g1, g2 for c_0 … c_N.
 
@@ -43,6 +57,24 @@ def render(coefficients: NDArray[np.float64]) -> Piece:
     '    return (1.0) * s * s'
     """
     return _rendered(tuple(coefficients.tolist()))
+
+
+def render_learned(part: LearnedPart) -> Piece:
+    """Return the source of learned_kernel for the part of a link that counts.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> from dynamics.problem.learned import LearnedPart
+    >>> render_learned(LearnedPart.of(hermite.expand({1: 1.0, 3: 1.0}))).text.splitlines()[-1]
+    '    return (1.0) * s * s * s'
+    >>> render_learned(LearnedPart.of(hermite.expand("he2"))).text.splitlines()[-1]
+    '    return np.nan * s'
+    """
+    weights = (part.coefficients**2).tolist()
+    body = _polynomial_body(weights) if part.is_defined else ["    return np.nan * s"]
+    head = ["import numpy as np", "", "from dynamics.compiler.compilation import kernel", "", ""]
+    return Piece("learned kernel", "\n".join([*head, "@kernel", "def learned_kernel(s):", *body]) + "\n")
 
 
 @lru_cache(maxsize=64)

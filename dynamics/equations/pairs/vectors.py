@@ -21,7 +21,7 @@ import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class VectorSystem(System):
         P = problem.num_directions
         self.problem = problem
         self.shape = (m, D)
-        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
+        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
         self.parameters: Array = np.concatenate(

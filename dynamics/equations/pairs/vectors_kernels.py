@@ -19,7 +19,7 @@ from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2
+    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
     from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
 
 
@@ -159,7 +159,7 @@ def jacobian_product(
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     C = matrix(work, 0, m, P)
     project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C)
@@ -167,12 +167,12 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[m * D + i]) / g0(1.0)
+        share = np.exp(y[m * D + i]) / learned_kernel(1.0)
         for p in range(P):
             c = C[i, p]
             if c > 0.0 or sizes[4] == 0:
                 out[p] = larger(out[p], c * c - 0.5)
-            out[P + p] += share * g0(c)
+            out[P + p] += share * learned_kernel(c)
 
 
 @kernel

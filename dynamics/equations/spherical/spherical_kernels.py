@@ -15,7 +15,7 @@ from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.array_kernels import matrix, product
-    from dynamics.equations.pairs.link_kernels import g0, g1
+    from dynamics.equations.pairs.link_kernels import g0, g1, learned_kernel
 
 
 # Rows of the Gram matrix treated at a time; the same number stands in `spherical`.
@@ -80,7 +80,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Level − loss, one per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g(C_ip)/(m g(1)) − a_p/2."""
+    """Level − loss per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g_3(C_ip)/(m g_3(1)) − a_p/2."""
     m, P, J, levels = sizes[0], sizes[1], sizes[4], sizes[5]
     link = P + P * sizes[3]
     loss = 0.0
@@ -97,12 +97,12 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             c = overlap(y, i, p, parameters, sizes)
             value, _ = pull(c, link, parameters, sizes)
             attraction += value
-            mass += g0(c)
+            mass += learned_kernel(c)
             if c > 0.0 or sizes[6] == 0:
                 largest = max(largest, c * c)
         loss -= 2.0 * parameters[p] * attraction / m
         out[levels + p] = largest - 0.5
-        out[levels + P + p] = mass / m / g0(1.0) - 0.5 * parameters[p]
+        out[levels + P + p] = mass / m / learned_kernel(1.0) - 0.5 * parameters[p]
     for n in range(levels):
         out[n] = parameters[link + J + n] - loss
 

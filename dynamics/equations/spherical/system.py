@@ -19,7 +19,7 @@ import numpy as np
 from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
 from dynamics.equations.mean_field.system import link_powers, teacher_square
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 from dynamics.equations.pairs.unit_vectors import unit_vectors
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SphericalSystem(System):
         student, other = link_powers(problem)
         self.problem = problem
         self.shape = start.shape
-        self.pieces = (render(problem.activation.coefficients), *kernel_pieces(*KERNELS))
+        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = start.ravel()
         self._rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
         self._pull = student * other
@@ -81,13 +81,13 @@ class SphericalSystem(System):
         return squared_error(self.problem, self.unpack(state), self.overlaps(state))
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, and per direction the largest overlap and Σ_i g(C_ip)/(m g(1))."""
-        C, kernel = self.overlaps(state), self.problem.activation.kernel
+        """Return loss, and per direction the largest overlap and the learned mass."""
+        C, part = self.overlaps(state), self.problem.learned_part
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         return {
             "loss": self.loss(state),
             "max_overlap": size.max(axis=0),
-            "learned_mass": kernel(C).mean(axis=0) / float(kernel(1.0)),
+            "learned_mass": part.kernel(C).mean(axis=0) / part.kernel_at_one,
         }
 
     def observe(self, state: Array) -> dict[str, Array | float]:

@@ -30,7 +30,7 @@ from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
 from dynamics.equations.mean_field.system import link_powers, teacher_square
 from dynamics.equations.network.step_source import step_source, step_units
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class SphericalStepSystem(System):
         student, other = link_powers(problem)
         self.problem = problem
         self.pieces = (
-            render(problem.activation.coefficients),
+            *link_pieces(problem),
             *kernel_pieces("dynamics.equations.pairs.array_kernels"),
             *noise.pieces,
             *kernel_pieces(KERNELS),
@@ -95,13 +95,13 @@ class SphericalStepSystem(System):
         return float(own - 2.0 * attraction @ self.problem.teacher.coefficients + self.teacher_loss())
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, margin, and per direction the largest overlap and Σ_i g(C_ip)/(m g(1))."""
-        (C, G), kernel = self.unpack(state), self.problem.activation.kernel
+        """Return loss, margin, and per direction the largest overlap and the learned mass."""
+        (C, G), part = self.unpack(state), self.problem.learned_part
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         return {
             "loss": self.loss(state),
             "max_overlap": size.max(axis=0),
-            "learned_mass": kernel(C).mean(axis=0) / float(kernel(1.0)),
+            "learned_mass": part.kernel(C).mean(axis=0) / part.kernel_at_one,
             "gram_margin": float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0]),
         }
 

@@ -16,7 +16,7 @@ from dynamics.compiler.compilation import entry
 
 if TYPE_CHECKING:
     from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, field_rows, pair_products
-    from dynamics.equations.pairs.link_kernels import g0
+    from dynamics.equations.pairs.link_kernels import learned_kernel
 
 
 GOING_ON, BLOWN_UP, EVENT = 0, 3, 4
@@ -52,7 +52,7 @@ def move_rows(step: int, eta: float, units: Cube, norms: Matrix, F: Matrix, grow
 
 @entry("void(f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1])")
 def watch(U: Matrix, n: Vector, a: Vector, teacher: Matrix, sign_matters: bool, events: Matrix, C: Matrix) -> None:
-    """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g(C_ip)/g(1) − a_p/2.
+    """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2.
 
     `events` has rows time, value, value before; `C` (m, P) is scratch.
     """
@@ -71,13 +71,13 @@ def watch(U: Matrix, n: Vector, a: Vector, teacher: Matrix, sign_matters: bool, 
             for p in range(P):
                 C[i, p] = U[i, p]
     for i in range(m):
-        share = n[i] / g0(1.0)
+        share = n[i] / learned_kernel(1.0)
         for p in range(P):
             c = C[i, p]
             if np.isnan(events[0, p]) and (c > 0.0 or not sign_matters):
                 events[1, p] = max(events[1, p], c * c - 0.5)
             if np.isnan(events[0, P + p]):
-                events[1, P + p] += share * g0(c)
+                events[1, P + p] += share * learned_kernel(c)
 
 
 @entry("i8(i8, f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1])")

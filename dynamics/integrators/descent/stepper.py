@@ -17,7 +17,7 @@ import numpy as np
 from dynamics.compiler.compilation import kernel_pieces, load
 from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import events_of_directions
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link_kernels import link_pieces
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.descent.fixed_steps import FixedSteps
@@ -52,9 +52,9 @@ class DescentStepper(FixedSteps):
     def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
         a = np.array(problem.teacher.coefficients, dtype=np.float64)
         super().__init__(learning_rate, 2 * a.size)
-        self._passes = load((render(problem.activation.coefficients), *kernel_pieces(*KERNELS)))
+        self._passes = load((*link_pieces(problem), *kernel_pieces(*KERNELS)))
         self._kernels = self._passes.namespace
-        self._link = problem.activation
+        self._part = problem.learned_part
         self._a = a
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
@@ -129,7 +129,7 @@ class DescentStepper(FixedSteps):
             n = np.exp((1.0 - share) * logs[0] + share * logs[1])
             values = np.full(2 * P, np.nan)
             values[directions], values[P + directions] = events_of_directions(
-                self._link, self._a[directions], C, n, sign_matters=self._sign_matters
+                self._part, self._a[directions], C, n, sign_matters=self._sign_matters
             )
             return values
 

@@ -34,7 +34,8 @@ HELD_UP = "stiffness outside its clusters held it up"
 def reason_against(problem: Problem) -> str | None:
     """Return why the large-flow solver does not apply to a problem, or None if it does.
 
-    Its clusters assume that learned directions decouple from everything else.
+    Its clusters assume that learned directions decouple from everything else, and its learned masses that c_0, c_1 and
+    c_2 are 0, so that the kernel g_3 of these masses is g.
     """
     if problem.information_exponent < 3:
         return "directions of a link with information exponent below 3 do not decouple"

@@ -28,8 +28,8 @@ LOWEST = 1e-3
 def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: str | os.PathLike[str]) -> None:
     """Draw loss over E f*², and the learned mass of every direction over its end, one panel per teacher.
 
-    The end is the mass Σ_q a_q g(θ_p·θ_q)/g(1) of neurons on the teacher's directions. `answers` has the title of each
-    panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
+    The end is the mass Σ_q a_q g_3(θ_p·θ_q)/g_3(1) of neurons on the teacher's directions. `answers` has the title of
+    each panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
     if not answers:
         msg = "Argument `answers` must hold at least one teacher, but is empty."
@@ -85,10 +85,10 @@ def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
 
 
 def _shares(flow: xr.Dataset) -> Array:
-    """Return the learned mass of every direction over Σ_q a_q g(θ_p·θ_q)/g(1), that of neurons on the directions."""
+    """Return the learned mass of every direction over that of neurons on the directions."""
     problem = Problem.from_dataset(flow)
-    kernel, teacher = problem.activation.kernel, problem.teacher
-    shares: Array = flow["learned_mass"].values / (kernel(teacher.gram()) @ teacher.coefficients / float(kernel(1.0)))
+    part, teacher = problem.learned_part, problem.teacher
+    shares: Array = flow["learned_mass"].values / part.mass(teacher.gram(), teacher.coefficients)
     return shares
 
 

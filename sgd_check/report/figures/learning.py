@@ -24,6 +24,7 @@ _LABELS = {
     "sensitivity": r"sensitivity over the teacher's, $\lambda_i / \lambda^*_i$",
     "loss": r"loss $\mathrm{E}(f-f^*)^2$",
 }
+_UNDEFINED = "learned mass: not defined,\nthe link has no part of degree 3 or more"
 # What is learned goes from 0 to 1; the room above the curves is for the legend.
 _LIMITS, _ROOM = (-0.05, 1.0), 0.2
 _LEAST_LOSS = 1e-8
@@ -78,6 +79,8 @@ def plot_learning(
             low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
             ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
         ax.plot(prediction["time"].values, course.values / unit, color=shade, lw=1.8, label=_name(course, int(at)))
+    if not theory and problem.kind != "network" and not problem.learned_part.is_defined:
+        ax.text(0.5, 0.5, _UNDEFINED, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if quantity == "loss" else "linear")
     label = _LABELS[theory[0].kind] if theory else quantity
     show_last_decades(ax, time)

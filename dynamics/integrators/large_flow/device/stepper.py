@@ -59,8 +59,8 @@ class TorchFlowStepper(ClusterStepper):
         if graph and device == "cpu":
             msg = "Argument `graph` must be False on the device 'cpu', but is True."
             raise ValueError(msg)
-        self._link = problem.activation
-        self._value = self._link.kernel_at_one
+        self._part = problem.learned_part
+        self._value = problem.activation.kernel_at_one
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
@@ -227,7 +227,7 @@ class TorchFlowStepper(ClusterStepper):
             y = start + polynomial(coefficients, self._fraction(t))
             C, n = y[:, :-1], np.exp(y[:, -1])
             values[directions], values[P + directions] = events_of_directions(
-                self._link, self._a[directions], C, n, sign_matters=self._sign_matters
+                self._part, self._a[directions], C, n, sign_matters=self._sign_matters
             )
             return values
 
