@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgd_check.verdicts.absence import absences
 from sgd_check.verdicts.alignment import (
     checked_rate,
     checked_simulations,
@@ -30,8 +31,15 @@ from sgd_check.verdicts.direction import (
     combined_p_value,
     shares_of_rate,
 )
-from sgd_check.verdicts.expectation import Expectation, expectation, has_step
-from sgd_check.verdicts.judgement import Evidence, judgement
+from sgd_check.verdicts.events import LEARNING, event_of
+from sgd_check.verdicts.expectation import (
+    Expectation,
+    expectation,
+    has_learned_times,
+    has_step,
+    learned_expectation,
+)
+from sgd_check.verdicts.judgement import EventEvidence, Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
@@ -46,7 +54,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
+    from sgd_check.verdicts.absence import Absence
     from sgd_check.verdicts.direction import DirectionTest
+    from sgd_check.verdicts.events import Event
 
 #: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
 FAMILIES = 2
@@ -197,39 +208,79 @@ def compare(
 
 
 def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
-    """Test every direction that theory says emerges against its one predicted time."""
-    expected = expectation(problem, prediction, noise_rate(simulation))
-    measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
-    ratio = measured / expected.time
-    shares = shares_of_rate(expected.time, end)
-    tests: list[DirectionTest | None] = [None] * expected.time.size
-    noise = noise_of_runs(problem, simulation)
-    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
-        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
-        logs = np.log(np.maximum(ratio[:, p], 1e-12))
-        log_horizon = float(np.log(end / expected.time[p]))
-        band = float(expected.low[p]), float(expected.high[p])
-        level = (1.0 - PATH_SHARE) * rate * float(shares[p])
-        explained = noise[:, p] if expected.isolated[p] else None
-        test = assess_direction(logs, log_horizon, *band, level, explained) if any(np.abs(band) != np.inf) else None
-        tests[p] = None if test is None or test.early is None is test.late else test
-    p_values = np.array([np.nan if test is None else test.p for test in tests])
-    path = path_tests(prediction, simulation, expected, noise)
-    by_time, by_path = combined_p_value(p_values, shares) / (1.0 - PATH_SHARE), path_p_value(path) / PATH_SHARE
-    with np.errstate(invalid="ignore"):
-        awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
+    """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
+    noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
+    expected = {event_of(simulation): expectation(problem, prediction, noise_of_step)}
+    emergence = next(iter(expected.values()))
+    if has_learned_times(problem, prediction, simulation):
+        expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
+    absent = {e: absences(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
+    due = [_due(each, absent[event]) for event, each in expected.items()]
+    shares = dict(zip(expected, np.split(shares_of_rate(np.concatenate(due), end), len(expected)), strict=True))
+    noise, level = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
+    found = {
+        event: EventEvidence(
+            event,
+            each,
+            _tests_of_times(simulation, event, each, absent[event], level * shares[event], noise),
+            each.time * (1.0 + VISIBLE_ERROR) <= end,
+            tuple(one for one in absent[event] if one is not None),
+        )
+        for event, each in expected.items()
+    }
+    by_time = min(combined_p_value(one.p_values, shares[event]) for event, one in found.items()) / (1.0 - PATH_SHARE)
+    path = path_tests(prediction, simulation, emergence, noise)
+    by_path = path_p_value(path) / PATH_SHARE
+    ratio = emergence_ratio(simulation, emergence.time)
+    first, *others = found.values()
     return Evidence(
         theory="finite step" if has_step(prediction) else "flow",
-        expected=expected,
-        ratio=emergence_ratio(simulation, expected.time),
-        tests=tests,
-        awaited=awaited,
+        expected=emergence,
+        ratio=ratio,
+        tests=first.tests,
+        awaited=first.awaited,
         p_value=min(1.0, by_time, by_path),
-        loss=loss_against_theory(prediction, simulation, expected.time, ratio),
+        loss=loss_against_theory(prediction, simulation, emergence.time, ratio),
         path=tuple(path),
         by_path=by_path < by_time,
         unfinished=unfinished("The prediction", prediction),
+        absences=first.absences,
+        learned=others[0] if others else None,
     )
+
+
+def _due(expected: Expectation, absent: list[Absence | None]) -> Array:
+    """Return when theory puts every direction, inf beyond the runs, NaN where it is not tested.
+
+    It is known before any run.
+    """
+    banded = np.isfinite(expected.high) | ~np.isinf(expected.low)
+    counted = np.array([one is not None and np.isfinite(one.p) for one in absent])
+    return np.where(counted, np.inf, np.where(banded, expected.time, np.nan))
+
+
+def _tests_of_times(
+    simulation: xr.Dataset,
+    event: Event,
+    expected: Expectation,
+    absent: list[Absence | None],
+    levels: Array,
+    noise: Array,
+) -> list[DirectionTest | None]:
+    """Test every direction that theory puts within the runs, or near their end, against its one predicted time."""
+    measured, end = of_sound_runs(simulation, event.variable), float(simulation.attrs["end_time"])
+    tests: list[DirectionTest | None] = [None] * expected.time.size
+    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
+        band = float(expected.low[p]), float(expected.high[p])
+        if absent[p] is not None or np.isinf(band).all():
+            continue
+        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
+        logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
+        log_horizon = float(np.log(end / expected.time[p]))
+        explained = noise[:, p] if expected.isolated[p] else None
+        test = assess_direction(logs, log_horizon, *band, float(levels[p]), explained)
+        tests[p] = None if test is None or test.early is None is test.late else test
+    return tests
 
 
 def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:

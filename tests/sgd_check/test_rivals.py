@@ -7,8 +7,7 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.theory import learning_rate_limit, predict
-from sgd_check.verdicts.rivals import rivals_of_pairs
+from dynamics.theory import learning_rate_limit, predict, rivals_of_pairs
 
 
 def _problem(overlaps, coefficients, **options):
