@@ -135,7 +135,9 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
     drawn = _alone(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
     pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
-    lag = np.nan_to_num(pairs.predicted_learned_time - pairs.predicted_emergence_time, nan=np.inf)
+    learned, known = pairs.predicted_learned_time, np.isfinite(pairs.predicted_learned_time)
+    lag = np.full(P, np.inf)
+    lag[known] = learned[known] - pairs.predicted_emergence_time[known]
     first, each = np.full((DRAWS, P), np.inf), np.arange(DRAWS)
     for _ in range(m):
         pull[drawn > (first + lag)[:, None, :]] = 0.0

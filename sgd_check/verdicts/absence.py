@@ -122,7 +122,7 @@ def _times(prediction: xr.Dataset, event: Event, end: float) -> Array:
         reached = prediction.attrs["stop_reason"] == "steady_state"
         if not reached and float(prediction.attrs["end_time"]) < end * (1.0 - 1e-9):
             return time
-        alone = np.maximum(np.nan_to_num(alone, nan=np.inf), end)
+        alone = np.maximum(np.where(np.isnan(alone), np.inf, alone), end)
     return np.where(np.isnan(time), alone, time)
 
 
@@ -175,7 +175,8 @@ def what_noise_can_do(problem: Problem, rate: float, p: int, end: float) -> tupl
     grid = np.linspace(0.0, np.sqrt(0.5), _OVERLAPS)[1:]
     from_there = transit_time(problem.activation.coefficients, grid, np.sqrt(0.5)) / a[p]
     needed = float(np.min(grid[from_there <= end], initial=np.sqrt(0.5)) - overlap.max())
-    left = np.minimum(np.nan_to_num(pairs.predicted_learned_time, nan=end) / end, 1.0) * a**2
+    learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)
+    left = np.minimum(learned / end, 1.0) * a**2
     left[p] = a[p] ** 2
     noise = replace(SearchNoise.of(problem), total=float(left.sum()))
     _, _, diffusion = noise(overlap.max(keepdims=True), a[p : p + 1])

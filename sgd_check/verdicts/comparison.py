@@ -83,11 +83,13 @@ def compare(
     nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
     then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
     alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth
-    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at
-    emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
-    predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
-    else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
-    compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
+    after the emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way
+    where theory knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of
+    runs that have it is tested (`sgd_check.verdicts.absence`). "Agree" is said only if every time, 30 % later still
+    within the runs, is tested on both sides and such an error would have been seen; else the verdict is "undecided" and
+    its reasons say on how many directions there is agreement. The loss over time is compared on plateaus and reported
+    beside the verdict (`sgd_check.verdicts.loss_band`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -98,7 +100,7 @@ def compare(
     y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curve_tests`). A flow needs runs
     at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
     not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
-    moves.
+    moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
@@ -144,7 +146,9 @@ def compare(
         `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested), `early_power` and
         `late_power` (to see a time predicted 30 % too late or too early; NaN: that side is not tested), `visible_error`
         (the least relative error of the predicted time that is seen to either side with probability 0.8; NaN: not
-        tested on both) and `censored_count`. `expected_delay` is that of the mean time against the flow,
+        tested on both) and `censored_count`; where learned times are tested also `learned_z_score`, `learned_p_value`
+        and `learned_visible_error`. Of a direction that is predicted beyond the runs `direction_p_value` is that of the
+        number of runs that have it. `expected_delay` is that of the mean time against the flow,
         `expected_lateness` that against the predicted time; `mean_log_ratio` is without the noise of the samples where
         that is known. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
         `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`

@@ -141,7 +141,7 @@ class CurveTest(NamedTuple):
 def looks_of(theory: Array, saved: NDArray[np.bool_] | None = None) -> Integers:
     """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
 
-    Where `saved` (times,) is false nothing is compared, so that the next time at which it is true takes its place.
+    Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def looks_of(theory: Array, saved: NDArray[np.bool_] | None = None) -> Integers:
         return places[-1:]
     shares = (np.arange(MOST_LOOKS) + 0.5) / MOST_LOOKS
     looks = np.searchsorted(places, np.searchsorted(way, shares * way[-1]))
-    return np.unique(places[looks[looks < places.size]])
+    return np.unique(places[np.minimum(looks, places.size - 1)])
 
 
 def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
