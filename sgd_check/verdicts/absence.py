@@ -14,7 +14,8 @@ A prediction that ended before the runs says nothing of later times, and is not 
 *What noise can do.* Flow and finite-step equation leave the fluctuations of the steps out. In the time H they move an
 overlap C by √(η D(C) H), D as of `dynamics.theory.escape_bias` with the directions that theory has learned taken away,
 and at most by 1/√d, the overlaps of random directions. If that is as much as a free neuron lacks to the overlap from
-which the flow alone would emerge within H, noise carries runs over, and the sentence of the verdict says so.
+which the flow alone would emerge within H, noise carries runs over, and the sentence of the verdict says so. Where ln T
+scatters by more than 1 noise decides when a direction emerges, and the sentence says that.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scipy import special
 
 from sgd_check.verdicts.alignment import of_sound_runs
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
+from sgd_check.verdicts.expectation import NOISE_DECIDES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,7 +51,7 @@ class Absence(NamedTuple):
     `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: it is not tested
     then, and p is NaN. `share` is the largest share of runs that theory allows, and `told` whether theory has a scatter
     from which that follows. `moved` says by how much the noise of the steps moves an overlap until the end of the runs,
-    `needed` how much it takes; NaN where theory does not say.
+    `needed` how much it takes, and `scatter` is that of ln T; NaN where theory does not say, or the share has it.
     """
 
     direction: int
@@ -62,6 +64,7 @@ class Absence(NamedTuple):
     p: float
     moved: float = np.nan
     needed: float = np.nan
+    scatter: float = np.nan
 
     @property
     def carried(self) -> bool:
@@ -80,6 +83,11 @@ class Absence(NamedTuple):
 
     def noise(self) -> str:
         """Return that the noise of the steps did it, empty where it did not or nothing is known."""
+        if self.scatter > NOISE_DECIDES:
+            return (
+                f"The noise of the steps, which this theory leaves out, decides when it {self.event.present}, and "
+                "scatters the logarithm of the time by more than 1."
+            )
         if not self.carried:
             return ""
         return (
@@ -104,7 +112,7 @@ def absences(
     times, edges = _times(prediction, event, end), np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)
     return [
         _absence(problem, p, event, times[p], expected, int(counts[p]), runs, end, rate)
-        if np.isnan(expected.time[p]) or (expected.low[p] != -np.inf and expected.time[p] * np.exp(edges[p]) > end)
+        if np.isnan(expected.time[p]) or expected.time[p] * np.exp(edges[p]) > end
         else None
         for p in range(len(found))
     ]
@@ -147,7 +155,7 @@ def _absence(
         share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
     chance = float(special.bdtrc(having - 1, runs, share)) if having else 1.0
     moved, needed = (np.nan, np.nan) if told or having == 0 else what_noise_can_do(problem, rate, p, end)
-    return Absence(p, event, time, having, runs, share, told, chance, moved, needed)
+    return Absence(p, event, time, having, runs, share, told, chance, moved, needed, np.nan if told else scatter)
 
 
 def what_noise_can_do(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
