@@ -110,28 +110,34 @@ def absences(
         return list(found)
     counts = np.count_nonzero(np.isfinite(measured), axis=0)
     times, edges = _times(prediction, event, end), np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)
+    with np.errstate(invalid="ignore"):
+        due = ~(expected.time * np.exp(edges) <= end)
+    due &= ~np.isnan(times) | _is_integrated(prediction)
     return [
-        _absence(problem, p, event, times[p], expected, int(counts[p]), runs, end, rate)
-        if np.isnan(expected.time[p]) or expected.time[p] * np.exp(edges[p]) > end
-        else None
+        _absence(problem, p, event, times[p], expected, int(counts[p]), runs, end, rate) if due[p] else None
         for p in range(len(found))
     ]
 
 
 def _times(prediction: xr.Dataset, event: Event, end: float) -> Array:
-    """Return the predicted times (P,): inf for never, NaN where the prediction ended before the runs, without one.
+    """Return the predicted times (P,): inf for never, NaN where the prediction ended before the runs or has no formula.
 
     Where it ended with the runs or after them, what the pair alone has is taken, beyond the end.
     """
     time = np.asarray(prediction[event.variable].values, dtype=np.float64)
     pairs = prediction.get(f"predicted_{event.variable}")
     alone = np.full(time.size, np.inf) if pairs is None else np.asarray(pairs.values, dtype=np.float64)
-    if "time" in prediction.coords and "stop_reason" in prediction.attrs:
+    if _is_integrated(prediction):
         reached = prediction.attrs["stop_reason"] == "steady_state"
         if not reached and float(prediction.attrs["end_time"]) < end * (1.0 - 1e-9):
             return time
         alone = np.maximum(np.where(np.isnan(alone), np.inf, alone), end)
     return np.where(np.isnan(time), alone, time)
+
+
+def _is_integrated(prediction: xr.Dataset) -> bool:
+    """Return whether times are those of an integration up to an end, and not of a formula."""
+    return "time" in prediction.coords and "stop_reason" in prediction.attrs
 
 
 def _absence(

@@ -31,8 +31,8 @@ to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since
 *Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`): an isolated
 direction at their φ and s, with a width of the s of its emergence, since what leading order leaves out happens in the
 search; another one in the wide band of their φ and the s of its emergence. (Measured over 200 runs each, k = 3 and 4,
-d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.003 of the centre at
-s = 0.2, within 0.015 at 0.35, and 0.05 below it at 0.55.)
+d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.015 of the centre up to
+s = 0.35, and 0.05 below it at 0.55.)
 
 Rivals lower the lower edge by what they make earlier, and lift the upper one to infinity where the neuron may take
 another direction. Where s > 1 noise decides when a direction emerges, and there is no band.

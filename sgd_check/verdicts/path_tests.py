@@ -70,6 +70,8 @@ LAG_TOLERANCE = float(np.log1p(VISIBLE_ERROR))
 NEARLY_ALL = 2.0
 #: Factor by which a norm is to grow after the emergence, so that the time this takes is known.
 LEAST_GROWTH = 1.5
+#: What the time after the emergence of one run weighs at most, over that of theory or the other way round.
+LARGEST_RATIO = 10.0
 
 
 class PathTest(NamedTuple):
@@ -193,7 +195,8 @@ def _afterwards(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> It
             _lag(times, sign * path, sign * curve[level], t, end, allowance)
             for t, path in zip(way.measured, paths, strict=True)
         ]
-        distance = np.log(np.array(lags) / (theirs[level] - way.time))
+        ratio = np.array(lags) / (theirs[level] - way.time)
+        distance = np.log(np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
         what = (
             f"time from the emergence of direction {way.direction + 1} until the {words} is {np.exp(curve[level]):.2g}"
         )
@@ -223,11 +226,11 @@ def _lag(times: Array, path: Array, level: float, start: float, end: float, tole
     if passed.size == 0:
         return end - start
     after = int(passed[0])
-    before = max(float(times[after - 1]), start) if after else start
-    if not np.log((times[after] - start) / max(before - start, 1e-300)) < tolerance:
+    before, there = max(float(times[after - 1]), start) if after else start, float(times[after])
+    if not there - start < np.exp(tolerance) * (before - start):
         return np.nan
-    share = float(np.clip((level - path[after - 1]) / (path[after] - path[after - 1]), 0.0, 1.0))
-    return before + share * (float(times[after]) - before) - start
+    share = (level - path[after - 1]) / (path[after] - path[after - 1]) if path[after] > path[after - 1] else 0.0
+    return before + max(float(share), 0.0) * (there - before) - start
 
 
 def _beyond(what: str, distance: Array, allowance: float) -> Iterator[PathTest]:

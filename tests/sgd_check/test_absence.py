@@ -77,6 +77,25 @@ def test_noise_that_moves_overlaps_too_little_is_not_named(stuck, runs):
     assert found.p < 1e-3
 
 
+def test_a_time_for_which_there_is_no_formula_is_not_taken_for_never():
+    """The link has a constant, so that pairs alone have no learned times, while runs learn."""
+    start = ([[0.5]], [[1.0]], [0.1])
+    problem = dynamics.Problem(
+        activation={0: 0.05, 3: 1.0},
+        teacher=dynamics.Teacher([1.0]),
+        width=1,
+        dimension=8,
+        initial_overlaps=start,
+    )
+    prediction = dynamics.predict_emergence(problem)
+    simulation = sgd_check.simulate(problem, learning_rate=2e-4, steps=10_000, seeds=8, progress=False)
+    assert np.isnan(prediction["learned_time"].values).all()
+    assert np.isfinite(simulation["learned_time"].values).any()
+    reasons = said(prediction, simulation)[1]
+    assert reasons.endswith("Not tested, since no time is predicted for it: learned time of direction 1.")
+    assert "ended before" not in reasons
+
+
 @pytest.mark.parametrize("law", ["normal", "early tail", "late tail"])
 def test_the_share_that_theory_allows_before_the_end_holds_for_any_law_of_its_mean_and_scatter(law):
     """Shares of 200 000 draws, to four standard errors; a law far from symmetric has more than the normal one."""

@@ -102,7 +102,7 @@ def test_runs_that_end_before_it_is_learned_see_a_slower_norm(flow, runs, end):
 
 @pytest.mark.statistical
 def test_learned_times_alarm_at_most_at_their_rate(lone, rate, flow):
-    """Forty comparisons of 6 runs each at 10 %: eleven alarms or more have one chance in 1000 at that rate."""
+    """Forty comparisons of 6 runs each at 10 %: eleven alarms or more have one chance in 680 at that rate."""
     many = sgd_check.simulate(lone, learning_rate=rate, steps=int(4.6 / rate), seeds=240, **QUIET)
     alarms = 0
     for begin in range(0, 240, 6):
