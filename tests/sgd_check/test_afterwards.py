@@ -6,6 +6,7 @@ import pytest
 import dynamics
 import sgd_check
 from dynamics.theory import escape_bias, learned_bias, predict
+from sgd_check.report.findings import comparison_findings
 
 QUIET = {"progress": False}
 
@@ -65,6 +66,19 @@ def test_the_right_theory_agrees_on_emergence_and_learning(flow, runs):
     assert attrs["reasons"].endswith(
         "would have been seen in the emergence of direction 1 and the learning of direction 1."
     )
+
+
+def test_learned_times_have_a_table_of_their_own(flow, runs):
+    found = comparison_findings(sgd_check.compare(flow, runs))
+    assert [table.caption for table in found.tables][1:] == ["Learned times of SGD against prediction"]
+    (row,) = found.values["learned"]
+    assert row["predicted"] == pytest.approx(3.0528, abs=1e-4)
+    assert row["sgd_median"] == pytest.approx(float(runs["learned_time"].median()))
+    assert row["censored"] == 0
+    assert row["visible_error"] < 0.3
+    bare = comparison_findings(sgd_check.compare(flow.drop_vars("learned_time"), runs))
+    assert len(bare.tables) == 1
+    assert "learned" not in bare.values
 
 
 @pytest.mark.statistical
