@@ -125,8 +125,8 @@ def times_table(tree: xr.DataTree) -> Table:
 
 def has_learned(tree: xr.DataTree) -> bool:
     """Return whether learned times of any direction were tested."""
-    found = tree["comparison"].get("learned_p_value")
-    return found is not None and bool(np.isfinite(found.values).any())
+    comparison = tree["comparison"].to_dataset()
+    return "learned_p_value" in comparison and bool(np.isfinite(comparison["learned_p_value"].values).any())
 
 
 def learned_rows(tree: xr.DataTree) -> list[dict[str, Any]]:
