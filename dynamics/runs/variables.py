@@ -120,6 +120,9 @@ verdict_count |  | comparisons that end with the verdict | N
 case | case | what is held against what |
 verdict | verdict | what the comparison says |
 visible_error | direction | least relative error of the predicted time that is seen with probability 0.8 | \epsilon_p
+learned_z_score | direction | as z_score, of the time at which the direction is learned | z_p^{\mathrm{learn}}
+learned_p_value | direction | as direction_p_value, of the time at which the direction is learned | p_p^{\mathrm{learn}}
+learned_visible_error | direction | as visible_error, of the time at which it is learned | \epsilon_p^{\mathrm{learn}}
 censored_count | direction | runs in which the direction did not emerge | c_p
 p_value |  | global probability of such distances if theory holds | p
 loss_p_value |  | probability of such a difference of the losses under one law | p_L

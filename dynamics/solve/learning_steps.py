@@ -6,13 +6,26 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dynamics.problem import Problem, check_choice, checked_integer, checked_number, is_correlation
-from dynamics.theory import escape_bias, learned_bias, learning_rate_limit, predict
+from dynamics.theory import (
+    escape_bias,
+    exchanged_times,
+    learned_bias,
+    learning_rate_limit,
+    predict,
+    rivals_of_pairs,
+)
 from hermite.text.html import clean, table_of_pairs
 from hermite.text.rounding import rounded, with_error
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from dynamics.theory import EmergencePrediction
+    from dynamics.theory.step_size import EscapeBias
+    from hermite.arrays import Array
 
 __all__ = ["LearningSteps", "learning_steps"]
 
@@ -21,7 +34,11 @@ _LARGEST_SCATTER = 0.6
 #: Event -> variable that has its time.
 _EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
 #: Standard deviations of a normal law on either side that hold 95 % of it.
-_WIDTH_95 = 1.959963984540054
+_WIDTH_95, _TAIL = 1.959963984540054, 0.025
+#: Seed of what learned times scatter by beside the emergence.
+DRAW_SEED = 1
+#: What is said where noise may exchange neurons, or directions.
+_EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +60,13 @@ class LearningSteps:
     time_error: float
     #: Flow time that steps of finite size add on the mean, as far as the answer does not have it; NaN if unknown.
     delay: float
-    #: Mean number of steps over runs; without the delay where that is unknown.
+    #: Mean number of steps over the runs in which the direction has the neuron that matching gives it; without the
+    #: delay where that is unknown.
     steps: float
-    #: Standard deviation of the number of steps over runs of other samples from the same start.
+    #: Standard deviation of the number of steps over these runs, of other samples from the same start.
     steps_deviation: float
-    #: Steps between which the event is in 95 % of the runs, with the numerical error on both sides.
+    #: Steps between which the event is in 95 % of all runs, with the numerical error on both sides; the upper end is
+    #: inf where more than one run in forty leaves the direction without a neuron.
     steps_low: float
     steps_high: float
     #: What the numbers do not model.
@@ -76,10 +95,15 @@ class LearningSteps:
         else:
             line = f"{name}, {self.event}: {_counted(self.steps, self.steps_deviation)} steps"
             if math.isfinite(self.steps_deviation):
-                ends = [rounded(end, self.steps_deviation)[0] for end in (self.steps_low, self.steps_high)]
-                line += f" (95 % of runs: {ends[0]} to {ends[1]})"
+                line += f" (95 % of runs: {self._interval()})"
             line += f", {_counted(self.samples, self.batch_size * self.steps_deviation)} samples"
         return "; ".join([line, *self.notes])
+
+    def _interval(self) -> str:
+        """Return the two ends, rounded by the scatter."""
+        ends = (self.steps_low, self.steps_high)
+        low, high = (rounded(end, self.steps_deviation)[0] if math.isfinite(end) else "never" for end in ends)
+        return f"{low} to {high}"
 
     def _repr_html_(self) -> str:
         rows = {"steps": "never" if math.isinf(self.steps) else "unknown"}
@@ -87,8 +111,7 @@ class LearningSteps:
             for name, size in (("steps", 1), ("samples", self.batch_size)):
                 rows[name] = _counted(size * self.steps, size * self.steps_deviation)
         if math.isfinite(self.steps_deviation):
-            ends = [rounded(end, self.steps_deviation)[0] for end in (self.steps_low, self.steps_high)]
-            rows["95 % of runs"] = f"{ends[0]} to {ends[1]} steps"
+            rows["95 % of runs"] = f"{self._interval()} steps"
         rows["step"] = f"η = {self.learning_rate:g}, batch {self.batch_size}"
         rows |= {"not modelled": "<br/>".join(map(clean, self.notes))} if self.notes else {}
         return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
@@ -139,11 +162,13 @@ def learning_steps(
     Notes
     -----
     The interval is over samples, at the start of the answer; another start (`seed` of the problem) has another
-    matched overlap and so another time. Not modelled are other neurons that are nearly as close to the direction,
-    of which `sgd_check.check` takes account, or that share its weight. Delay and scatter are known for matched pairs
-    (homogeneous student, k ≥ 3, c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under the objective
-    "correlation". Elsewhere, where the scatter of the emergence exceeds 0.6, and of the learned time above the limit of
-    stability, there is no interval, and `notes` says why.
+    matched overlap and so another time. Where noise may give the direction another neuron, or its neuron another
+    direction (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs
+    whose times scatter, each by its own law, and `notes` says so; where over a thousand pairs compete it is not, and
+    `notes` says that. Not modelled are neurons that share the weight of a direction. Delay and scatter are known for
+    matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under
+    the objective "correlation". Elsewhere, where the scatter of the emergence exceeds 0.6, and of the learned time
+    above the limit of stability, there is no interval, and `notes` says why.
 
     Examples
     --------
@@ -164,7 +189,8 @@ def learning_steps(
     rate, size, stepped = _step(answer, learning_rate, batch_size)
     name = _EVENTS[event]
     time, error = (_at(answer, key, place) for key in (name, f"{name}_error"))
-    lateness, scatter, notes = _effect_of_steps(Problem.from_dataset(answer), place, event, rate, size, stepped=stepped)
+    problem = Problem.from_dataset(answer)
+    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, stepped=stepped)
     if math.isnan(time):
         undefined = answer[name].attrs.get("undefined")
         why = "it ends before, no neuron is matched, or no formula holds" if undefined is None else str(undefined)
@@ -172,6 +198,11 @@ def learning_steps(
     delay = time * lateness
     mean = time + (0.0 if math.isnan(delay) else delay)
     ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
+    if drawn is not None:
+        # Among others the pair may take longer than alone, which the answer has and the draws have not.
+        low, middle, high = np.quantile(drawn, [_TAIL, 0.5, 1.0 - _TAIL], method="inverted_cdf").tolist()
+        longer = mean / middle if 0.0 < middle < math.inf else 1.0
+        ends = [min(ends[0], low, longer * low), max(ends[1], high, longer * high)]
     margin = 0.0 if math.isnan(error) else error
     return LearningSteps(
         direction=place + 1,
@@ -230,9 +261,12 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
 
 def _effect_of_steps(
     problem: Problem, place: int, event: str, rate: float, size: int, *, stepped: bool
-) -> tuple[float, float, tuple[str, ...]]:
-    """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, and notes."""
-    unknown, alone = (math.nan, math.nan), "the steps are those of the answer's time alone"
+) -> tuple[float, float, Array | None, tuple[str, ...]]:
+    """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, draws of its time, and notes.
+
+    There are draws (flow time) only where noise may exchange neurons or directions.
+    """
+    unknown, alone = (math.nan, math.nan, None), "the steps are those of the answer's time alone"
     if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
         return *unknown, (f"what the size of a step adds is known for matched pairs at k >= 3 only: {alone}",)
     pairs = predict(problem)
@@ -248,7 +282,35 @@ def _effect_of_steps(
             found = None if notes else learned_bias(problem, rate / size, pairs, bias, place)
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
-        return math.inf, math.nan, ("the noise of the steps traps the neuron: take a smaller learning rate",)
+        return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)
     if math.isnan(lateness):
         return *unknown, (*notes, f"what the size of a step adds is unknown: {alone}")
-    return lateness - (known if stepped else 0.0), scatter, notes
+    drawn, said = (None, ()) if is_correlation(problem) else _exchanged(problem, pairs, bias, place, rate / size)
+    if drawn is not None and event == "learned":
+        drawn = _of_learned(drawn, pairs, bias, place, lateness, scatter)
+    return lateness - (known if stepped else 0.0), scatter, drawn, (*notes, *said)
+
+
+def _exchanged(
+    problem: Problem, pairs: EmergencePrediction, bias: EscapeBias, place: int, noise_rate: float
+) -> tuple[Array | None, tuple[str, ...]]:
+    """Return draws of the time of emergence, None where the pair has no rivals, and what is to be said."""
+    if pairs.predicted_emergence_time[place] == 0.0:
+        return None, ()
+    if rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
+        return None, ()
+    drawn = exchanged_times(problem, pairs, place, noise_rate)
+    if drawn is None:
+        return None, (f"{_EXCHANGED}: the interval does not hold these runs",)
+    return drawn, (f"{_EXCHANGED}: the interval holds these runs too",)
+
+
+def _of_learned(
+    drawn: Array, pairs: EmergencePrediction, bias: EscapeBias, place: int, lateness: float, scatter: float
+) -> Array:
+    """Return draws of the learned time: it is moved by as much as the emergence, and scatters besides."""
+    emergence = float(bias.emergence_time[place])
+    learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
+    lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))
+    own = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
+    return np.maximum(learned - emergence + drawn + own, 0.0)

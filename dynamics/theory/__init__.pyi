@@ -15,6 +15,10 @@ from .recovery.laws import make_estimator as make_estimator
 from .recovery.sample import ACROSS as ACROSS
 from .recovery.sample import first_coordinates as first_coordinates
 from .recovery.sample import stream as stream
+from .rivals import FAR_APART as FAR_APART
+from .rivals import Rivals as Rivals
+from .rivals import exchanged_times as exchanged_times
+from .rivals import rivals_of_pairs as rivals_of_pairs
 from .slopes import fit_slope as fit_slope
 from .slopes import inverse_fit as inverse_fit
 from .step_size import escape_bias as escape_bias

@@ -185,7 +185,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
     for begin in range(0, emerging.size, _CHUNK):
         part = emerging[begin : begin + _CHUNK]
-        parts[:, part] = _delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
+        parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
     drift, stepped, fluctuation, scatter, growth = parts
     bias = drift + fluctuation
     start = prediction.predicted_emergence_time
@@ -195,12 +195,13 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     return EscapeBias(bias, drift, stepped, scatter, time, growth, np.isinf(drift))
 
 
-def _delays(
+def pair_delays(
     problem: Problem, noise: SearchNoise, learning_rate: float, a: Array, overlap: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²).
 
-    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations.
+    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations. All have the
+    shape (pairs,) of the coefficients and the overlaps at the start.
     """
     xi = np.minimum(logit_of_square(overlap), 0.0)
     edges = np.linspace(0.0, 1.0, _PANELS + 1)

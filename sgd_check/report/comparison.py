@@ -46,6 +46,7 @@ def comparison_values(tree: xr.DataTree) -> dict[str, Any]:
         "stop_reason": simulation.attrs["stop_reason"],
         "directions": rows(tree),
         **({"curves": curve_rows(tree)} if by_curves(tree) else {}),
+        **({"learned": learned_rows(tree)} if has_learned(tree) else {}),
     }
 
 
@@ -117,6 +118,51 @@ def times_table(tree: xr.DataTree) -> Table:
         rows=renamed(records, columns),
         note=_meaning(tree),
         errors={"ratio": "± s.e."},
+        each="directions, spread over p",
+        short={title: names.get(title, title) for title in columns},
+    )
+
+
+def has_learned(tree: xr.DataTree) -> bool:
+    """Return whether learned times of any direction were tested."""
+    comparison = tree["comparison"].to_dataset()
+    return "learned_p_value" in comparison and bool(np.isfinite(comparison["learned_p_value"].values).any())
+
+
+def learned_rows(tree: xr.DataTree) -> list[dict[str, Any]]:
+    """Return one record on its learned times per direction; numbers that do not exist are None."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    predicted = tree["prediction"].to_dataset()["learned_time"].values
+    measured = simulation["learned_time"].values[simulation["blown_up"].values == 0]
+    names = ("z_score", "p_value", "visible_error")
+    columns = {"predicted": predicted, "sgd_median": median_over_runs(measured)}
+    columns |= {name: comparison[f"learned_{name}"].values for name in names}
+    without = np.count_nonzero(np.isnan(measured), axis=0)
+    records = [
+        {"direction": p + 1, **{name: values[p] for name, values in columns.items()}, "censored": int(without[p])}
+        for p in range(predicted.size)
+    ]
+    found: list[dict[str, Any]] = jsonable(records)
+    return found
+
+
+def learned_table(tree: xr.DataTree) -> Table:
+    """Return learned times of SGD beside the tested ones."""
+    columns = {
+        "p": "direction",
+        "predicted": "predicted",
+        "SGD, median": "sgd_median",
+        "seen from, %": "seen",
+        "z": "z_score",
+        "runs without": "censored",
+    }
+    records = [{**record, "seen": _percent(record["visible_error"])} for record in learned_rows(tree)]
+    names = {"SGD, median": "SGD median", "seen from, %": "seen %", "runs without": "censored"}
+    return Table(
+        caption="Learned times of SGD against prediction",
+        rows=renamed(records, columns),
+        note="z: distance of the mean of ln(ratio) from its band in standard errors, without a number where no learned "
+        "time is predicted within the runs.",
         each="directions, spread over p",
         short={title: names.get(title, title) for title in columns},
     )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamics.report import Findings, study_findings
-from sgd_check.report.comparison import comparison_values, panel_drawings, times_table
+from sgd_check.report.comparison import comparison_values, has_learned, learned_table, panel_drawings, times_table
 from sgd_check.report.curves import by_curves, curves_table
 from sgd_check.report.explored import explored_check
 from sgd_check.report.figures.comparison import plot_comparison
@@ -76,7 +76,8 @@ def _parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any
     curves = [curves_table(tree)] if by_curves(tree) else []
     # The curves of a network have its times among them.
     times = [] if curves and "teacher_coefficient" not in tree["comparison"] else [times_table(tree)]
-    return [*curves, *times], panel_drawings(tree), comparison_values(tree)
+    learned = [learned_table(tree)] if has_learned(tree) else []
+    return [*curves, *times, *learned], panel_drawings(tree), comparison_values(tree)
 
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:

@@ -35,11 +35,25 @@ START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
 VERDICTS = ("agree", "disagree", "undecided")
 #: Wrong SGD: factor of the learning rate that nobody is told, and factor of the overlap that it starts at.
 WRONG_RATE, WRONG_START = 5.0, 0.9
+#: Runs last until a learned time that is 30 % late, and the delay by the step size besides, would be seen.
+LEARNED_FACTOR = 1.6
 
 
 def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
     later = theory.assign_coords(time=theory["time"] * factor)
-    return later.assign(emergence_time=theory["emergence_time"] * factor)
+    return later.assign({name: factor * theory[name] for name in ("emergence_time", "learned_time")})
+
+
+def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
+    """Return a theory in which all that follows the emergence takes longer by a factor."""
+    times, emergence = theory["time"].values, float(theory["emergence_time"].values[0])
+    moved = np.where(times > emergence, emergence + (times - emergence) / factor, times)
+    slowed: dict[str, Any] = {"learned_time": emergence + factor * (theory["learned_time"] - emergence)}
+    for name in ("loss", "squared_norm"):
+        curve = theory[name]
+        values = np.exp(np.interp(moved, times, np.log(curve.values.ravel())))
+        slowed[name] = (curve.dims, values.reshape(curve.shape))
+    return theory.assign(slowed)
 
 
 #: What is held against runs of right SGD.
@@ -48,6 +62,8 @@ THEORIES: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "times x 1.1": lambda theory: _later(theory, 1.1),
     "times / 1.1": lambda theory: _later(theory, 1 / 1.1),
     "times x 1.3": lambda theory: _later(theory, 1.3),
+    "learned times x 1.3": lambda theory: theory.assign(learned_time=1.3 * theory["learned_time"]),
+    "twice as slow after emergence": lambda theory: _slower_afterwards(theory, 2.0),
     "loss x 1.5": lambda theory: theory.assign(loss=1.5 * theory["loss"]),
     "norm x 10": lambda theory: theory.assign(squared_norm=10.0 * theory["squared_norm"]),
 }
@@ -60,7 +76,7 @@ class Calibration(PreparedStudy):
     """The study, prepared: no step is taken yet."""
 
     rates: Array
-    flow_time: float
+    end: float
 
     @property
     def steps(self) -> float:
@@ -69,7 +85,7 @@ class Calibration(PreparedStudy):
         return float(runs * (2.0 + 1.0 / WRONG_RATE) * sum(self._steps(rate) for rate in self.rates.tolist()))
 
     def _steps(self, rate: float) -> int:
-        return int(np.ceil(HORIZON_FACTOR * self.flow_time / rate))
+        return int(np.ceil(self.end / rate))
 
     def run(self) -> xr.Dataset:
         """Make the repetitions one by one at every learning rate; what an interruption leaves undone is not counted."""
@@ -209,5 +225,7 @@ def calibration(
     for part in parts.tolist():
         checked_number(part, "rates", positive=True)
     settings["rates"] = parts.tolist()
-    time = float(predict(problem).predicted_emergence_time[0])
-    return Calibration(settings, progress, problem, parts * learning_rate_limit(problem), time)
+    pair = predict(problem)
+    emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
+    end = max(HORIZON_FACTOR * emergence, LEARNED_FACTOR * learned)
+    return Calibration(settings, progress, problem, parts * learning_rate_limit(problem), end)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import checked_real
-from dynamics.problem.learned import ALL_DEGREES
 from hermite.text.messages import shown
 from sgd_check.verdicts.expectation import has_step
 
@@ -100,22 +99,6 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
             )
             raise ValueError(msg)
     return problem, [coarse, fine]
-
-
-def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
-    """Return whether all datasets have a variable, and mean the same by it.
-
-    Learned masses and times count degrees of the link by one of two definitions, and are not defined for links of
-    degree up to 2.
-    """
-    if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
-        return False
-    return not name.startswith("learned_") or len({definition_of_learned(dataset) for dataset in datasets}) == 1
-
-
-def definition_of_learned(dataset: xr.Dataset) -> str:
-    """Return which degrees of the link count in the learned masses and times of a dataset."""
-    return str(dataset.attrs.get("learned_definition", ALL_DEGREES))
 
 
 def decided_by_curves(problem: Problem) -> bool:

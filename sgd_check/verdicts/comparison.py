@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgd_check.verdicts.absence import absences
 from sgd_check.verdicts.alignment import (
     checked_rate,
     checked_simulations,
@@ -30,8 +31,15 @@ from sgd_check.verdicts.direction import (
     combined_p_value,
     shares_of_rate,
 )
-from sgd_check.verdicts.expectation import Expectation, expectation, has_step
-from sgd_check.verdicts.judgement import Evidence, judgement
+from sgd_check.verdicts.events import LEARNING, event_of
+from sgd_check.verdicts.expectation import (
+    Expectation,
+    expectation,
+    has_learned_times,
+    has_step,
+    learned_expectation,
+)
+from sgd_check.verdicts.judgement import EventEvidence, Evidence, judgement
 from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
 from sgd_check.verdicts.mean_field import compare_with_mean_field
 from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
@@ -46,7 +54,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
+    from sgd_check.verdicts.absence import Absence
     from sgd_check.verdicts.direction import DirectionTest
+    from sgd_check.verdicts.events import Event
 
 #: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
 FAMILIES = 2
@@ -72,11 +83,13 @@ def compare(
     nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
     then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
     alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth
-    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at
-    emergence, and the scatter (`sgd_check.verdicts.path_tests`). "Agree" is said only if every direction whose
-    predicted time, 30 % later, lies within the runs is tested on both sides and such an error would have been seen;
-    else the verdict is "undecided" and its reasons say on how many directions there is agreement. The loss over time is
-    compared on plateaus and reported beside the verdict (`sgd_check.verdicts.loss_band`).
+    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
+    after the emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way
+    where theory knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of
+    runs that have it is tested (`sgd_check.verdicts.absence`). "Agree" is said only if every time, 30 % later still
+    within the runs, is tested on both sides and such an error would have been seen; else the verdict is "undecided" and
+    its reasons say on how many directions there is agreement. The loss over time is compared on plateaus and reported
+    beside the verdict (`sgd_check.verdicts.loss_band`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -87,7 +100,7 @@ def compare(
     y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curve_tests`). A flow needs runs
     at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
     not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
-    moves.
+    moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
@@ -133,7 +146,9 @@ def compare(
         `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested), `early_power` and
         `late_power` (to see a time predicted 30 % too late or too early; NaN: that side is not tested), `visible_error`
         (the least relative error of the predicted time that is seen to either side with probability 0.8; NaN: not
-        tested on both) and `censored_count`. `expected_delay` is that of the mean time against the flow,
+        tested on both) and `censored_count`; where learned times are tested also `learned_z_score`, `learned_p_value`
+        and `learned_visible_error`. Of a direction that is predicted beyond the runs `direction_p_value` is that of the
+        number of runs that have it. `expected_delay` is that of the mean time against the flow,
         `expected_lateness` that against the predicted time; `mean_log_ratio` is without the noise of the samples where
         that is known. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
         `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`
@@ -197,39 +212,79 @@ def compare(
 
 
 def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
-    """Test every direction that theory says emerges against its one predicted time."""
-    expected = expectation(problem, prediction, noise_rate(simulation))
-    measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
-    ratio = measured / expected.time
-    shares = shares_of_rate(expected.time, end)
-    tests: list[DirectionTest | None] = [None] * expected.time.size
-    noise = noise_of_runs(problem, simulation)
-    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
-        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
-        logs = np.log(np.maximum(ratio[:, p], 1e-12))
-        log_horizon = float(np.log(end / expected.time[p]))
-        band = float(expected.low[p]), float(expected.high[p])
-        level = (1.0 - PATH_SHARE) * rate * float(shares[p])
-        explained = noise[:, p] if expected.isolated[p] else None
-        test = assess_direction(logs, log_horizon, *band, level, explained) if any(np.abs(band) != np.inf) else None
-        tests[p] = None if test is None or test.early is None is test.late else test
-    p_values = np.array([np.nan if test is None else test.p for test in tests])
-    path = path_tests(prediction, simulation, expected, noise)
-    by_time, by_path = combined_p_value(p_values, shares) / (1.0 - PATH_SHARE), path_p_value(path) / PATH_SHARE
-    with np.errstate(invalid="ignore"):
-        awaited = expected.time * (1.0 + VISIBLE_ERROR) <= end
+    """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
+    noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
+    expected = {event_of(simulation): expectation(problem, prediction, noise_of_step)}
+    emergence = next(iter(expected.values()))
+    if has_learned_times(problem, prediction, simulation):
+        expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
+    absent = {e: absences(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
+    due = [_due(each, absent[event]) for event, each in expected.items()]
+    shares = dict(zip(expected, np.split(shares_of_rate(np.concatenate(due), end), len(expected)), strict=True))
+    noise, level = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
+    found = {
+        event: EventEvidence(
+            event,
+            each,
+            _tests_of_times(simulation, event, each, absent[event], level * shares[event], noise),
+            each.time * (1.0 + VISIBLE_ERROR) <= end,
+            tuple(one for one in absent[event] if one is not None),
+        )
+        for event, each in expected.items()
+    }
+    by_time = min(combined_p_value(one.p_values, shares[event]) for event, one in found.items()) / (1.0 - PATH_SHARE)
+    path = path_tests(prediction, simulation, emergence, noise)
+    by_path = path_p_value(path) / PATH_SHARE
+    ratio = emergence_ratio(simulation, emergence.time)
+    first, *others = found.values()
     return Evidence(
         theory="finite step" if has_step(prediction) else "flow",
-        expected=expected,
-        ratio=emergence_ratio(simulation, expected.time),
-        tests=tests,
-        awaited=awaited,
+        expected=emergence,
+        ratio=ratio,
+        tests=first.tests,
+        awaited=first.awaited,
         p_value=min(1.0, by_time, by_path),
-        loss=loss_against_theory(prediction, simulation, expected.time, ratio),
+        loss=loss_against_theory(prediction, simulation, emergence.time, ratio),
         path=tuple(path),
         by_path=by_path < by_time,
         unfinished=unfinished("The prediction", prediction),
+        absences=first.absences,
+        learned=others[0] if others else None,
     )
+
+
+def _due(expected: Expectation, absent: list[Absence | None]) -> Array:
+    """Return when theory puts every direction, inf beyond the runs, NaN where it is not tested.
+
+    It is known before any run.
+    """
+    banded = np.isfinite(expected.high) | ~np.isinf(expected.low)
+    counted = np.array([one is not None and np.isfinite(one.p) for one in absent])
+    return np.where(counted, np.inf, np.where(banded, expected.time, np.nan))
+
+
+def _tests_of_times(
+    simulation: xr.Dataset,
+    event: Event,
+    expected: Expectation,
+    absent: list[Absence | None],
+    levels: Array,
+    noise: Array,
+) -> list[DirectionTest | None]:
+    """Test every direction that theory puts within the runs, or near their end, against its one predicted time."""
+    measured, end = of_sound_runs(simulation, event.variable), float(simulation.attrs["end_time"])
+    tests: list[DirectionTest | None] = [None] * expected.time.size
+    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
+        band = float(expected.low[p]), float(expected.high[p])
+        if absent[p] is not None or np.isinf(band).all():
+            continue
+        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
+        logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
+        log_horizon = float(np.log(end / expected.time[p]))
+        explained = noise[:, p] if expected.isolated[p] else None
+        test = assess_direction(logs, log_horizon, *band, float(levels[p]), explained)
+        tests[p] = None if test is None or test.early is None is test.late else test
+    return tests
 
 
 def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:

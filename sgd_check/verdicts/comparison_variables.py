@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from hermite.arrays import Array
-    from sgd_check.verdicts.judgement import Evidence
+    from sgd_check.verdicts.judgement import EventEvidence, Evidence
 
 
 def emergence_ratio(simulation: xr.Dataset, time: Array) -> Array:
@@ -40,7 +40,11 @@ def variables_by_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[s
         sides = [getattr(test, side, None) for test in evidence.tests]
         return np.array([np.nan if one is None else one.power for one in sides])
 
-    sound, expected = sound_runs(simulation), evidence.expected
+    sound, expected, p_values = sound_runs(simulation), evidence.expected, column("p")
+    for one in evidence.absences:
+        p_values[one.direction] = one.p
+    learned = evidence.learned
+    of_learning = {} if learned is None else _of_learning(learned)
     return {
         "emergence_ratio": evidence.ratio,
         "emergence_time": expected.time,
@@ -53,7 +57,8 @@ def variables_by_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[s
         "standard_error": column("standard_error"),
         "log_scatter": log_scatter(of_sound_runs(simulation, "emergence_time")),
         "z_score": column("z"),
-        "direction_p_value": column("p"),
+        "direction_p_value": p_values,
+        **of_learning,
         "early_power": power("early"),
         "late_power": power("late"),
         "visible_error": column("visible"),
@@ -61,6 +66,16 @@ def variables_by_direction(simulation: xr.Dataset, evidence: Evidence) -> dict[s
         "p_value": evidence.p_value,
         "loss_p_value": np.nan if evidence.loss is None else evidence.loss.p,
         "path_p_value": path_p_value(list(evidence.path)) if evidence.path else np.nan,
+    }
+
+
+def _of_learning(learned: EventEvidence) -> dict[str, Any]:
+    """Return what the tests of learned times gave, by direction."""
+    tests = learned.tests
+    return {
+        "learned_z_score": np.array([np.nan if test is None else test.z for test in tests]),
+        "learned_p_value": learned.p_values,
+        "learned_visible_error": np.array([np.nan if test is None else test.visible for test in tests]),
     }
 
 

@@ -12,7 +12,8 @@ from sgd_check.verdicts.curve_verdict import curve_evidence, curve_judgement, cu
 from sgd_check.verdicts.direction import DirectionTest
 from sgd_check.verdicts.expectation import Expectation, has_step
 from sgd_check.verdicts.judgement import Evidence
-from sgd_check.verdicts.loss_band import LossBand, interpolated
+from sgd_check.verdicts.loss_band import LossBand
+from sgd_check.verdicts.saved_values import interpolated
 from sgd_check.verdicts.sides import Side
 
 if TYPE_CHECKING:

@@ -194,7 +194,7 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
     if runs.attrs["stop_reason"] != "reached_end" or paired_runs([runs]).size < len(PILOT_SEEDS):
         return False
     curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=runs["time"] <= end * (1 + 1e-9))])
-    looks = [looks_of(curve.theory) for curve in curves]
+    looks = [looks_of(curve.theory, curve.saved) for curve in curves]
     level = pilot.false_alarm_rate / max(sum(part.size for part in looks), 1)
     count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
     for curve, part in zip(curves, looks, strict=True):

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sgd_check.verdicts.alignment import definition_of_learned, sound_runs, tell_alike
-from sgd_check.verdicts.curve_tests import Curve
+from sgd_check.verdicts.alignment import sound_runs
+from sgd_check.verdicts.curve_tests import SECOND_ORDER, TOLERANCE, Curve
+from sgd_check.verdicts.definitions import definition_of_learned, tell_alike
 from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import has_step
-from sgd_check.verdicts.loss_band import interpolated
+from sgd_check.verdicts.saved_values import interpolated, known_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,7 +109,17 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
             values, effect = without_step(runs, simulations, stepped=stepped)
             scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
             dilated, extrapolated = np.array([slow, fast]), len(runs) > 1
-            found.append(Curve(*key, times, expected, values, effect, dilated, course.scale, extrapolated, scatter))
+            curve = Curve(*key, times, expected, values, effect, dilated, course.scale, extrapolated, scatter)
+            tolerance = curve.range * (TOLERANCE + SECOND_ORDER * (effect / curve.range) ** 2)
+            sources = [(prediction, course.values)]
+            sources += [
+                (part, paths[key][pairs].mean(axis=0)) for part, paths in zip(simulations, measured, strict=True)
+            ]
+            saved = np.all(
+                [known_between(part["time"].values, kept, times, tolerance) for part, kept in sources], axis=0
+            )
+            if saved.any():
+                found.append(curve._replace(saved=saved))
     return found
 
 

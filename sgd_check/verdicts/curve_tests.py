@@ -2,7 +2,9 @@ r"""Tests of curves: theory at several saved times against the mean over runs of
 
 **What is tested.** A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a
 curve with one point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k,
-which y alone chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation. The null
+which y alone chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the
+next time at which it is known: between saved times of theory, or of the second of two simulations, a value is taken
+only where every other saved one gives the same, to the tolerance, as those between them (`saved_values`). The null
 hypothesis is
 
 .. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
@@ -39,6 +41,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from hermite.arrays import Array, Integers
@@ -64,7 +67,8 @@ class Curve(NamedTuple):
     `theory` (times,); `runs` (runs, times), without effect of the step size to first order; `effect` (times,), the size
     of what is allowed for in second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter,
     NaN where not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
-    effect was taken away by two learning rates, and `scatter` (times,) is the standard deviation over runs.
+    effect was taken away by two learning rates, and `scatter` (times,) is the standard deviation over runs. `saved`
+    (times,) says where theory and runs are saved closely enough to be compared; None: everywhere.
     """
 
     kind: str
@@ -77,6 +81,7 @@ class Curve(NamedTuple):
     scale: float
     extrapolated: bool = False
     scatter: Array | None = None
+    saved: NDArray[np.bool_] | None = None
 
     @property
     def name(self) -> str:
@@ -133,8 +138,10 @@ class CurveTest(NamedTuple):
         return bool(self.power >= POWER)
 
 
-def looks_of(theory: Array) -> Integers:
+def looks_of(theory: Array, saved: NDArray[np.bool_] | None = None) -> Integers:
     """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
+
+    Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
 
     Examples
     --------
@@ -144,10 +151,12 @@ def looks_of(theory: Array) -> Integers:
     [1]
     """
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
+    places = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
     if way[-1] == 0.0:
-        return np.array([theory.size - 1])
+        return places[-1:]
     shares = (np.arange(MOST_LOOKS) + 0.5) / MOST_LOOKS
-    return np.unique(np.searchsorted(way, shares * way[-1]))
+    looks = np.searchsorted(places, np.searchsorted(way, shares * way[-1]))
+    return np.unique(places[np.minimum(looks, places.size - 1)])
 
 
 def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
@@ -156,7 +165,7 @@ def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], fl
     A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing. Every
     curve needs two runs or more.
     """
-    looks = [looks_of(curve.theory) for curve in curves]
+    looks = [looks_of(curve.theory, curve.saved) for curve in curves]
     count = sum(part.size for part in looks)
     tests = [_test(curve, part, rate / count) for curve, part in zip(curves, looks, strict=True)]
     return tests, min(1.0, count * min((test.p for test in tests if test.curve.known), default=1.0))

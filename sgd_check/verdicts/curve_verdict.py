@@ -144,7 +144,31 @@ def _verdict(
     if evidence.p_value < rate:
         advice = "simulate at half of the learning rate too, and compare with both"
         return "undecided", f"{_difference(evidence, rate)} That may be the effect of the step size: {advice}."
-    return "agree", _agreement(evidence)
+    unmet, found = _unmet(prediction, simulations), _agreement(evidence, simulations)
+    return ("undecided", f"The curves of theory and SGD agree: {found} But {unmet}") if unmet else ("agree", found)
+
+
+def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> str:
+    """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
+
+    One is awaited if it is predicted so early that 30 % later is still within the runs, and met if half of these have
+    it.
+    """
+    time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
+    alone = prediction.get("predicted_emergence_time")
+    expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
+    first = float(np.min(expected[np.isfinite(expected)], initial=np.inf))
+    end, met = min(float(part.attrs["end_time"]) for part in simulations), np.isfinite(time)
+    met[met] = time[met] * (1.0 + VISIBLE_ERROR) <= end
+    for part in simulations:
+        emerged = np.isfinite(part["emergence_time"].values[paired_runs(simulations)])
+        met &= 2 * np.count_nonzero(emerged, axis=0) >= emerged.shape[0]
+    if met.any() or np.isinf(first):
+        return ""
+    return (
+        f"no direction that is predicted to emerge well before the end of the runs, at time {end:.3g}, does so in half "
+        f"of them: the first one is predicted at {first:.3g}."
+    )
 
 
 def _lacking(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], evidence: CurveEvidence) -> str:
@@ -156,7 +180,10 @@ def _lacking(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], evidence
         what = _named(unresolved) if unresolved else "anything"
         return f"{next(filter(None, early))}, before {what} could be tested."
     if not moving:
-        return "Nothing that theory predicts moves by the end of the runs: use more steps."
+        return (
+            "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to be "
+            "compared: use more steps, or save more times."
+        )
     unknown = [test for test in moving if not test.curve.known]
     if unknown:
         return (
@@ -169,14 +196,15 @@ def _lacking(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], evidence
     return f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}: {advice}."
 
 
-def _agreement(evidence: CurveEvidence) -> str:
-    """Return what was tested, how closely, and what could have been seen."""
+def _agreement(evidence: CurveEvidence, simulations: Sequence[xr.Dataset]) -> str:
+    """Return what was tested, how closely and until when, and what could have been seen."""
+    end = min(float(part.attrs["end_time"]) for part in simulations)
     widest = max(test.allowance / test.curve.range for test in evidence.tests)
     step = "" if evidence.refutable else ", without any allowance for the step size"
     return (
-        f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range{step} (global "
-        f"p = {evidence.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % in time would have been seen in "
-        f"{_named([test for test in evidence.curves if test.curve.moves])}."
+        f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range{step}, up to "
+        f"time {end:.3g} (global p = {evidence.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % in time "
+        f"would have been seen in {_named([test for test in evidence.curves if test.curve.moves])}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is timed of a direction, in words: that a neuron finds it, or that the span of a frame has half of it."""
+"""What is timed of a direction, in words: a neuron finds it, neurons carry it, or the span of a frame has half."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ if TYPE_CHECKING:
 
 
 class Event(NamedTuple):
-    """What sentences and figures call the event."""
+    """What sentences and figures call the event, and the variable that has its time."""
 
     noun: str
     verb: str
     past: str
+    present: str
+    variable: str
 
 
-EMERGENCE, ALIGNMENT = Event("emergence", "emerge", "emerged"), Event("alignment", "align", "aligned")
+EMERGENCE = Event("emergence", "emerge", "emerged", "emerges", "emergence_time")
+ALIGNMENT = Event("alignment", "align", "aligned", "aligns", "emergence_time")
+LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time")
 
 
 def event_of(dataset: xr.Dataset) -> Event:

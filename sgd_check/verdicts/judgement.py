@@ -8,7 +8,7 @@ import numpy as np
 
 from sgd_check.verdicts.alignment import unfinished
 from sgd_check.verdicts.direction import FEWEST_RUNS, VISIBLE_ERROR
-from sgd_check.verdicts.events import event_of
+from sgd_check.verdicts.events import LEARNING, event_of
 from sgd_check.verdicts.loss_band import critical_score
 
 if TYPE_CHECKING:
@@ -16,11 +16,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hermite.arrays import Array
+    from sgd_check.verdicts.absence import Absence
     from sgd_check.verdicts.direction import DirectionTest
     from sgd_check.verdicts.events import Event
     from sgd_check.verdicts.expectation import Expectation
     from sgd_check.verdicts.loss_band import LossBand
     from sgd_check.verdicts.path_tests import PathTest
+
+
+class EventEvidence(NamedTuple):
+    """What the tests of the times of one event gave; of every direction as `Evidence` has it."""
+
+    event: Event
+    expected: Expectation
+    tests: list[DirectionTest | None]
+    awaited: NDArray[np.bool_]
+    absences: tuple[Absence, ...] = ()
+
+    @property
+    def p_values(self) -> Array:
+        """The two-sided p-value of every direction (P,), NaN where it was not tested."""
+        found = np.array([np.nan if test is None else test.p for test in self.tests])
+        for one in self.absences:
+            found[one.direction] = one.p
+        return found
+
+    @property
+    def met(self) -> NDArray[np.bool_]:
+        """Which directions (P,) were awaited, and tested on both sides so that an error of 30 % would be seen."""
+        seen = np.array([test is not None and test.resolved for test in self.tests], dtype=bool)
+        return np.asarray(self.awaited & seen)
+
+    @property
+    def due(self) -> NDArray[np.bool_]:
+        """Which awaited directions (P,) theory has a band for, or nothing but noise that decides."""
+        return self.awaited if self.event is not LEARNING else self.awaited & np.isfinite(self.expected.low)
 
 
 class Evidence(NamedTuple):
@@ -31,6 +61,8 @@ class Evidence(NamedTuple):
     agrees. `p_value` is that of all that enters the verdict. `loss` is None where the prediction has no loss, or no run
     is usable; it enters the verdict if its p is a number. `unfinished` says that the prediction stopped early,
     if it did. `path` has the tests of what does not depend on times, `by_path` whether they speak louder than these.
+    `absences` are of directions that theory puts beyond the runs, and `learned` is the same of learned times, None
+    where these are not compared.
     """
 
     theory: str
@@ -43,6 +75,13 @@ class Evidence(NamedTuple):
     unfinished: str = ""
     path: tuple[PathTest, ...] = ()
     by_path: bool = False
+    absences: tuple[Absence, ...] = ()
+    learned: EventEvidence | None = None
+
+    def by_event(self, event: Event) -> list[EventEvidence]:
+        """Return what there is on `event`, that of the emergence times, and on learned times."""
+        first = EventEvidence(event, self.expected, self.tests, self.awaited, self.absences)
+        return [first, *([] if self.learned is None else [self.learned])]
 
 
 def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[str, Any]:
@@ -50,11 +89,14 @@ def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[s
     blown_up = int(np.sum(simulation["blown_up"].values != 0))
     usable = int(simulation.sizes["seed"]) - blown_up
     tested = [p for p, test in enumerate(evidence.tests) if test is not None]
-    beyond = _beyond(simulation, evidence)
     verdict, reason = _verdict(simulation, evidence, rate, usable)
     reasons = [reason, *evidence.expected.notes]
-    if beyond and tested:
-        reasons.append(f"Not tested, since predicted never or beyond the horizon: direction {_named(beyond)}.")
+    if tested:
+        reasons += [
+            f"{done}: {what} {_named(which)}."
+            for one in evidence.by_event(event_of(simulation))
+            for done, what, which in _later(simulation, one)
+        ]
     if blown_up:
         reasons.append(f"Runs left out because they blew up: {blown_up}.")
     return {
@@ -72,74 +114,137 @@ def judgement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> dict[s
 
 def _verdict(simulation: xr.Dataset, evidence: Evidence, rate: float, usable: int) -> tuple[str, str]:
     """Return the one word and its reason."""
-    time, stop_reason = evidence.expected.time, simulation.attrs["stop_reason"]
-    tested = [p for p, test in enumerate(evidence.tests) if test is not None]
-    if (tested or evidence.by_path) and evidence.p_value < rate:
-        return "disagree", _disagreement(simulation, evidence, rate)
+    parts = evidence.by_event(event_of(simulation))
+    if evidence.p_value < rate:
+        return "disagree", _disagreement(simulation, evidence, parts, rate)
     if usable < FEWEST_RUNS:
         return "undecided", f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
-    unresolved = [p for p, test in enumerate(evidence.tests) if test is None or not test.resolved]
-    cut_off = [p for p in unresolved if np.isfinite(time[p]) and not (evidence.awaited[p] and p in tested)]
+    lacking = _lacking(simulation, evidence, parts)
+    return ("undecided", lacking) if lacking else ("agree", _agreement(simulation, evidence, parts))
+
+
+def _lacking(simulation: xr.Dataset, evidence: Evidence, parts: list[EventEvidence]) -> str:
+    """Return what keeps theory and runs that do not differ from agreeing, empty if nothing does."""
+    stop_reason = simulation.attrs["stop_reason"]
+    cut_off = [p for p in _unresolved(parts[0]) if _cut_off(parts[0], p)]
     if cut_off and stop_reason != "reached_end":
-        early = f"The runs stopped early ({stop_reason})"
-        return "undecided", f"{early}, before direction {_named(cut_off)} could be tested."
+        return f"The runs stopped early ({stop_reason}), before direction {_named(cut_off)} could be tested."
+    doubtful = _doubtful(parts)
+    if doubtful:
+        return doubtful
     if not evidence.awaited.any():
         early = unfinished("The runs", simulation) or evidence.unfinished
-        verb = event_of(simulation).verb
-        why = f"No direction could be tested: none is predicted to {verb} well before the end of the runs."
-        return "undecided", f"{early}, before any direction could be tested." if early else why
-    gaps = _gaps(evidence, event_of(simulation))
-    if gaps:
-        return "undecided", _partial_agreement(evidence, gaps)
-    beyond = _beyond(simulation, evidence)
-    return "agree", _agreement(evidence, [p for p in unresolved if p not in beyond])
+        why = f"No direction could be tested: {_nothing_due(simulation, evidence)}"
+        return f"{early}, before any direction could be tested." if early else why
+    gaps = [(one, _gaps(one)) for one in parts]
+    return _partial_agreement(evidence, gaps) if any(found for _, found in gaps) else ""
 
 
-def _beyond(simulation: xr.Dataset, evidence: Evidence) -> list[int]:
-    """Return the directions that are not tested because they are predicted never, or after the end of the runs."""
-    time, end = evidence.expected.time, float(simulation.attrs["end_time"])
-    return [p for p, test in enumerate(evidence.tests) if test is None and not time[p] <= end]
+def _end(simulation: xr.Dataset) -> float:
+    return float(simulation.attrs["end_time"])
 
 
-def _gaps(evidence: Evidence, event: Event) -> dict[str, list[int]]:
+def _unresolved(one: EventEvidence) -> list[int]:
+    """Return the directions in which an error of 30 % could have gone unseen."""
+    return [p for p, test in enumerate(one.tests) if test is None or not test.resolved]
+
+
+def _cut_off(one: EventEvidence, p: int) -> bool:
+    """Return whether a direction is predicted, and was not awaited and tested."""
+    return bool(np.isfinite(one.expected.time[p]) and not (one.awaited[p] and one.tests[p] is not None))
+
+
+def _doubtful(parts: list[EventEvidence]) -> str:
+    """Return which directions theory puts beyond its end, or the runs', and runs have; empty if there is none."""
+    found = []
+    for one in parts:
+        ended = [each for each in one.absences if np.isnan(each.time) and each.having]
+        if ended:
+            which = ", ".join(f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in ended)
+            found.append(f"The prediction ended before the runs, without {one.event.noun} of direction {which}.")
+        for each in one.absences:
+            if np.isfinite(each.p) and each.open:
+                few = "too few to refute theory, too many to agree with it."
+                found.append(" ".join(filter(None, [f"{_capital(each.said())}, {few}", each.noise()])))
+    return " ".join(found)
+
+
+def _nothing_due(simulation: xr.Dataset, evidence: Evidence) -> str:
+    """Return that no emergence is predicted well before the end of the runs, when they end and when the first is."""
+    time, verb = evidence.expected.time, event_of(simulation).verb
+    first = np.min(time[np.isfinite(time)], initial=np.inf)
+    when = f", and the first one is predicted at {first:.3g}" if np.isfinite(first) else ""
+    return f"none is predicted to {verb} well before the end of the runs, at time {_end(simulation):.3g}{when}."
+
+
+def _later(simulation: xr.Dataset, one: EventEvidence) -> list[tuple[str, str, list[int]]]:
+    """Return the directions that are predicted never or after the runs: what was done, of what, and which."""
+    time = one.expected.time
+    beyond = [p for p, test in enumerate(one.tests) if test is None and not time[p] <= _end(simulation)]
+    counted = {each.direction for each in one.absences if np.isfinite(each.p)}
+    first = np.min(time[beyond][np.isfinite(time[beyond])], initial=np.inf)
+    after = f", the first at {first:.3g}" if np.isfinite(first) else ""
+    what = "learned time of direction" if one.event is LEARNING else "direction"
+    both = (
+        (f"Only counted, since predicted never or beyond the horizon{after}", [p for p in beyond if p in counted]),
+        ("Not tested, since no time is predicted for it", [p for p in beyond if p not in counted]),
+    )
+    return [(done, what, which) for done, which in both if which]
+
+
+def _gaps(one: EventEvidence) -> dict[str, list[int]]:
     """Return the awaited directions that are not known to agree, by what is to be said of them."""
     found: dict[str, list[int]] = {}
-    for p in np.flatnonzero(evidence.awaited).tolist():
-        test = evidence.tests[p]
-        if test is None and evidence.expected.low[p] == -np.inf:
+    event = one.event
+    what = "learned time of direction" if event is LEARNING else "direction"
+    for p in np.flatnonzero(one.due).tolist():
+        test = one.tests[p]
+        if test is None and one.expected.low[p] == -np.inf:
             advice = "use a smaller learning rate"
-            words = f"Not tested, since the noise of the steps decides when it {event.verb}s: direction {{}}; {advice}."
+            words = f"Not tested, since the noise of the steps decides when it {event.present}: {what} {{}}; {advice}."
         elif test is None:
-            words = f"Not tested, since too few runs {event.past}: direction {{}}."
+            words = f"Not tested, since too few runs {event.past}: {what} {{}}."
         elif test.early is None:
-            words = f"Tested for lateness only, since too few runs {event.past}: direction {{}}."
+            words = f"Tested for lateness only, since too few runs {event.past}: {what} {{}}."
         elif test.late is None:
-            words = "Tested for earliness only, since theory does not bound the lateness: direction {}."
+            words = f"Tested for earliness only, since theory does not bound the lateness: {what} {{}}."
         elif not test.resolved:
             advice = "use more seeds, a smaller learning rate or more steps"
-            words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in direction {{}}: {advice}."
+            words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {what} {{}}: {advice}."
         else:
             continue
         found.setdefault(words, []).append(p)
     return found
 
 
-def _agreement(evidence: Evidence, near: list[int]) -> str:
-    """Return what was tested, save for directions that the runs reach, but not 30 % later."""
+def _agreement(simulation: xr.Dataset, evidence: Evidence, parts: list[EventEvidence]) -> str:
+    """Return what was tested and until when, save for directions that the runs reach, but not 30 % later."""
+    end, time = _end(simulation), evidence.expected.time
+    near = [p for p in _unresolved(parts[0]) if evidence.tests[p] is not None or time[p] <= end]
     what = "No tested direction leaves its band" if evidence.theory != "sample" else "No difference of the laws shows"
+    compared = [
+        f"{one.event.noun} of direction {_named(np.flatnonzero(one.met).tolist())}" for one in parts if one.met.any()
+    ]
     seen = (
-        f"{what} (global p = {evidence.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % would have been seen"
+        f"{what} up to time {end:.3g} (global p = {evidence.p_value:.2g}), and an error of "
+        f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}"
     )
     return seen + (f", save in direction {_named(near)}, predicted near the end of the runs." if near else ".")
 
 
-def _partial_agreement(evidence: Evidence, gaps: dict[str, list[int]]) -> str:
+def _partial_agreement(evidence: Evidence, gaps: list[tuple[EventEvidence, dict[str, list[int]]]]) -> str:
     """Return on how many of the awaited directions there is agreement, and what the others lack."""
-    awaited = int(evidence.awaited.sum())
-    agreed = awaited - sum(map(len, gaps.values()))
     who = "The two samples" if evidence.theory == "sample" else "Theory and SGD"
-    first = f"{who} agree on {agreed} of {awaited} directions (global p = {evidence.p_value:.2g})."
-    return " ".join([first] * (agreed > 0) + [words.format(_named(which)) for words, which in gaps.items()])
+    said = []
+    for one, lacking in gaps:
+        awaited = int(one.due.sum())
+        agreed = awaited - sum(map(len, lacking.values()))
+        if agreed:
+            what = "learned times" if one.event is LEARNING else "directions"
+            said.append(f"{agreed} of {awaited} {what}")
+    first = f"{who} agree on {' and '.join(said)} (global p = {evidence.p_value:.2g})."
+    lacks = [words.format(_named(which)) for _, lacking in gaps for words, which in lacking.items()]
+    return " ".join([first] * bool(said) + lacks)
 
 
 def _of_path(path: tuple[PathTest, ...]) -> str:
@@ -173,22 +278,32 @@ def _of_loss(loss: LossBand | None, rate: float, event: Event) -> dict[str, Any]
     }
 
 
-def _disagreement(simulation: xr.Dataset, evidence: Evidence, rate: float) -> str:
+def _disagreement(simulation: xr.Dataset, evidence: Evidence, parts: list[EventEvidence], rate: float) -> str:
+    """Return what speaks loudest against theory."""
     end = f"(global p = {evidence.p_value:.2g} < {rate:g})."
     if evidence.by_path:
-        test = min(evidence.path, key=lambda test: test.p)
-        side = "larger" if test.score > 0 else "smaller"
-        return f"The {test.what} is {side} than predicted, z = {test.score:.1f} {end}"
-    p_values = np.array([np.nan if test is None else test.p for test in evidence.tests])
-    worst = int(np.nanargmin(p_values))
-    z = evidence.tests[worst].z  # type: ignore[union-attr]
+        off = min(evidence.path, key=lambda test: test.p)
+        side = "larger" if off.score > 0 else "smaller"
+        return f"The {off.what} is {side} than predicted, z = {off.score:.1f} {end}"
+    least = [float(np.min(one.p_values[np.isfinite(one.p_values)], initial=np.inf)) for one in parts]
     loss = evidence.loss
-    if loss is not None and loss.p < p_values[worst]:
+    if loss is not None and loss.p < min(least):
         at = int(np.nanargmax(np.abs(loss.z)))
         time, score = float(simulation["time"].values[at]), loss.z[at]
         side = "larger" if score > 0 else "smaller"
         return f"The loss is {side} than predicted, most at time {time:.3g}, z = {score:.1f} {end}"
-    return f"Direction {worst + 1} {event_of(simulation).verb}s {'late' if z > 0 else 'early'}, z = {z:.1f} {end}"
+    loudest = parts[int(np.argmin(least))]
+    worst = int(np.nanargmin(loudest.p_values))
+    test = loudest.tests[worst]
+    if test is None:
+        absent = next(one for one in loudest.absences if one.direction == worst)
+        return " ".join(filter(None, [f"{_capital(absent.said())} {end}", absent.noise()]))
+    side = "late" if test.z > 0 else "early"
+    return f"Direction {worst + 1} {loudest.event.present} {side}, z = {test.z:.1f} {end}"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _named(directions: list[int]) -> str:

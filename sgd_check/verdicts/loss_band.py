@@ -10,7 +10,8 @@ few samples have moved the loss then, hardly and with heavy tails. The z-score i
 allowed in standard errors. The rule looks at the runs, and corrections of second order in the scatter remain, so no
 rate of false alarms is claimed and the verdict does not use it.
 
-Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks: under one
+Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
+the mean predicted loss is not known to a standard error at the times of the simulation: under one
 law for both samples runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs,
 at an exact rate of false alarms (`sgd_check.verdicts.survival.permutation_test`).
 """
@@ -24,6 +25,7 @@ from scipy import special
 
 from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
 from sgd_check.verdicts.direction import FEWEST_RUNS, normal_score
+from sgd_check.verdicts.saved_values import interpolated, known_between
 from sgd_check.verdicts.survival import permutation_test
 
 if TYPE_CHECKING:
@@ -54,30 +56,6 @@ class LossBand(NamedTuple):
     z: Array
     compared: NDArray[np.bool_]
     p: float
-
-
-def interpolated(times: Array, losses: Array, at: Array) -> Array:
-    """Return losses, shape (..., times), at other times, interpolated in ln t by monotone cubics; NaN outside.
-
-    Between time 0 and the first positive time the interpolation is linear.
-    """
-    from scipy.interpolate import PchipInterpolator
-
-    known = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
-    times, losses = times[known], losses[..., known]
-    positive = times > 0
-    found = np.full((*losses.shape[:-1], *at.shape), np.nan)
-    if np.count_nonzero(positive) >= 2:
-        first, last = times[positive][0], times[positive][-1]
-        inside = (at >= first * (1 - 1e-9)) & (at <= last * (1 + 1e-9))
-        curve = PchipInterpolator(np.log(times[positive]), losses[..., positive], axis=-1)
-        found[..., inside] = curve(np.log(np.clip(at[inside], first, last)))
-        if not positive.all():
-            early = (at >= 0) & (at < first)
-            share = at[early] / first
-            zero, one = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
-            found[..., early] = zero + share * (one - zero)
-    return found
 
 
 def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
@@ -167,7 +145,8 @@ def against_sample(
     error = np.hypot(error, its_error)
     enough = min(losses.shape[0], predicted.shape[0]) >= FEWEST_RUNS
     late_enough = times >= EARLIEST_SHARE * first_emergence
-    compared = late_enough & np.isfinite(mean) & np.isfinite(expected) & enough
+    saved = known_between(predicted_times, predicted_losses.mean(axis=0), times, np.nan_to_num(error))
+    compared = late_enough & np.isfinite(mean) & np.isfinite(expected) & enough & saved
     z, p = np.full(times.size, np.nan), np.nan
     if compared.any():
         both = np.concatenate([predicted, losses])[:, compared]

@@ -50,18 +50,21 @@ def test_a_prediction_off_by_thirty_percent_is_refuted(tools, escape, escape_run
 
 
 @pytest.mark.statistical
-def test_a_direction_beyond_the_horizon_is_not_tested_unless_most_runs_have_it(escape_flow, escape_runs):
-    """False-alarm rate of the last verdict: 1 %, with fixed seeds."""
+def test_of_a_direction_beyond_the_horizon_the_runs_that_have_it_are_counted(escape_flow, escape_runs):
+    """At five times the horizon at most 1 % of the runs may have it. False-alarm rate 1 %, with fixed seeds."""
     far = escape_flow.copy(deep=True)
     far["emergence_time"][1] = 5.0
     assert sgd_check.compare(far, escape_runs)["comparison"].attrs["verdict"] == "disagree"
     cut = escape_runs.copy(deep=True)
-    for missing, verdict, tested in ((4, "disagree", 2), (16, "agree", 1)):
+    for missing, verdict in ((4, "disagree"), (16, "disagree"), (32, "agree")):
         cut["emergence_time"][:missing, 1] = np.nan
         comparison = sgd_check.compare(far, cut)["comparison"]
         assert comparison.attrs["verdict"] == verdict
-        assert comparison.attrs["tested_directions"] == tested
-    assert "predicted never or beyond the horizon: direction 2." in comparison.attrs["reasons"]
+        assert comparison.attrs["tested_directions"] == 1
+        if missing < 32:
+            said = f"after the end of the runs: {32 - missing} of 32 runs emerged"
+            assert f"Direction 2, predicted at 5, {said}" in comparison.attrs["reasons"]
+    assert "predicted never or beyond the horizon, the first at 5: direction 2." in comparison.attrs["reasons"]
 
 
 @pytest.mark.statistical
@@ -247,15 +250,18 @@ def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escap
     assert (comparison["visible_error"] < 0.08).all()
 
 
-def test_beyond_leading_order_the_scatter_of_the_runs_sets_the_band(escape, step_equation):
-    """At thirty times the learning rate a scatter of 0.8 is expected at leading order, which is no expectation."""
+def test_beyond_leading_order_theory_has_no_band(escape, step_equation):
+    """At thirty times the learning rate a scatter of 0.8 is expected at leading order, which is no expectation.
+
+    Noise may then give each neuron the other's direction, too, so that the runs do not say what the scatter is either.
+    """
     near = expectation(escape, step_equation, 0.03 / 64**2)
     far = expectation(escape, step_equation, 30 * 0.03 / 64**2)
     assert (near.scatter < 0.5).all()
     assert np.isfinite(near.low).all()
     assert (far.scatter > 0.5).all()
-    assert np.isnan(far.low).all()
-    assert np.isnan(far.high).all()
+    assert (far.low == -np.inf).all()
+    assert (far.high == np.inf).all()
     assert np.isinf(far.lateness).all()
 
 

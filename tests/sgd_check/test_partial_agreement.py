@@ -75,7 +75,8 @@ def test_eight_directions_that_are_tested_on_both_sides_agree(logs):
     attrs = judged(logs)
     assert attrs["verdict"] == "agree"
     assert attrs["reasons"] == (
-        "No tested direction leaves its band (global p = 1), and an error of 30 % would have been seen."
+        "No tested direction leaves its band up to time 3 (global p = 1), and an error of 30 % would have been seen in the "
+        "emergence of direction 1, 2, 3, 4, 5, 6, 7, 8."
     )
 
 
@@ -124,7 +125,9 @@ def test_a_direction_predicted_near_the_end_is_named_and_its_errors_count(logs):
     late[:, 7] = np.where(np.arange(32) < 20, NAN, late[:, 7])
     attrs = judged(late, time=time)
     assert attrs["verdict"] == "agree"
-    assert attrs["reasons"].endswith("would have been seen, save in direction 8, predicted near the end of the runs.")
+    assert attrs["reasons"].endswith(
+        "direction 1, 2, 3, 4, 5, 6, 7, save in direction 8, predicted near the end of the runs."
+    )
     stopped = judged(late, time=time, stop_reason="max_runtime")
     assert stopped["verdict"] == "undecided"
     assert "The runs stopped early (max_runtime), before direction 8 could be tested." in stopped["reasons"]

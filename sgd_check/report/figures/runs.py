@@ -105,7 +105,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         elif np.isfinite(comparison["emergence_time"].values[p]):
             ax.axvline(float(comparison["emergence_time"].values[p]), color=colour, lw=1.2, ls="--")
     if not ax.lines:
-        ax.plot([], [], " ", label=f"no direction {event_of(simulation).verb}s")
+        ax.plot([], [], " ", label=f"no direction {event_of(simulation).present}")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
     title = f"steps: runs with 95 % interval, dashed: {dashed}"
