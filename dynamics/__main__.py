@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dynamics.commands.parsing import EXIT_DONE, UsageError, command_parser, exit_code_of, tell
-from hermite.text.command_line import PROGRAM, TYPED
+from hermite.text.command_line import PROGRAM, TYPED, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,4 +76,4 @@ def _list(given: Sequence[str], lines: dict[str, str], end: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main, light=False)

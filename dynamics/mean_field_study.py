@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option
 from dynamics.commands.readers import plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 
 EXAMPLES = """\
 examples:
@@ -52,5 +51,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

@@ -20,7 +20,7 @@ __all__ = ["find_former_modules"]
 #: Room: modules that moved into it, as old=new, or as one word where the name stayed. Old names follow the package's.
 _MOVED = """
 dynamics.problem: teacher start schedule checks memory stored_problem teachers=named_teachers
-dynamics.compiler: compilation compiling_processes kernel_cache machine_code threads workers cores patience
+dynamics.compiler: compilation compiling_processes kernel_cache machine_code threads workers cores patience=stopping
 dynamics.equations: systems.interface=interface
 dynamics.equations.pairs: systems.vectors=vectors systems.vectors_kernels=vectors_kernels
     systems.link_kernels=link_kernels systems.array_kernels=array_kernels systems.rounding_kernels=rounding_kernels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from dynamics.commands import (
@@ -23,6 +22,7 @@ from dynamics.commands import (
     positive_integer,
     run_command,
 )
+from hermite.text.command_line import run_program
 
 EXAMPLES = """\
 examples:
@@ -159,4 +159,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main, light=False)

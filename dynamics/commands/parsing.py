@@ -15,7 +15,6 @@ from dynamics.commands.readers import switch
 from hermite.text.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     EXIT_USAGE,
     OutputError,
     PlainParser,
@@ -27,6 +26,7 @@ from hermite.text.command_line import (
     typed_name,
 )
 from hermite.text.messages import not_a_choice, renamed, shown, suggestion
+from hermite.text.signals import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from dynamics.commands.options import (
@@ -21,7 +20,7 @@ from dynamics.commands.options import (
 )
 from dynamics.commands.readers import integers, non_negative, numbers, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 
 EXAMPLES = """\
 examples:
@@ -131,5 +130,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

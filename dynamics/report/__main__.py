@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from dynamics.commands.parsing import (
     say,
     tell,
 )
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 
 EXAMPLES = """\
 examples:
@@ -90,5 +89,4 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

@@ -28,6 +28,7 @@ from dynamics.commands.parsing import (
     tell,
 )
 from dynamics.commands.readers import plain, positive_integer, switch
+from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -236,4 +237,4 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main, light=False)

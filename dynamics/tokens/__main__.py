@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.commands.options import Option
 from dynamics.commands.readers import integers, natural_number, non_negative, numbers, plain, positive, positive_integer
 from dynamics.commands.study import Catalogue, StudyCommand, run_command
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -149,5 +148,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

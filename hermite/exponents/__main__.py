@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermite.text.command_line import EXIT_DONE, PlainParser, UsageError, add_version, exit_code_of, tell, typed_name
+from hermite.text.command_line import (
+    EXIT_DONE,
+    PlainParser,
+    UsageError,
+    add_version,
+    exit_code_of,
+    run_program,
+    tell,
+    typed_name,
+)
 
 if TYPE_CHECKING:
     from hermite.exponents.samples import SampleLaw
@@ -149,4 +157,4 @@ def _digits(value: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main, light=False)

@@ -11,24 +11,23 @@ import errno
 import gc
 import os
 import re
-import signal
 import sys
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermite.text.messages import suggestion
+from hermite.text.signals import EXIT_INTERRUPTED, heard, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 #: The one console command, of which every module with a command line is a part.
 PROGRAM = "feature-emergence"
 #: What the user typed for the command of a module, where that is not `python -m MODULE`.
 TYPED: dict[str, str] = {}
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 #: What xarray and Numba load because it is installed, a fifth of the time of a short command.
 LOADED_BY_CHANCE = ("dask", "coverage")
 
@@ -93,25 +92,34 @@ def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
     return hint.replace("'", "'--", 1)
 
 
-def lighten_process() -> None:
-    """Spare a process, where it is the command's own, what takes time and serves nobody.
+def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
+    """Run a command as a program, and end with its exit code.
 
-    Libraries are let believe that what they would load by chance and nobody uses is not installed. Where xarray is
-    loaded, a caller has begun before the command, and goes on after it. When the process ends, no garbage is looked for
-    among all that was loaded, which takes 0.1 to 0.3 s.
+    Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
+    signals are noted; with `light`, libraries are let believe that what they would load by chance and nobody uses is
+    not installed; and when the process ends, no garbage is looked for among all that was loaded (0.1 to 0.3 s).
     """
-    if "xarray" not in sys.modules:
-        for name in LOADED_BY_CHANCE:
-            sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
-    atexit.register(gc.freeze)
+    if _is_own_process():
+        listen()
+        if light:
+            for name in LOADED_BY_CHANCE:
+                sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+        atexit.register(gc.freeze)
+    sys.exit(main())
+
+
+def _is_own_process() -> bool:
+    """Return whether the interpreter was started for the module that it runs, or for the console command."""
+    specification = getattr(sys.modules["__main__"], "__spec__", None)
+    module = "" if specification is None else specification.name.removesuffix(".__main__")
+    return any(word == module or PROGRAM in word for word in sys.orig_argv)
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
     try:
-        with _ended_by_signals():
-            _check_directory()
-            return _done(command)
+        _check_directory()
+        code = _done(command)
     except UsageError as error:
         say(f"error: {error}")
         return EXIT_USAGE
@@ -121,6 +129,10 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     except KeyboardInterrupt:
         say(interrupted)
         return EXIT_INTERRUPTED
+    if code == EXIT_DONE and heard():
+        say("A signal came while the command was ending; what it wrote is whole.")
+        return EXIT_INTERRUPTED
+    return code
 
 
 def _done(command: Callable[[], int]) -> int:
@@ -132,22 +144,6 @@ def _done(command: Callable[[], int]) -> int:
 
         tell(PROGRAM)
         return EXIT_DONE
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Have a scheduler, or a terminal that is closed, end a command as Ctrl-C does, where nobody said otherwise."""
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    heard = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():
-        heard = []
-    for number in heard:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number in heard:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _check_directory() -> None:

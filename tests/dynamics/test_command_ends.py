@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import pkgutil
-import signal
 import sys
 import tomllib
 import warnings
@@ -177,24 +176,6 @@ def test_each_command_answers_under_its_short_name_and_loads_nothing_heavy_for_h
     wrong = python("-c", code, name, "--no-such-flag")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: ")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_scheduler_or_a_closed_terminal_ends_a_command_as_ctrl_c_does(number, capsys):
-    before = signal.getsignal(number)
-    assert parsing.exit_code_of(lambda: signal.raise_signal(number)) == 130
-    assert capsys.readouterr().err == "interrupted before anything was computed\n"
-    assert signal.getsignal(number) is before
-
-
-def test_who_ignores_a_signal_is_not_ended_by_it():
-    """As `nohup` has it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert parsing.exit_code_of(lambda: signal.raise_signal(signal.SIGHUP) or 0) == 0
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_users_are_not_told_what_is_for_programmers():
