@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks.journal import machine
 from benchmarks.public_code_cases import CASES, QUICK_CASES, our_loss, our_system
 from benchmarks.public_code_drivers import DRIVERS, commit
+from dynamics.compiler.stopping import with_slot
 from dynamics.integrators import load_method
 from dynamics.integrators.stepper import RHS
 
@@ -136,7 +137,7 @@ def evaluation_seconds(case: Case) -> float:
     """Return the CPU seconds of one evaluation of our right-hand side at the start, without the call around it."""
     system = our_system(case)
     method = load_method("scipy:RK45", system.pieces)
-    bound = (method.functions(), system.parameters, system.sizes, np.empty(system.work_size))
+    bound = (method.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
     y, out = system.initial_state, np.empty_like(system.initial_state)
     found = []
     for _ in range(REPEATS + 1):

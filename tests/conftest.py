@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from _pytest.terminal import TerminalReporter
+
+# A suite in the background of a shell inherits a SIGINT that is ignored; tests send it, and children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("project", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("project")
@@ -47,6 +52,15 @@ def rng() -> np.random.Generator:
 def _strict_floating_point() -> Iterator[None]:
     with np.errstate(all="raise", under="ignore"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _closed_figures() -> Iterator[None]:
+    """Close the figures that a test left open: pyplot keeps them, and warns of more than twenty."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+
+from dynamics.compiler import interruption
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A study file that takes no time.
@@ -20,6 +25,14 @@ seed = [0, 1]
 [study]
 name = "prediction"
 """
+
+
+def interrupt_run():
+    """Send what Ctrl-C sends to the main thread, and return once the run in this thread is asked to end."""
+    is_interrupted = interruption()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    while not is_interrupted():
+        time.sleep(1e-3)
 
 
 def python(*arguments, cwd=None, timeout=150, **environment):

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dynamics
 import sgd_check
@@ -140,8 +141,8 @@ def test_a_study_function_prepares_and_runs_by_one_signature():
             self.number = number
 
         def run(self):
-            return 2 * self.number
+            return xr.Dataset({"twice": 2 * self.number})
 
     twice = study_function(Twice)
-    assert twice(number=np.pi) == 2 * np.pi
+    assert twice(number=np.pi).twice == 2 * np.pi
     assert twice.prepare(3).number == 3

@@ -37,13 +37,15 @@ class Study(Protocol[P]):
 def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
     """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`.
 
-    Settings are thereby declared and explained once, for calls and for command lines, which prepare a study, say how
-    long it will take, and then run it.
+    A study that was interrupted raises SolveInterrupted with what it has computed. Settings are declared and explained
+    once, for calls and for command lines, which prepare a study, say how long it will take, and then run it.
     """
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
-        return prepare(*args, **kwargs).run()
+        from dynamics.runs.outcome import uninterrupted
+
+        return uninterrupted(prepare(*args, **kwargs).run())
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
     vars(prepare_and_run).update(prepare=prepare, __signature__=shown)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -27,7 +27,8 @@ THREAD_VARIABLES = (
 )
 #: The kernels of OpenBLAS that use AVX-512, by its names in small letters.
 WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
-_held_to_one = _runs = 0
+_held_to_one = _runs = _limited = 0
+_limit: Any = None
 _loading, _counting = threading.Lock(), threading.Lock()
 
 
@@ -75,12 +76,24 @@ def load_blas() -> None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold the products of numpy and of compiled kernels to one thread in the body.
+    """Hold the products of numpy and of compiled kernels to one thread in the body, those of the whole process.
 
+    May be entered from several threads at once: the first entry sets the limit, the last exit restores what was before.
     Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
     """
-    with find_blas().limit(limits=1, user_api="blas"):
+    global _limited, _limit  # noqa: PLW0603 (a property of the process)
+    libraries = find_blas()
+    with _counting:
+        if _limited == 0:
+            _limit = libraries.limit(limits=1, user_api="blas")
+        _limited += 1
+    try:
         yield
+    finally:
+        with _counting:
+            _limited -= 1
+            if _limited == 0:
+                _limit.restore_original_limits()
 
 
 def find_blas() -> ThreadpoolController:
@@ -117,9 +130,11 @@ def one_core() -> Iterator[None]:
     Kernels are compiled for one thread. May be entered from several threads at once.
     """
     global _held_to_one  # noqa: PLW0603 (a property of the process, as the threads of BLAS are)
-    _held_to_one += 1
+    with _counting:
+        _held_to_one += 1
     try:
         with one_blas_thread():
             yield
     finally:
-        _held_to_one -= 1
+        with _counting:
+            _held_to_one -= 1

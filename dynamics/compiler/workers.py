@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from dynamics.compiler.cores import available_cores, runs_at_once
-from dynamics.compiler.patience import give_way, whether_given_up
+from dynamics.compiler.stopping import give_way, whether_given_up
 from hermite.arrays import Integers
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
@@ -54,6 +54,12 @@ class Workers:
         #: Groups of rows, or parts and blocks of about that size, between two looks whether the pass is still wanted.
         self._groups = max(int(PIECE / (GRAIN * rows * columns)), 1)
         self._pool = ThreadPoolExecutor(self.count - 1) if self.count > 1 else None
+
+    def close(self) -> None:
+        """End the threads; passes that follow are taken by their callers alone."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def over_rows(self, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts that cover all rows, cut at multiples of `GRAIN`."""

@@ -1,8 +1,11 @@
 """A system of equations, as integrators and the run loop use it.
 
 `System` is the Python side. The kernels' side are the functions below, which the pieces of a system define, the last
-one if they can; integrators call them by their machine addresses. Shapes: state `y`, direction `v` and `out` (N,),
-`parameters` (any,) float64, `sizes` (any,) int64, `work` (any,) float64 scratch that keeps nothing between calls.
+one if they can; integrators call them by their machine addresses, with one more number behind `sizes` (`with_slot`): it
+is `dynamics.compiler.stopping.STOP` once the step is given up, and what takes long may then return at once.
+
+Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,)
+float64 scratch that keeps nothing between calls.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compiler.stopping import GivenUp, give_way, stopping_at, whether_given_up
 from dynamics.integrators import slots
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, EVENT_VALUES, RHS, Status, check_inside, check_stored
@@ -85,7 +86,10 @@ LAYOUTS = {
 class CompiledStepper:
     """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0.
 
-    The `constants` of a method are the last of its scalars.
+    The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
+
+    The `constants` of a method are the last of its scalars. The last of the sizes of the system is the slot where its
+    functions look for `STOP`; a single step that was given up leaves the stepper as it was before.
     """
 
     def __init__(
@@ -117,11 +121,10 @@ class CompiledStepper:
         self._events = np.full((3, num_events), np.nan)
         self._atol = tolerances.absolute(y0.size)
         self._system = system
-        # What `state` says while a single step is taken, or after it was given up; None between steps. Its rows have
-        # a place of their own, made when they are first needed.
+        # What `state` says while a single step is taken; None between steps. Its rows have a place of their own, made
+        # when they are first needed.
         self._before: dict[str, NDArray[np.generic]] | None = None
         self._rows_before = np.empty((0, y0.size))
-        self.advance(t0, 0)
 
     @property
     def time(self) -> float:
@@ -140,11 +143,17 @@ class CompiledStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        if max_steps == 1:
-            self._keep()
-        status = self._advance(target, max_steps)
-        self._before = None
-        return status
+        if max_steps != 1:
+            return self._advance(target, max_steps)
+        self._keep()
+        try:
+            with stopping_at(self._system[2][-1:]):
+                return self._advance(target, max_steps)
+        except GivenUp:
+            self._take_back()
+            raise
+        finally:
+            self._before = None
 
     @property
     def leaps(self) -> bool:
@@ -173,6 +182,7 @@ class CompiledStepper:
             passed += further
             if status != EVENT_PASSED:
                 return Status(status), passed
+            give_way(whether_given_up())
             self._record_crossings()
 
     def _keep(self) -> None:
@@ -183,6 +193,12 @@ class CompiledStepper:
             self._rows_before[place] = self._vectors[row]
         self._before = self._copies()
 
+    def _take_back(self) -> None:
+        """Put back what the step has changed."""
+        self._vectors[list(self._layout.carried)] = self._rows_before
+        for name, array in self._small_arrays().items():
+            array[...] = (self._before or {})[name]
+
     def _advance(self, target: float, max_steps: int) -> Status:
         if self._compiled_through:
             return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
@@ -191,6 +207,7 @@ class CompiledStepper:
             status = self._namespace.advance(float(target), last - self._tried(), *self._of_steps())
             if status != EVENT_PASSED:
                 return Status(status)
+            give_way(whether_given_up())
             self._record_crossings()
 
     def _of_steps(self) -> tuple[Any, ...]:

@@ -12,11 +12,10 @@ import numpy as np
 from dynamics.compiler.compilation import (
     CompiledModule,
     compiler_is_off,
-    compiling_beside,
     kernel_pieces,
     load,
-    loaded,
 )
+from dynamics.compiler.stopping import with_slot
 from dynamics.equations.interface import source_of_functions
 from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
 from dynamics.integrators.explicit.stepper import ExplicitStepper
@@ -69,7 +68,7 @@ _KERNELS = {
 _SYSTEM = "Tuple((i8[::1], f8[::1], i8[::1], f8[::1]))"
 _OF_CLUSTERS = ("slots", "system_calls", "small_flow.small_slots", "shared_kernels", "small_flow.cluster_kernels")
 # Functions that a method calls by address once or a few times per step, in the order of their places after those of the
-# system, and their pieces: of the two processes that compile, system and method, whichever has ended takes the next.
+# system, and their pieces.
 _OF_A_STEP: dict[str, tuple[tuple[tuple[str, ...], dict[str, str]], ...]] = {
     "bdf": (
         (
@@ -118,7 +117,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMethod:
-    """A method and a system, both compiled and ready to be joined, and the seconds that took, side by side."""
+    """A method and a system, both compiled and ready to be joined, and the seconds that took."""
 
     method: str
     kernels: CompiledModule
@@ -160,13 +159,7 @@ def load_method(method: str, system_pieces: Sequence[Piece]) -> CompiledMethod:
     """
     family = check_method(method, (*METHODS, "euler", "small-flow")).split(":")[0]
     began = clock.perf_counter()
-    kernels, functions, *of_a_step = sources = _sources(family, tuple(system_pieces))
-    modules = loaded(sources)
-    if modules is None:
-        with compiling_beside(*kernels, then=of_a_step), compiling_beside(*functions, then=of_a_step):
-            pass  # both copies compile, and this process waits for them: it has nothing else to do
-        modules = [load(*source) for source in sources]
-    method_code, system, *own = modules
+    method_code, system, *own = (load(*source) for source in _sources(family, tuple(system_pieces)))
     return CompiledMethod(method, method_code, system, clock.perf_counter() - began, tuple(own))
 
 
@@ -242,7 +235,7 @@ def make_stepper(
     if compiled.method.split(":")[0] != method.split(":", maxsplit=1)[0]:
         msg = f"Argument `system` must be compiled for method {method!r}, but is for {compiled.method!r}."
         raise ValueError(msg)
-    bound = (compiled.called(), numbers, integers, work)
+    bound = (compiled.called(), numbers, with_slot(integers), work)
     _check_events(compiled, state, bound, num_events, t0)
     return _stepper(method, compiled.kernels.namespace, state, bound, tolerances, num_events, t0)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.patience import give_way, whether_given_up
+from dynamics.compiler.stopping import give_way, whether_given_up
 from dynamics.integrators.foreign_stepper import ForeignStepper
 from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status, check_inside
 

@@ -86,6 +86,13 @@ def leaping(stepper: Any) -> LeapingStepper | None:
     return stepper if getattr(stepper, "leaps", False) else None
 
 
+def end_threads(stepper: Any) -> None:
+    """End the threads of a stepper, if it has any."""
+    close = getattr(stepper, "close", None)
+    if close is not None:
+        close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
     """What controls the steps: tolerances per component, or a forced length (0: adaptive) and order (0: chosen)."""

@@ -10,6 +10,7 @@ has no last place. Some methods add addresses of functions of their own.
 from dynamics.compiler.arrays import Integers, Vector
 from dynamics.compiler.compilation import kernel
 from dynamics.compiler.invocation import invoke
+from dynamics.compiler.stopping import STOP
 from dynamics.compiler.views import vector
 
 System = tuple[Integers, Vector, Integers, Vector]
@@ -18,9 +19,17 @@ RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = 0, 1, 2, 3, 
 
 
 @kernel
+def is_given_up(system: System) -> bool:
+    """Return whether the step is given up: nothing that it writes matters any more."""
+    sizes = system[2]
+    return bool(sizes[sizes.size - 1] == STOP)
+
+
+@kernel
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
-    """Write y' into `out`."""
-    invoke(system[0][RHS], (t, y, out, system[1], system[2], system[3]))
+    """Write y' into `out`, anything once the step is given up."""
+    if not is_given_up(system):
+        invoke(system[0][RHS], (t, y, out, system[1], system[2], system[3]))
 
 
 @kernel
@@ -37,11 +46,13 @@ def normalise(y: Vector, system: System) -> None:
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
-    """Write the diagonal of the Jacobian into `out`."""
-    invoke(system[0][JACOBIAN_DIAGONAL], (t, y, vector(y, 0, 0), out, system[1], system[2], system[3]))
+    """Write the diagonal of the Jacobian into `out`, anything once the step is given up."""
+    if not is_given_up(system):
+        invoke(system[0][JACOBIAN_DIAGONAL], (t, y, vector(y, 0, 0), out, system[1], system[2], system[3]))
 
 
 @kernel
 def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
-    """Write the product of the Jacobian with `v` into `out`."""
-    invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))
+    """Write the product of the Jacobian with `v` into `out`, anything once the step is given up."""
+    if not is_given_up(system):
+        invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))

@@ -23,6 +23,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
+from dynamics.runs.outcome import uninterrupted
 from dynamics.runs.result import StopReason
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
@@ -144,7 +145,7 @@ def propagation_of_chaos(
 
     # === return
     settings = {"particles": particles, "rtol": rtol, "atol": atol}
-    return _labelled(asked, counts, numbers, field, values, reason, settings)
+    return uninterrupted(_labelled(asked, counts, numbers, field, values, reason, settings))
 
 
 def _distances_of_starts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamics.commands.prepared import duration
@@ -12,6 +13,7 @@ from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integ
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.bars import bar_settings
+from dynamics.runs.outcome import also_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +49,8 @@ class ChaosStudy:
     def run(self) -> xr.Dataset:
         """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
         began = clock.perf_counter()
-        dataset = propagation_of_chaos(
+        run = partial(
+            propagation_of_chaos,
             self.problem,
             widths=self.widths,
             seeds=self.seeds,
@@ -56,6 +59,7 @@ class ChaosStudy:
             atol=ATOL,
             progress=not bar_settings(self.progress)["disable"],
         )
+        dataset = also_interrupted(run)
         dataset.attrs["wall_seconds"] = clock.perf_counter() - began
         return dataset
 

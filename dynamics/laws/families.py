@@ -6,23 +6,26 @@ A family is a list of problems that differ in size or start. An interruption kee
 from __future__ import annotations
 
 import time as clock
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics.compiler.cores import available_cores, one_core
+from dynamics.compiler.stopping import LOOK
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.bars import bar_settings
+from dynamics.runs.bars import bar_settings, open_bar
+from dynamics.runs.outcome import uninterrupted
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
 from dynamics.theory.prediction import check_decouples, predict
 from hermite.text.messages import shown
+from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,12 +60,10 @@ def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1
     modules. Workers are processes, each on one thread; 1 is this process, with threads of its own. Answers are the
     same. `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's.
     """
-    from tqdm import tqdm
-
     datasets: list[xr.Dataset] = []
     seconds: list[float] = []
     reason = "reached_end"
-    with tqdm(total=len(tasks), unit="problem", **bar_settings(progress)) as bar:
+    with open_bar(bar_settings(progress), total=len(tasks), unit="problem") as bar:
         try:
             for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
                 datasets.append(dataset)
@@ -102,6 +103,8 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
     try:
         with WorkerPool(workers, STUDIES["overlaps"]) as pool:
             for future in [pool.submit(_timed_on_one_core, task) for task in tasks]:
+                while not wait((future,), LOOK).done:
+                    stop_if_heard()
                 yield future.result()
     except BrokenExecutor:
         msg = (
@@ -112,9 +115,10 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
 
 
 def _timed(task: Task) -> tuple[xr.Dataset, float]:
-    """Return the answer and the seconds it took."""
+    """Return the answer and the seconds it took; raise SolveInterrupted if it was interrupted."""
+    stop_if_heard()
     started = clock.perf_counter()
-    return task(), clock.perf_counter() - started
+    return uninterrupted(task()), clock.perf_counter() - started
 
 
 def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:

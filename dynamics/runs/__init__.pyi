@@ -1,4 +1,5 @@
 from .bars import bar_settings as bar_settings
+from .bars import open_bar as open_bar
 from .checkpoint import DEFAULT_SECONDS as DEFAULT_SECONDS
 from .checkpoint import Rhythm as Rhythm
 from .checkpoint import labelled_arrays as labelled_arrays
@@ -6,7 +7,8 @@ from .dataset import Values as Values
 from .dataset import make_dataset as make_dataset
 from .dataset import prediction_values as prediction_values
 from .dataset import study_dataset as study_dataset
-from .interrupts import Interrupts as Interrupts
+from .outcome import also_interrupted as also_interrupted
+from .outcome import uninterrupted as uninterrupted
 from .result import StopReason as StopReason
 from .run_file import Begun as Begun
 from .run_file import RunFile as RunFile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 #: Seconds after which a notebook, which keeps what was written to it, shows a bar that nobody asked for.
@@ -19,3 +20,19 @@ def bar_settings(progress: bool | None) -> dict[str, Any]:
         "leave": False,
         "delay": NOTEBOOK_DELAY if in_notebook and progress is None else 0.0,
     }
+
+
+def open_bar(settings: dict[str, Any], **options: Any) -> Any:
+    """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`."""
+    return _kind_of_bar()(**options, **settings)
+
+
+@cache
+def _kind_of_bar() -> Any:
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]
+        #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
+        monitor_interval = 0
+
+    return Bar

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dynamics.equations.interface import OfStates, takes_stacks
+from dynamics.integrators.stepper import end_threads
 from dynamics.runs.loop import run, snapshot_of
 from dynamics.runs.outcome import stack_records
 from dynamics.runs.result import StopReason
@@ -81,6 +82,7 @@ class Companion:
         self._asked, self._cut_asked = _Asked(), _Asked()
         self._pool = ThreadPoolExecutor(1)
         self._stepper = stepper
+        self._steppers = [stepper] if cut is None else [stepper, cut[0]]
         self._result = self._pool.submit(run, stepper, times, observer_of(loss), trackers=[self._asked], begun=begun)
         self._cut: Future[RunResult] | None = None
         if cut is not None:
@@ -104,7 +106,7 @@ class Companion:
         if result.stop_reason is not StopReason.REACHED_END:
             self._stop()
         looser = self._result.result()
-        self._pool.shutdown()
+        self._end()
         return looser
 
     def snapshot(self) -> Snapshot:
@@ -124,7 +126,13 @@ class Companion:
     def cancel(self) -> None:
         """Stop the looser run after the step that it is in."""
         self._stop()
+        self._end()
+
+    def _end(self) -> None:
+        """End the threads, when the runs have ended."""
         self._pool.shutdown()
+        for stepper in self._steppers:
+            end_threads(stepper)
 
     def _stop(self) -> None:
         self._asked.stop.set()

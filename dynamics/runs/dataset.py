@@ -6,7 +6,7 @@ import datetime
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -58,15 +58,6 @@ class Contents:
     attributes: dict[str, Any]
     #: Gives what says where it comes from, which a sweep says of all its points at once.
     stamp: Callable[[], dict[str, Any]] = dict
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all variables."""
-        return sum(array.nbytes for _, array, _ in self.variables.values())
-
-    def stamped(self) -> Contents:
-        """Return the same with its stamp as it is now, which another process can be given."""
-        return replace(self, stamp=partial(dict, self.stamp()))
 
     def dataset(self) -> xr.Dataset:
         """Return the dataset."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dynamics.compiler.patience import LOOK
+from dynamics.compiler.stopping import LOOK, in_worker, is_interrupted
 from dynamics.runs.checkpoint import packed, unpacked
-from dynamics.runs.interrupts import Interrupts
 from dynamics.runs.loop import run, snapshot_of
 from dynamics.runs.result import StopReason
 
@@ -54,6 +53,8 @@ def kept_run(
 ) -> tuple[RunResult, Contents]:
     """Run as `run` does, from where `file` stands, and keep the file up to date.
 
+    The run is followed in a second thread for which the main thread waits: see `in_worker`.
+
     `labelled` gives what a dataset holds of the result and of that of the companion, if there is one; the companion
     runs already, and is ended here.
     """
@@ -68,36 +69,29 @@ def kept_run(
         contents, parts = now(own)
         return contents.dataset(), parts
 
-    begun = begun_snapshot(file, RUN)
-    # A second signal must not lose what is stored at the end.
-    with Interrupts() as late:
+    def followed() -> tuple[RunResult, Contents]:
         result = run(
             stepper,
             times,
             observe,
             trackers=[*trackers, *file.trackers(stored)],
-            begun=begun,
+            begun=begun_snapshot(file, RUN),
             sound=sound,
             why_failed=why_failed,
         )
         looser = None
         if companion is not None:
             while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):
-                if late.heard:
+                if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
-            try:
-                looser = companion.finish(result)
-            except KeyboardInterrupt:
-                result = replace(result, stop_reason=StopReason.INTERRUPTED)
-                looser = companion.finish(result)
+            looser = companion.finish(result)
         resumable = result.stop_reason.resumable
         if file.has_path and resumable and result.intact:
             contents, parts = now(snapshot_of(stepper, result))
         else:
             contents, parts = labelled(result, looser), {}
         if file.has_path:
-            file.announce(contents)
             file.close(contents.dataset(), parts, resumable=resumable)
-    if late.heard and result.stop_reason is not StopReason.INTERRUPTED:
-        raise KeyboardInterrupt
-    return result, contents
+        return result, contents
+
+    return in_worker(followed)

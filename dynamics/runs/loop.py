@@ -1,8 +1,8 @@
 """The run loop: compiled steps up to the next saved time, in chunks between which the trackers may stop the run.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
-hears Ctrl-C and asks the trackers. A step that takes longer is taken beside, in a second thread: then what is urgent is
-heard in the middle of it, and the run ends with the state before it.
+and asks the trackers and whether the run was interrupted. A step that takes longer is taken in a second thread, which
+is joined: what is urgent is then heard in the middle of the step, and the run ends with the state before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.compiler.cores import one_of_the_runs
-from dynamics.compiler.patience import Stopped, beside
+from dynamics.compiler.stopping import Stopped, beside
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import leaping
@@ -128,21 +128,24 @@ def run(
     At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
     times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
     this stepper. `sound` is called after each record and says why to stop, if the records are wrong; `why_failed` is
-    called with the state at which no step succeeds, and says why, if it knows. KeyboardInterrupt does not escape: it
-    becomes the stop reason "interrupted".
+    called with the state at which no step succeeds, and says why, if it knows. A KeyboardInterrupt of a tracker becomes
+    the stop reason "interrupted".
     """
     if begun is not None:
         _restore(stepper, begun)
     view = _View(stepper, times, RunResult() if begun is None else begun.result)
-    records, interrupts = view.result.records, Interrupts()
-    watchers = [*trackers, interrupts]
+    records, watchers = view.result.records, [*trackers, Interrupts()]
     leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in watchers)
     size = stepper.interpolate(stepper.time).size if leaps else 0
     pace = _Pace(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0)
     reason: StopReason | None = None
     try:
-        for tracker in (interrupts, *trackers):
+        for tracker in trackers:
             tracker.start(view)
+        # Evaluates the start, which may take long, and records the events there.
+        view.result.intact = False
+        _advance(stepper, stepper.time, view, pace, watchers)
+        view.result.intact = True
         while len(records) < times.size and reason is None:
             leaper = leaping(stepper) if leaps and pace.steps > 1 else None
             if leaper is not None:
@@ -164,7 +167,7 @@ def run(
     except KeyboardInterrupt:
         reason = StopReason.INTERRUPTED
     finally:
-        for tracker in (*trackers, interrupts):
+        for tracker in trackers:
             tracker.finish(view)
     return view.so_far(reason or StopReason.REACHED_END)
 

@@ -27,11 +27,31 @@ class SolveError(RuntimeError):
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A solve that was interrupted; what was computed before is in `dataset`."""
+    """A solve, a simulation, a check or a study that was interrupted; what was computed before is in `dataset`.
 
-    def __init__(self, message: str, dataset: xr.Dataset) -> None:
+    That is a Dataset, of a check a DataTree.
+    """
+
+    def __init__(self, message: str, dataset: Any) -> None:
         super().__init__(message)
         self.dataset = dataset
+
+
+def uninterrupted(answer: xr.Dataset) -> xr.Dataset:
+    """Return an answer; raise SolveInterrupted with it if its run was interrupted."""
+    if answer.attrs.get("stop_reason") == StopReason.INTERRUPTED:
+        msg = "The run was interrupted; what was computed is the attribute `dataset` of this exception."
+        raise SolveInterrupted(msg, answer)
+    return answer
+
+
+def also_interrupted(call: Callable[[], xr.Dataset]) -> xr.Dataset:
+    """Return what a call returns or, if it is interrupted, what SolveInterrupted says that it kept."""
+    try:
+        return call()
+    except SolveInterrupted as stop:
+        kept: xr.Dataset = stop.dataset
+        return kept
 
 
 def stack_records(records: Records, count: int, template: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:

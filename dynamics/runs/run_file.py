@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.runs.dataset import Contents
     from dynamics.runs.result import Snapshot
     from dynamics.runs.trackers import Tracker
 
@@ -94,8 +93,6 @@ class RunFile:
     begun: Begun | None = None
     #: Whether the file, as it stands, can be continued.
     unfinished: bool = False
-    #: Is told what the dataset of the run will hold, before it is made.
-    announce: Callable[[Contents], object] = field(default_factory=lambda: lambda _contents: None, init=False)
     #: Why the file is not where it was to be, and where it is, in one sentence; "" if it is there.
     trouble: str = field(default="", init=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
-from dynamics.runs.bars import bar_settings
+from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.result import StopReason
 from hermite.text.messages import shown
 
@@ -87,10 +87,8 @@ class Progress(Tracker):
         """Open the bar, if anybody sees it."""
         if self._settings["disable"]:
             return
-        from tqdm import tqdm
-
         self._first = max(view.end * 1e-6, 1e-12)
-        self._bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]", **self._settings)
+        self._bar = open_bar(self._settings, total=1.0, bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]")
 
     def check(self, view: RunView) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""

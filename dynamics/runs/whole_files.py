@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynamics.compiler.stopping import in_worker
 from dynamics.problem.checks import check_switch
-from dynamics.runs.interrupts import sheltered
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -83,19 +83,22 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
 
     A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
     """
-    # A signal that raised in here could leave a lock of the libraries taken, and the next file would wait for ever.
-    with sheltered():
+
+    def written() -> None:
+        temporary = _temporary(target)
         try:
-            temporary = _temporary(target)
-            try:
-                _fill(temporary, write)
-                _place(temporary, target, replaces=replaces)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            cause = OSError(*error.args)  # without the temporary name
-            msg = f"File {str(target)!r} could not be written: {cause}."
-            raise StorageError(msg) from error
+            _fill(temporary, write)
+            _place(temporary, target, replaces=replaces)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    try:
+        # KeyboardInterrupt inside of the libraries could leave one of their locks taken: the next file would hang.
+        in_worker(written)
+    except OSError as error:
+        cause = OSError(*error.args)  # without the temporary name
+        msg = f"File {str(target)!r} could not be written: {cause}."
+        raise StorageError(msg) from error
 
 
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:

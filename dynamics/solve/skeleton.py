@@ -7,11 +7,13 @@ its module that builds an `Integration`: steppers of a system, what is recorded 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dynamics.compiler.cores import one_blas_thread
 from dynamics.integrators import stepper_of
+from dynamics.integrators.stepper import end_threads
 from dynamics.problem.checks import check_choice
 from dynamics.runs.dataset import make_contents
 from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
@@ -191,7 +193,8 @@ def contents_of(
     check_choice("on_failure", on_failure, ("raise", "return"))
     watchers = all_trackers(arguments.get("trackers", ()), arguments.get("progress"), arguments.get("max_runtime"))
     # === build
-    integration = build(asked, **own)
+    with one_blas_thread():  # whatever runs beside this, the start has the same bits
+        integration = build(asked, **own)
     # === run and label
     result, contents = _run(answer, asked, integration, watchers)
     # === return
@@ -209,9 +212,10 @@ def _run(
     from dynamics.runs.kept_run import kept_run
 
     times = integration.schedule.times
-    with integration.threads():
+    with ExitStack() as context:
+        context.enter_context(integration.threads())
         stepper = integration.method.stepper(asked.rtol)
-
+        context.callback(end_threads, stepper)
         with (
             nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
         ):

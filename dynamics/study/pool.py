@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dynamics.compiler.cores import THREAD_VARIABLES
+from dynamics.compiler.stopping import LOOK
 from dynamics.study.points import PointAnswer, answer_points
 from dynamics.study.studies import find_study
+from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +65,10 @@ def run_points(
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
         broken = _hand_out(source, window, make_point, study, pool, flying)
-        done = wait(flying, return_when=FIRST_COMPLETED).done
+        stop_if_heard()
+        while flying and not wait(flying, LOOK, return_when=FIRST_COMPLETED).done:
+            stop_if_heard()
+        done = [future for future in flying if future.done()]
         broken = broken or any(_died(future) for future in done)
         lost = []
         for future in wait(flying).done if broken else done:

@@ -19,7 +19,7 @@ import numpy as np
 from dynamics.compiler.cores import available_cores, one_core
 from dynamics.problem.checks import check_switch, checked_integer
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-from dynamics.runs.bars import bar_settings
+from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.storage import check_target, load
 from dynamics.study.grid import make_grid
 from dynamics.study.merge import merge_points
@@ -174,7 +174,7 @@ def _loading_datasets(*, beside: bool) -> Iterator[None]:
 
         xr.Dataset({"first": ("first", np.zeros(1))})
 
-    thread = threading.Thread(target=load_datasets, daemon=True)
+    thread = threading.Thread(target=load_datasets)
     if beside:
         thread.start()
     try:
@@ -289,9 +289,7 @@ def _check_pickles(grid: Grid) -> None:
 @contextmanager
 def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[int, PointAnswer], None]]:
     """Show a bar over points; yield the function that moves it on."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, initial=total - missing, unit="point", **bar_settings(progress)) as bar:
+    with open_bar(bar_settings(progress), total=total, initial=total - missing, unit="point") as bar:
         failed = 0
 
         def advance(points: int, answer: PointAnswer) -> None:

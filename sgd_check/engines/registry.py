@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -82,10 +82,11 @@ class SpanEngine(Engine, Protocol):
     How such a run is cut may change its bits, so it is cut at looks alone, never by the clock.
     """
 
-    def advance_span(self, steps: int, rates: Array | float, deadline: float) -> bool:
+    def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.
 
-        Return False if `time.perf_counter()` passed `deadline` on the way; the state is then not to be used.
+        Return False if `given_up`, called from any thread several times a second, says on the way that the span is no
+        longer wanted; the state is then not to be used.
         """
 
     def caution(self, peak_rate: float, steps: int) -> str | None:

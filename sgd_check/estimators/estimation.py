@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
-from dynamics.runs import bar_settings
+from dynamics.runs import bar_settings, open_bar
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
+from hermite.text.signals import stop_if_heard
 from sgd_check.estimators.spectral import leading_vector
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def estimate_direction(
 
     Raises
     ------
+    SolveInterrupted
+        A KeyboardInterrupt, after Ctrl-C; its `dataset` has the seeds that were reached.
     TypeError, ValueError
         One sentence: what must hold, what was given; among them, before any work, that x has n·d numbers, and three
         times as many must fit into memory.
@@ -85,7 +88,7 @@ def estimate_direction(
     >>> bool(abs(found.overlap_squared.mean() - law.predicted_overlap_squared) < 0.05)
     True
     """
-    from dynamics.runs import make_dataset
+    from dynamics.runs import make_dataset, uninterrupted
 
     single_direction(problem)
     n = checked_integer(samples, "samples", minimum=2)
@@ -103,7 +106,7 @@ def estimate_direction(
     found, reason = _each(estimated, chosen, progress)
     values = {"overlap_squared": found[:, 0], **({"top_eigenvalue": found[:, 1]} if estimator.degree > 1 else {})}
     attributes = direction_attributes(estimator, problem.dimension, transform)
-    return make_dataset(
+    estimates = make_dataset(
         values,
         problem=problem,
         title="Estimates of one direction from samples that are there at once",
@@ -120,6 +123,7 @@ def estimate_direction(
         leading=("seed",),
         with_leading=tuple(values),
     )
+    return uninterrupted(estimates)
 
 
 def drawn_sample(problem: Problem, samples: int, seed: int) -> tuple[Array, Array]:
@@ -133,12 +137,11 @@ def drawn_sample(problem: Problem, samples: int, seed: int) -> tuple[Array, Arra
 
 def _each(work: Callable[[int], tuple[float, float]], seeds: Sequence[int], progress: bool | None) -> tuple[Array, str]:
     """Return what work finds for every seed, NaN where Ctrl-C came before, and why it ended."""
-    from tqdm import tqdm
-
     found = np.full((len(seeds), 2), np.nan)
-    with tqdm(total=len(seeds), unit="sample", **bar_settings(progress)) as bar:
+    with open_bar(bar_settings(progress), total=len(seeds), unit="sample") as bar:
         try:
             for at, seed in enumerate(seeds):
+                stop_if_heard()
                 found[at] = work(seed)
                 bar.update()
         except KeyboardInterrupt:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import (
-    EXIT_INTERRUPTED,
     UsageError,
     as_typed,
     check_names_a_file,
@@ -17,7 +15,7 @@ from dynamics.commands import (
     exit_code_of,
     say,
 )
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 from hermite.text.messages import shown
 from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
@@ -179,7 +177,7 @@ def _simulate(
 
     import xarray as xr
 
-    from dynamics.runs import Interrupts
+    from dynamics.runs import also_interrupted
     from sgd_check import compare, simulate
     from sgd_check.verdicts.curve_course import seconds_left, simulate_for_curves
 
@@ -188,28 +186,27 @@ def _simulate(
     def simulate_at(rate: float, steps: int, first: bool) -> xr.Dataset:
         if not first and not settings["quiet"]:
             say(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
-        return simulate(
-            course.problem,
-            learning_rate=rate,
-            steps=steps,
-            **{name: settings[name] for name in ("seeds", "engine", "batch_size", "device", "dtype")},
-            max_runtime=budget if first else seconds_left(budget, started),
-            progress=False if settings["quiet"] else None,
-            checkpoint=file if first else None,
+        return also_interrupted(
+            lambda: simulate(
+                course.problem,
+                learning_rate=rate,
+                steps=steps,
+                **{name: settings[name] for name in ("seeds", "engine", "batch_size", "device", "dtype")},
+                max_runtime=budget if first else seconds_left(budget, started),
+                progress=False if settings["quiet"] else None,
+                checkpoint=file if first else None,
+            )
         )
 
-    # A second signal must not lose what the first one left to be compared.
-    with warnings.catch_warnings(), Interrupts() as late:
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if settings["quiet"] else say(f"warning: {message}")
         runs = simulate_for_curves(tested, course, simulate_at)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=settings["false_alarm_rate"])
         if tested is not prediction:
             tree["given"] = xr.DataTree(prediction)
-        code = end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
-    return EXIT_INTERRUPTED if late.heard else code
+        return end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

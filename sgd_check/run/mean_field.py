@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import EXIT_INTERRUPTED, UsageError, duration, say
+from dynamics.commands import UsageError, duration, say
 from sgd_check.run.end import end, sentence
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
     """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
     import xarray as xr
 
-    from dynamics.runs import Interrupts
+    from dynamics import SolveInterrupted
     from sgd_check import compare
 
     try:
@@ -73,22 +74,21 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         say(f"About {duration(seconds)}.")
         if seconds > LONG_RUN_SECONDS:
             say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")
-    # A second signal must not lose what the first one left to be compared.
-    with Interrupts() as late:
-        simulations = _simulate(plan, settings)
-        reason = str(simulations[-1].attrs["stop_reason"])
-        try:
-            tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
-            tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
-        except ValueError as error:
-            # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
-            if reason == "reached_end":
-                raise
-            say(f"Nothing could be compared: {error}")
-            branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
-            tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
-        code = end(tree, output, figure, settings, reason)
-    return EXIT_INTERRUPTED if late.heard else code
+    simulations = _simulate(plan, settings)
+    reason = str(simulations[-1].attrs["stop_reason"])
+    try:
+        tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
+        tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
+    except (ValueError, SolveInterrupted) as error:
+        if isinstance(error, SolveInterrupted):
+            reason = "interrupted"
+        # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
+        elif reason == "reached_end":
+            raise
+        say(f"Nothing could be compared: {error}")
+        branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
+        tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
+    return end(tree, output, figure, settings, reason)
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
@@ -153,6 +153,7 @@ def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
 def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
     """Return the simulations by width, up to the first that ended early."""
     from dynamics.problem import SaveAt
+    from dynamics.runs import also_interrupted
     from sgd_check import simulate
 
     started, found = clock.perf_counter(), []
@@ -160,7 +161,8 @@ def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
         left = None
         if settings["max_runtime"] is not None:
             left = max(settings["max_runtime"] - (clock.perf_counter() - started), 1e-3)
-        simulation = simulate(
+        run = partial(
+            simulate,
             replace(plan.problem, width=width),
             learning_rate=plan.learning_rate,
             steps=plan.steps,
@@ -174,6 +176,7 @@ def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
             progress=False if settings["quiet"] else None,
             max_runtime=left,
         )
+        simulation = also_interrupted(run)
         found.append(simulation)
         if simulation.attrs["stop_reason"] != "reached_end":
             break

@@ -6,7 +6,8 @@ import time as clock
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.runs import Interrupts, Rhythm, bar_settings, labelled_arrays
+from dynamics.compiler import in_worker, interruption
+from dynamics.runs import Rhythm, bar_settings, labelled_arrays, open_bar, uninterrupted
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
     from sgd_check.runs.plan import Plan
 
-# Between two looks the clock, the progress bar and Ctrl-C are served after so many steps at first, and then about this
-# often, in seconds; how a run is cut changes no bit of it.
-TICK_STEPS = 512
+# The clock, the progress bar and interruptions are served after so many steps at first, since steps may be long, and
+# then about this often, in seconds; how a run is cut changes no bit of it.
+TICK_STEPS = 1
 TICK_SECONDS = 0.1
 #: Parts of a checkpoint.
 ENGINE, RECORDER = "engine", "recorder"
@@ -92,40 +93,34 @@ class StepLoop:
     tick: int = field(default_factory=lambda: TICK_STEPS)
 
     def __post_init__(self) -> None:
-        from tqdm import tqdm
-
-        # The steps of a span are many: it is torn at any instant rather than heard at its end.
-        self.interrupts = Interrupts(tears=isinstance(self.engine, SpanEngine))
-        self._bar = tqdm(total=self.plan.steps, initial=self.now.step, unit="step", **bar_settings(self.progress))
+        self._is_interrupted = interruption()
+        self._bar = open_bar(bar_settings(self.progress), total=self.plan.steps, initial=self.now.step, unit="step")
         self._started = clock.perf_counter() - self.now.seconds
         self._deadline = self._started + self.now.seconds + self.budget
 
     def run(self) -> str:
         """Take the steps until the end, the budget, an interruption, or until every run blew up; return why."""
         engine, recorder, now, reason = self.engine, self.recorder, self.now, "reached_end"
-        with engine.running(), self._bar, self.interrupts:
-            try:
-                for look in self.plan.looked_at[self.plan.looked_at > now.look].tolist():
-                    if not self._advance(look):
-                        reason = "interrupted" if self.interrupts.heard else "max_runtime"
-                        break
-                    now.look, now.intact = look, False
-                    engine.freeze(recorder.look(look, engine))
-                    now.intact = True
-                    if self.after_looks:
-                        self._beat()
-                    if recorder.blown_up.all():
-                        reason = "blown_up"
-                        break
-            except KeyboardInterrupt:
-                reason = "interrupted"
+        with engine.running(), self._bar:
+            for look in self.plan.looked_at[self.plan.looked_at > now.look].tolist():
+                if not self._advance(look):
+                    reason = "interrupted" if self._is_interrupted() else "max_runtime"
+                    break
+                now.look, now.intact = look, False
+                engine.freeze(recorder.look(look, engine))
+                now.intact = True
+                if self.after_looks:
+                    self._beat()
+                if recorder.blown_up.all():
+                    reason = "blown_up"
+                    break
         now.seconds = clock.perf_counter() - self._started
         return reason
 
     def _advance(self, look: int) -> bool:
         """Advance to a look; return whether it was reached before the deadline and any interruption."""
         now = self.now
-        while now.step < look and not self.interrupts.heard and clock.perf_counter() < self._deadline:
+        while now.step < look and not self._given_up():
             now.intact = False
             ahead = self._piece(look)
             if ahead is None:
@@ -136,6 +131,9 @@ class StepLoop:
                 self._beat()
         return now.step >= look
 
+    def _given_up(self) -> bool:
+        return self._is_interrupted() or clock.perf_counter() > self._deadline
+
     def _beat(self) -> None:
         """Keep how far the runs are, if it is time for that."""
         now, keep = self.now, self.keep
@@ -144,10 +142,10 @@ class StepLoop:
             self.rhythm.beat(lambda: keep(now))
 
     def _piece(self, look: int) -> int | None:
-        """Take steps towards a look and return the step reached; None if a span was given up at the deadline."""
+        """Take steps towards a look and return the step reached; None if a span was given up."""
         first, engine, began = self.now.step, self.engine, clock.perf_counter()
         if isinstance(engine, SpanEngine):
-            done = engine.advance_span(look - first, self.plan.span(first, look), self._deadline)
+            done = engine.advance_span(look - first, self.plan.span(first, look), self._given_up)
             return look if done else None
         ahead = min(first + self.tick, look)
         engine.advance(self.plan.rates(first, ahead))
@@ -170,7 +168,9 @@ def run_with_file(
 ) -> xr.Dataset:
     """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
 
-    `labelled` makes a dataset of what was recorded until now, and of why it ended. Runs that are not `resumable` leave
+    SolveInterrupted is raised with it if the caller was interrupted. The steps are taken in a second thread, for which
+    the main thread waits: see `in_worker`. `labelled` makes a dataset of what was recorded until now, and of why it
+    ended. Runs that are not `resumable` leave
     no checkpoint; `after_looks` is that of `StepLoop`.
     """
     reached = Reached() if file.begun is None else restored(engine, recorder, file.begun)
@@ -183,16 +183,15 @@ def run_with_file(
 
     written = keep if file.has_path else None
     rhythm = Rhythm(file.every)
-    loop = StepLoop(engine, plan, recorder, reached, budget, progress, rhythm, written, after_looks)
-    # A second signal must not lose what is stored at the end.
-    with Interrupts() as late:
-        reason = loop.run()
+
+    def followed() -> xr.Dataset:
+        reason = StepLoop(engine, plan, recorder, reached, budget, progress, rhythm, written, after_looks).run()
         dataset = labelled(reached, reason)
         goes_on = reason in ("interrupted", "max_runtime")
         file.close(dataset, parts() if goes_on and file.has_path else {}, resumable=goes_on)
-    if late.heard and reason != "interrupted":
-        raise KeyboardInterrupt
-    return dataset
+        return dataset
+
+    return uninterrupted(in_worker(followed))
 
 
 def parts_of(engine: object, recorder: Looker, now: Reached) -> dict[str, xr.Dataset]:

@@ -117,14 +117,14 @@ class FullBatch(PreparedStudy):
         return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * self.slope * d
 
     def _estimated(self, d: int, samples: int, seeds: range) -> Array:
-        """Return squared overlaps of the first eigenvector, or raise KeyboardInterrupt."""
+        """Return squared overlaps of the first eigenvector."""
         found = estimate_direction(
             descent_problem(self._link, d), samples=samples, seeds=seeds, degree=2, progress=False
         )
-        return _finished(found)["overlap_squared"].to_numpy()
+        return found["overlap_squared"].to_numpy()
 
     def _descended(self, d: int, samples: int, seeds: range) -> Array:
-        """Return squared overlaps at the end of descent on the same number of samples, or raise KeyboardInterrupt."""
+        """Return squared overlaps at the end of descent on the same number of samples."""
         rate, steps = self.settings["rate"], self.settings["steps"]
         found = simulate(
             descent_problem(self._link, d),
@@ -137,7 +137,7 @@ class FullBatch(PreparedStudy):
             save_at=SaveAt.at([rate * steps]),
             progress=False,
         )
-        return _finished(found)["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
+        return found["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
 
     def _arrivals(self, d: int, seeds: range, meter: Meter) -> Array:
         """Return after how many samples the runs of online SGD arrive, NaN where they do not."""
@@ -177,13 +177,6 @@ class FullBatch(PreparedStudy):
         weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
         found = {"measured": float(weights @ y), "error": float(np.sqrt(np.sum((weights * error) ** 2)))}
         return {"online_slope": self.slope, **{f"online_slope_{name}": value for name, value in found.items()}}
-
-
-def _finished(found: xr.Dataset) -> xr.Dataset:
-    """Return runs that were not interrupted."""
-    if found.attrs["stop_reason"] == "interrupted":
-        raise KeyboardInterrupt
-    return found
 
 
 @study_function

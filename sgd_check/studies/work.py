@@ -12,8 +12,9 @@ import numpy as np
 
 from dynamics.commands import duration
 from dynamics.problem import MOST_RUNS, SaveAt, checked_integer
-from dynamics.runs import bar_settings, study_dataset
+from dynamics.runs import bar_settings, open_bar, study_dataset
 from dynamics.solve import solve_overlaps
+from hermite.text.signals import stop_if_heard
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.defaults import measured_seconds_per_step
@@ -72,15 +73,18 @@ def share_never(time: Array, blown: Array) -> Array:
 
 @contextmanager
 def under_way(steps: float, shown: bool | None) -> Iterator[Meter]:
-    """Return the context in which a study takes about so many steps; Ctrl-C ends it and is written down.
+    """Return the context in which a study takes about so many steps; an interruption ends it and is written down.
 
     That a learning rate may be above the limit of stability is what studies are about, and no reason to warn.
     """
-    from tqdm import tqdm
-
     started = clock.perf_counter()
-    bar = tqdm(total=round(steps), unit="step", unit_scale=True, **bar_settings(shown))
-    meter = Meter(bar.update)
+    bar = open_bar(bar_settings(shown), total=round(steps), unit="step", unit_scale=True)
+
+    def add(count: int) -> None:
+        bar.update(count)
+        stop_if_heard()
+
+    meter = Meter(add)
     with bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
         try:
@@ -150,8 +154,8 @@ class PreparedStudy:
 def simulated(
     problem: Problem, *, learning_rate: float, steps: int, seeds: range, records: NDArray[Any] | list[int]
 ) -> xr.Dataset:
-    """Return the runs of one point, recorded after so many steps; raise KeyboardInterrupt if they were interrupted."""
-    runs = simulate(
+    """Return the runs of one point, recorded after so many steps."""
+    return simulate(
         problem,
         learning_rate=learning_rate,
         steps=steps,
@@ -159,9 +163,6 @@ def simulated(
         save_at=SaveAt.at([learning_rate * record for record in records]),
         progress=False,
     )
-    if runs.attrs["stop_reason"] == "interrupted":
-        raise KeyboardInterrupt
-    return runs
 
 
 def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:

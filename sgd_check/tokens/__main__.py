@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,7 +39,7 @@ from dynamics.commands import (
     store_result,
     store_table,
 )
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(values: Mapping[str, Any]) -> int:
-    from dynamics.runs import Interrupts, StorageError, load_answer
+    from dynamics.runs import StorageError, load_answer
     from sgd_check.run.resume import end_of_runs, reopened_runs
     from sgd_check.tokens import compare
 
@@ -115,15 +114,13 @@ def _check(values: Mapping[str, Any]) -> int:
     check_targets(settings, output, figure)
     try:
         prediction = load_answer(source)
-        # A second signal must not lose what the first one left to be compared.
-        with Interrupts() as late:
-            runs, file = _trained(prediction, asked, settings, output, begun)
-            code = _end(compare(prediction, runs, false_alarm_rate=level), output, figure, settings)
-            if file is not None:
-                end_of_runs(file, settings, "sgd_check.tokens")
+        runs, file = _trained(prediction, asked, settings, output, begun)
+        code = _end(compare(prediction, runs, false_alarm_rate=level), output, figure, settings)
+        if file is not None:
+            end_of_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
         raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
-    return EXIT_INTERRUPTED if late.heard else code
+    return code
 
 
 def _trained(
@@ -131,6 +128,7 @@ def _trained(
 ) -> tuple[xr.Dataset, RunFile | None]:
     """Return runs and the file that keeps them, begun or gone on with; draws of Gaussian embeddings need no file."""
     from dynamics.problem import stored_question
+    from dynamics.runs import also_interrupted
     from sgd_check.run.resume import file_of_runs
     from sgd_check.runs.resumption import resume
     from sgd_check.tokens import simulate
@@ -141,11 +139,11 @@ def _trained(
     file = file_of_runs(settings, problem, output, begun)
     shown: Any = {"progress": False if settings["quiet"] else None, "max_runtime": asked.pop("max_runtime", None)}
     if begun is not None:
-        return resume(file, **shown), file
+        return also_interrupted(lambda: resume(file, **shown)), file
     course = _course(prediction, {"seeds": DEFAULT_SEEDS, **asked})
     if not settings["quiet"]:
         say(f"{course['steps']} steps of {course['seeds']} runs at learning rate {course['learning_rate']:g}.")
-    return simulate(problem, **course, **shown, checkpoint=file), file
+    return also_interrupted(lambda: simulate(problem, **course, **shown, checkpoint=file)), file
 
 
 def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
@@ -186,5 +184,4 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
 
 
 if __name__ == "__main__":
-    lighten_process()
-    sys.exit(main())
+    run_program(main)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time as clock
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 import dynamics
 from dynamics.problem import checked_integer, checked_number, is_correlation
+from dynamics.runs import also_interrupted
 from hermite.text.messages import not_a_choice
 from sgd_check.runs.checks import checked_engine, checked_options
 from sgd_check.runs.simulation import simulate
@@ -119,6 +121,8 @@ def check(
         `theory="finite-step"` if that equation has no solution here.
     SolveError
         If the flow cannot be integrated.
+    SolveInterrupted
+        A KeyboardInterrupt, after Ctrl-C; its `dataset` is the flow, or the tree of what the runs had reached.
 
     Warns
     -----
@@ -157,7 +161,8 @@ def check(
     started = clock.perf_counter()
 
     def simulate_at(rate: float, count: int, first: bool) -> xr.Dataset:
-        return simulate(
+        run = partial(
+            simulate,
             problem,
             learning_rate=rate,
             steps=count,
@@ -171,12 +176,16 @@ def check(
             max_runtime=max_runtime if first else seconds_left(max_runtime, started),
             checkpoint=checkpoint if first else None,
         )
+        return also_interrupted(run)
 
     simulations = simulate_for_curves(tested, course, simulate_at)
     runs = simulations if len(simulations) > 1 else simulations[0]
     tree = compare(tested, runs, false_alarm_rate=false_alarm_rate)
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
+    if simulations[-1].attrs["stop_reason"] == "interrupted":
+        msg = "The check was interrupted; what was computed is the attribute `dataset` of this exception, a DataTree."
+        raise dynamics.SolveInterrupted(msg, tree)
     return tree
 
 

@@ -173,7 +173,7 @@ def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
     options = pilot.options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = simulate(
+        return simulate(
             pilot.problem,
             learning_rate=rate,
             steps=steps,
@@ -184,9 +184,6 @@ def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
             dtype=options.dtype,
             progress=False,
         )
-    if found.attrs["stop_reason"] == "interrupted":
-        raise KeyboardInterrupt
-    return found
 
 
 def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:

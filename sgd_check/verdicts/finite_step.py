@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import is_correlation
+from dynamics.runs import uninterrupted
 from sgd_check.verdicts.direction import VISIBLE_ERROR
 from sgd_check.verdicts.expectation import expectation, has_step
 
@@ -61,9 +62,7 @@ def solve_finite_step(course: Course, batch_size: int, *, progress: bool | None,
             on_failure="return",
             error_estimate=False,
         )
-    reason = solution.attrs["stop_reason"]
-    if reason == "interrupted":
-        raise KeyboardInterrupt
+    reason = uninterrupted(solution).attrs["stop_reason"]
     if reason != "reached_end":
         msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
         raise NoFiniteStepError(msg)

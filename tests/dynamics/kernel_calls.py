@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.compiler.stopping import with_slot
 from dynamics.integrators.methods import load_method
 from dynamics.integrators.stepper import EVENT_VALUES, NORMALISE, RHS
 
@@ -31,7 +32,7 @@ class Kernels:
     def __init__(self, system, method="explicit"):
         self.system = system
         compiled = load_method(method, system.pieces)
-        self._bound = (compiled.functions(), system.parameters, system.sizes)
+        self._bound = (compiled.functions(), system.parameters, with_slot(system.sizes))
         here = "dynamics.integrators"
         names = (f"{here}.{name}" for name in ("slots", "system_calls", "evaluation_kernels"))
         calls = (*kernel_pieces(*names), Piece("calls", CALLS))

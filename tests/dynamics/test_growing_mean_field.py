@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dynamics
+from dynamics.compiler.stopping import with_slot
 from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.start import start_particles
 from dynamics.equations.mean_field.subspace import SubspaceSystem
@@ -84,7 +85,7 @@ def test_masses_grow_by_the_potential_of_explicit_neurons(case):
     system = make(question, *start_particles(question, count, rule), ())
     compiled = load_method("explicit", system.pieces)
     rates = np.empty_like(system.initial_state)
-    bound = (compiled.functions(), system.parameters, system.sizes, np.full(system.work_size, np.nan))
+    bound = (compiled.functions(), system.parameters, with_slot(system.sizes), np.full(system.work_size, np.nan))
     compiled.kernels.namespace.evaluate(RHS, 0.0, system.initial_state.copy(), rates, bound)
     angles = 2 * (question.activation.order // 2 + 1)
     w = as_neurons(question, count, rule, angles).initial_weights

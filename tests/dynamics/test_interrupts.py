@@ -1,4 +1,4 @@
-"""Budgets and signals: heard in the middle of a step, at a cost that does not grow with what was not reached."""
+"""Budgets and interruptions: heard in the middle of a step, whose thread is joined, and at no cost of what was not reached."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import time as clock
 import numpy as np
 import pytest
 import xarray as xr
+from processes import interrupt_run
 
 import dynamics
-from dynamics.compiler import patience
+from dynamics.compiler import stopping
+from dynamics.compiler.stopping import STOP, GivenUp, StopFlag, give_way, stopping_at, whether_given_up
 from dynamics.compiler.workers import GRAIN, Workers
 from dynamics.integrators import Status
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.descent import stepper as descent
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.particles import stepper as particle_stepper
-from dynamics.runs import interrupts, run_file, storage, trackers, whole_files
 from dynamics.runs import loop as run
+from dynamics.runs import run_file, storage, trackers, whole_files
 from dynamics.runs.records import Records
 from dynamics.runs.trackers import Callback, StopReason
 
@@ -66,17 +68,17 @@ class Impatient:
 
 
 class Endless:
-    """A stepper whose second step does not end; `let_go` ends it."""
+    """A stepper whose second step ends when it is given up alone."""
 
     def __init__(self):
-        self.time, self.event_times = 0.0, np.empty(0)
-        self.let_go, self.asked = threading.Event(), []
+        self.time, self.event_times, self.asked = 0.0, np.empty(0), []
 
     def advance(self, target, max_steps):
-        self.asked.append(max_steps)
-        if len(self.asked) > 1:
-            assert self.let_go.wait(60.0)
-        self.time = 1.0
+        if target > self.time:
+            self.asked.append(max_steps)
+            if self.time > 0.0:
+                wait_until_given_up()
+            self.time = 1.0
         return Status.REACHED if target <= self.time else Status.MAX_STEPS
 
     def interpolate(self, t, out=None):
@@ -86,32 +88,131 @@ class Endless:
         return {}
 
 
-def send_soon(number):
-    threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, number)).start()
+def wait_until_given_up():
+    given_up = whether_given_up()
+    while True:
+        give_way(given_up)
+        clock.sleep(1e-3)
 
 
-@pytest.mark.parametrize("ended_by", ["SIGINT", "SIGTERM", "SIGHUP", "budget"])
-def test_a_step_that_does_not_end_is_given_up(ended_by, monkeypatch):
-    monkeypatch.setattr(patience, "_left_behind", [])
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "worker"]
+
+
+@pytest.mark.parametrize("ended_by", ["Ctrl-C", "budget"])
+def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, monkeypatch):
     monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)  # no step is short
     stepper, watchers = Endless(), []
     if ended_by == "budget":
         watchers = [trackers.MaxRuntime(0.1)]
     else:
-        send_soon(getattr(signal, ended_by))
-    result = run.run(stepper, np.array([1.0, 2.0]), lambda y: {"y": y[0]}, trackers=watchers)
-    assert not stepper.let_go.is_set()
+        main = threading.main_thread().ident
+        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+
+    def work():
+        return run.run(stepper, np.array([1.0, 2.0]), lambda y: {"y": y[0]}, trackers=watchers)
+
+    result = stopping.in_worker(work)
     assert result.stop_reason is (StopReason.MAX_RUNTIME if ended_by == "budget" else StopReason.INTERRUPTED)
     assert [record["y"] for record in result.records] == [1.0]
-    (left,) = patience._left_behind
-    assert left.is_alive()
-    stepper.let_go.set()
-    left.join()
+    assert threads() == []
+
+
+def test_an_interruption_that_the_work_does_not_see_is_raised_after_it():
+    """As during the last moments of a file: it is whole, and nothing is swallowed."""
+    done = []
+
+    def work():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        clock.sleep(0.2)
+        done.append("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        stopping.in_worker(work)
+    assert (done, threads()) == (["whole"], [])
+
+
+def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
+    class Timeout(Exception):
+        pass
+
+    def handler(*_):
+        raise Timeout
+
+    def work():
+        is_interrupted = stopping.interruption()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+        while not is_interrupted():
+            clock.sleep(1e-3)
+        done.append("stopped")
+
+    done, before = [], signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(Timeout):
+            stopping.in_worker(work)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (done, threads()) == (["stopped"], [])
+
+
+def test_the_handlers_of_the_host_run_and_stay(monkeypatch):
+    """A host that only takes note of SIGTERM goes on, and so does the run."""
+    heard, sent = [], []
+
+    def send(_time, _state):
+        if not sent:
+            sent.append(1)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+    handler = lambda number, _frame: heard.append(number)  # noqa: E731 (its identity is looked at)
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        found = dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, trackers=[Callback(send)])
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (found.attrs["stop_reason"], heard) == ("reached_end", [signal.SIGTERM])
+
+
+def test_compiled_code_finds_the_flag_in_its_slot():
+    flag, slot = StopFlag(), np.array([7])
+    with flag.reaching(slot):
+        assert slot[0] == 0
+        flag.set()
+        assert slot[0] == STOP
+    assert slot[0] == 0
+    with flag.reaching(slot):  # one that is set already
+        assert slot[0] == STOP
+    with stopping_at(slot):  # work that nobody can give up
+        assert slot[0] == 0
+
+
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
+def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
+    """The flag is set before the step begins: the functions of the system return at once, whatever they wrote."""
+    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.integrators import stepper_of
+
+    steppers = [stepper_of(OverlapSystem(problem_of()), method, rtol=1e-6, atol=1e-8)[0] for _ in range(2)]
+    for stepper in steppers:
+        stepper.advance(3.0, 1000)
+    given_up = StopFlag()
+    given_up.set()
+    token = stopping._given_up.set(given_up)
+    try:
+        with pytest.raises(GivenUp):
+            steppers[0].advance(6.0, 1)
+    finally:
+        stopping._given_up.reset(token)
+    for stepper in steppers:
+        stepper.advance(6.0, 1000)
+    mine, other = (stepper.state() for stepper in steppers)
+    for name, array in mine.items():
+        np.testing.assert_array_equal(array, other[name])
 
 
 def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
     stepper = Endless()
-    stepper.let_go.set()
     run.run(stepper, np.array([1.0]), lambda y: {"y": y[0]})
     assert stepper.asked == [1]
 
@@ -140,51 +241,61 @@ def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
 def test_a_run_goes_on_bit_for_bit_from_before_a_step_that_was_given_up(
     solve, settings, owner, part, tmp_path, monkeypatch
 ):
-    """The step hangs after it has changed its arrays; the looser run beside it hangs too."""
+    """The step waits after it has changed its arrays; so does that of the looser run beside it."""
     asked = problem_of()
     if solve is dynamics.solve_mean_field:
         asked = problem_of(teacher=dynamics.Teacher([1.0]), width=1, student="spherical")
     given = {"save_at": AT, "progress": False, **settings}
-    whole, path, original, let_go = solve(asked, **given), tmp_path / "run.nc", getattr(owner, part), threading.Event()
+    whole, path, original = solve(asked, **given), tmp_path / "run.nc", getattr(owner, part)
 
-    def hangs(self, *arguments):
+    def waits(self, *arguments):
         found = original(self, *arguments)
         if self.time > 3.0:
-            let_go.wait(60.0)
+            wait_until_given_up()
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, part, hangs)
+        patch.setattr(owner, part, waits)
         patch.setattr(run, "LARGEST_CHUNK_STEPS", 1)
-        patch.setattr(patience, "_left_behind", [])
         stopped = solve(asked, **given, trackers=[Impatient(3.0)], checkpoint=path)
         assert stopped.attrs["stop_reason"] == "callback"
-        let_go.set()
-        for thread in patience._left_behind:
-            thread.join()
+        assert threads() == []
     assert 0 < np.isfinite(stopped.loss).sum() < whole.loss.size
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
 def test_work_shared_among_threads_ends_between_two_pieces():
-    rows, done, given_up = 40 * GRAIN, [], threading.Event()
-    workers = Workers(rows, 10_000, threads=2)
+    rows, done = 40 * GRAIN, []
+    workers, begun = Workers(rows, 10_000, threads=2), threading.Event()
 
     def work(begin, end):
         assert end - begin == GRAIN
         done.append(begin)
-        given_up.set()
-        assert stopping.wait(60.0)
+        begun.set()
+        clock.sleep(0.2)
 
-    stopping = threading.Event()
-
-    def reason():
-        stopping.set()
-        return StopReason.CALLBACK if given_up.is_set() else None
-
-    with pytest.raises(patience.Stopped):
-        patience.beside(lambda: workers.over_rows(work), reason)
+    with pytest.raises(stopping.Stopped):
+        stopping.beside(lambda: workers.over_rows(work), lambda: StopReason.CALLBACK if begun.is_set() else None)
     assert len(done) <= 4
+    workers.close()
+
+
+def test_a_large_flow_leaves_no_thread():
+    before = threading.active_count()
+    asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([0.1]), "progress": False, "rtol": 1e-4}
+    for method in ("stiff", "bdf"):
+        dynamics.solve_overlaps(asked, method=method, max_runtime=0.5, on_failure="return", **given)
+    assert threading.active_count() == before
+
+
+def test_what_shows_a_bar_leaves_no_thread():
+    """The monitor of tqdm would stay until the process ends."""
+    import sgd_check
+
+    before = threading.active_count()
+    dynamics.solve_overlaps(problem_of(), save_at=AT, progress=True)
+    sgd_check.simulate(problem_of(), learning_rate=1e-4, steps=10, seeds=1, progress=True)
+    assert threading.active_count() == before
 
 
 def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
@@ -194,19 +305,19 @@ def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
     assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
 
 
-def test_a_signal_is_heard_among_saved_times_within_one_step():
+def test_an_interruption_is_heard_among_saved_times_within_one_step():
     class Leaping(Endless):
         def advance(self, target, _max_steps):
-            self.time = 2.0
+            self.time = max(2.0, target)
             return Status.REACHED
 
     def observe(y):
         if y[0] > 1.5:
-            signal.raise_signal(signal.SIGTERM)
+            interrupt_run()
         return {"y": y[0]}
 
     times = np.linspace(1.0, 2.0, 1001)
-    result = run.run(Leaping(), times, observe)
+    result = stopping.in_worker(lambda: run.run(Leaping(), times, observe))
     assert result.stop_reason is StopReason.INTERRUPTED
     assert len(result.records) <= np.flatnonzero(times > 1.5)[0] + 2
 
@@ -220,53 +331,33 @@ def test_a_budget_that_is_spent_ends_the_run_after_its_first_step(method):
     assert found.attrs["steps_accepted"] + found.attrs["steps_rejected"] <= 1
 
 
-def test_signals_while_a_file_is_written_leave_no_lock_taken(tmp_path, monkeypatch):
-    """Two in short order, between a library's taking a lock and its promise to give it back."""
-    path, lock, fill, sent = tmp_path / "run.nc", threading.Lock(), whole_files._fill, []
+@pytest.mark.parametrize("calls", [1, 2])
+def test_ctrl_c_while_a_file_is_written_tears_nothing(calls, tmp_path, monkeypatch):
+    """KeyboardInterrupt comes in the main thread alone: no lock of a library stays taken, no file is half written."""
+    path, fill, sent = tmp_path / "run.nc", whole_files._fill, []
 
-    def fill_under_lock(temporary, write):
-        assert lock.acquire(blocking=False)
+    def disturbed(temporary, write):
         if not sent:
             sent.append(temporary)
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-        lock.release()
+            for _ in range(calls):
+                interrupt_run()
         fill(temporary, write)
 
     given = {"save_at": AT, "progress": False, "method": "explicit"}
     whole = dynamics.solve_overlaps(problem_of(), **given)
     with monkeypatch.context() as patch:
-        patch.setattr(whole_files, "_fill", fill_under_lock)
-        patch.setattr(interrupts, "IMPATIENCE", 0.0)
+        patch.setattr(whole_files, "_fill", disturbed)
         with pytest.raises(dynamics.SolveInterrupted):
             dynamics.solve_overlaps(problem_of(), **given, checkpoint=dynamics.RunFile(path, every=1e-9))
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
-def test_a_second_signal_while_the_end_is_prepared_does_not_lose_it(tmp_path, monkeypatch):
-    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
-    whole, digest = dynamics.solve_overlaps(problem_of(), **given), run_file._digest
-
-    def first(time, _state):
-        if time > 3.0:
-            signal.raise_signal(signal.SIGTERM)
-
-    def disturbed(*arguments):
-        signal.raise_signal(signal.SIGTERM)
-        return digest(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_file, "_digest", disturbed)
-        with pytest.raises(dynamics.SolveInterrupted):
-            dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, trackers=[Callback(first)])
-    assert_same(dynamics.resume(path, progress=False), whole)
-
-
-def test_a_signal_while_a_finished_run_is_stored_is_passed_on(tmp_path, monkeypatch):
+def test_ctrl_c_while_a_finished_run_is_stored_is_raised_after_it(tmp_path, monkeypatch):
     path, fill = tmp_path / "run.nc", whole_files._fill
 
     def disturbed(temporary, write):
-        signal.raise_signal(signal.SIGTERM)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        clock.sleep(0.1)
         fill(temporary, write)
 
     with monkeypatch.context() as patch:
@@ -276,26 +367,18 @@ def test_a_signal_while_a_finished_run_is_stored_is_passed_on(tmp_path, monkeypa
     assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
 
 
-def test_who_hears_no_first_signal_is_torn_by_another_one_later(monkeypatch):
-    with interrupts.Interrupts() as heard:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        assert heard.heard
-        monkeypatch.setattr(interrupts, "IMPATIENCE", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+def test_ctrl_c_while_a_dataset_is_saved_is_raised_after_it(tmp_path, monkeypatch):
+    found, fill = dynamics.predict_emergence(problem_of()), whole_files._fill
 
+    def disturbed(temporary, write):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        clock.sleep(0.1)
+        fill(temporary, write)
 
-def test_a_signal_that_was_held_back_is_passed_on():
-    def sheltered():
-        with interrupts.sheltered():
-            signal.raise_signal(signal.SIGINT)
-            done.append("the body")
-
-    done = []
+    monkeypatch.setattr(whole_files, "_fill", disturbed)
     with pytest.raises(KeyboardInterrupt):
-        sheltered()
-    assert done
+        dynamics.save(found, tmp_path / "p.nc")
+    assert dynamics.load(tmp_path / "p.nc").identical(found)
 
 
 @pytest.mark.parametrize("compress", [True, False])
@@ -318,7 +401,7 @@ def test_an_interrupted_run_spends_no_time_on_what_it_did_not_reach(tmp_path):
     def send(_time, _state):
         if not began:
             began.append(clock.process_time())
-            signal.raise_signal(signal.SIGINT)
+            interrupt_run()
 
     at = dynamics.SaveAt.geometric(10.0, 1e4, 300)
     given = {"save_at": at, "method": "stiff", "error_estimate": False, "progress": False, "on_failure": "return"}

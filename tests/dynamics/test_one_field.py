@@ -15,6 +15,7 @@ from shared_links import MIXED
 
 import dynamics
 from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.compiler.stopping import with_slot
 from dynamics.compiler.workers import Workers
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.equations.finite_step.system import FiniteStepSystem
@@ -91,7 +92,9 @@ def right_hand_side(system, y=None):
     method = load_method("scipy:RK45", system.pieces)
     y = system.initial_state if y is None else y
     out, work = np.full(y.size, np.nan), np.full(system.work_size, np.nan)
-    method.kernels.namespace.evaluate(RHS, 0.0, y, out, (method.functions(), system.parameters, system.sizes, work))
+    method.kernels.namespace.evaluate(
+        RHS, 0.0, y, out, (method.functions(), system.parameters, with_slot(system.sizes), work)
+    )
     return out
 
 

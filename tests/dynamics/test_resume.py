@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import signal
 from concurrent.futures import Future
 
 import numpy as np
 import pytest
 import xarray as xr
-from processes import python
+from processes import interrupt_run, python
 
 import dynamics
 from benchmarks.random_problems import random_problem
@@ -150,36 +149,21 @@ def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(t
     assert_same(dynamics.load(versions[-1]), whole)
 
 
-def test_signals_end_a_run_between_two_steps(tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
-
+def test_a_signal_ends_a_run_between_two_steps(tmp_path):
     def send(time, _state):
         if time > 2.0:
-            signal.raise_signal(signal.SIGTERM)
+            interrupt_run()
 
     path = tmp_path / "run.nc"
     with pytest.raises(dynamics.SolveInterrupted, match=r"interrupted"):
         dynamics.solve_overlaps(
             problem_of(), save_at=AT, progress=False, trackers=[Callback(send)], checkpoint=path, method="explicit"
         )
-    assert signal.getsignal(signal.SIGTERM) is before
     whole = dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, method="explicit")
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
-def test_a_signal_that_is_ignored_stays_ignored():
-    """Workers of a pool ignore the Ctrl-C that a terminal sends to all of them."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with run.Interrupts() as interrupts:
-            signal.raise_signal(signal.SIGINT)
-        assert not interrupts.heard
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_second_signal_does_not_wait_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+def test_a_step_that_is_torn_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     """Torn out of a step, a stepper is not kept: the file stays as it was."""
     from dynamics.integrators.compiled_stepper import CompiledStepper
 
@@ -201,15 +185,13 @@ def test_a_second_signal_does_not_wait_and_leaves_the_last_checkpoint(tmp_path, 
 def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monkeypatch):
     path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
     whole = dynamics.solve_overlaps(problem_of(), **given)
-    finish = companion.Companion.finish
 
-    def interrupted(self, result):
-        if result.stop_reason is StopReason.REACHED_END:
-            raise KeyboardInterrupt
-        return finish(self, result)
+    def awaited(_self, _seconds):
+        interrupt_run()
+        return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(companion.Companion, "finish", interrupted)
+        patch.setattr(companion.Companion, "ended", awaited)
         part = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, on_failure="return")
     assert part.attrs["stop_reason"] == "interrupted"
     np.testing.assert_array_equal(part.loss, whole.loss)
@@ -386,7 +368,7 @@ def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys)
 
     def interrupt(_self, view):
         if view.time > 5.0:
-            signal.raise_signal(signal.SIGINT)
+            interrupt_run()
 
     with monkeypatch.context() as patch:
         patch.setattr(trackers.Progress, "check", interrupt)

@@ -1,11 +1,11 @@
 """CVODE behind the protocol of a stepper: exact solutions, dense output, events, chunks, failures, the missing extra."""
 
-import signal
 import sys
 import threading
 
 import numpy as np
 import pytest
+from processes import interrupt_run
 from shared_links import MIXED
 from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, VAN_DER_POL, toy
 
@@ -285,7 +285,7 @@ def test_a_run_that_is_stopped_keeps_what_it_has():
 
     def interrupt(time, state):
         if time > limit:
-            signal.raise_signal(signal.SIGINT)
+            interrupt_run()
 
     for tracker, reason in ((Callback(lambda t, y: t > limit), "callback"), (Callback(interrupt), "interrupted")):
         part = dynamics.solve_overlaps(

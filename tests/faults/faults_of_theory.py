@@ -82,8 +82,8 @@ PREDICTION = (
     ),
     Fault(
         "dynamics/theory/step_size.py",
-        "return size * 2.0 * slope / float(largest) / problem.dimension",
-        "return size * slope / float(largest) / problem.dimension",
+        "return size * 2.0 * slope / largest / problem.dimension",
+        "return size * slope / largest / problem.dimension",
         "factor 2 of the limit",
         tests_of("dynamics/test_prediction", "test_limit_of_one_pair_is_the_reference"),
     ),

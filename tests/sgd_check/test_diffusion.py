@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from engine_state import weights_of
+from processes import interrupt_run
 from scipy import stats
 
+import dynamics
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.schedule import SaveAt
@@ -239,7 +241,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_thr
         ours = engine(problem, seeds)
         with ours.running():
             for steps in (1, 10, 10**7):
-                assert ours.advance_span(steps, 1e-8, float("inf"))
+                assert ours.advance_span(steps, 1e-8, lambda: False)
         return weights_of(ours)
 
     together = final((3, 1, 4, 15, 9), 1, 64)
@@ -252,7 +254,7 @@ def test_tabulated_rates_are_taken_as_one_rate_where_they_are_equal():
     problem = given([[0.4]], 0.1, dimension=100)
     tabulated, constant = engine(problem), engine(problem)
     tabulated.advance(np.full(20_000, 1e-6))
-    constant.advance_span(20_000, 1e-6, float("inf"))
+    constant.advance_span(20_000, 1e-6, lambda: False)
     np.testing.assert_allclose(weights_of(tabulated), weights_of(constant), rtol=1e-8)
 
 
@@ -280,21 +282,24 @@ def test_looks_and_records_are_hit_exactly_and_the_clock_can_end_a_run():
 def test_an_interrupted_run_keeps_its_looks_and_stops_its_threads(monkeypatch):
     calls = []
 
-    def interrupted(self, steps, rates, deadline):
+    def interrupted(self, steps, rates, given_up):
+        if len(calls) == 60:
+            interrupt_run()
+            return advance_span(self, steps, rates, given_up)
         calls.append(steps)
-        if len(calls) > 60:
-            raise KeyboardInterrupt
-        return advance_span(self, steps, rates, deadline)
+        return advance_span(self, steps, rates, given_up)
 
     advance_span = diffusion.DiffusionEngine.advance_span
     monkeypatch.setattr(diffusion.DiffusionEngine, "advance_span", interrupted)
     problem = given([[0.3]], 0.1, dimension=1000)
-    runs = run(problem, 1e-9, 10**6, 3, engine="diffusion")
-    assert (runs.attrs["stop_reason"], runs.attrs["end_step"]) == ("interrupted", sum(calls[:60]))
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        run(problem, 1e-9, 10**6, 3, engine="diffusion")
+    runs = caught.value.dataset
+    assert (runs.attrs["stop_reason"], runs.attrs["end_step"]) == ("interrupted", sum(calls))
     ours = engine(problem)
     with ours.running():
         pass
-    assert not advance_span(ours, 10, 1e-9, float("inf")), "threads must end with their context"
+    assert not advance_span(ours, 10, 1e-9, lambda: False), "threads must end with their context"
 
 
 def test_a_run_that_blows_up_is_nan_and_the_others_are_not_touched():

@@ -210,7 +210,9 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
         return given
 
     monkeypatch.setattr("sgd_check.estimators.estimation.leading_vector", leading)
-    found = estimated(question(CUT, 30), 100, 3, degree=2)
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        estimated(question(CUT, 30), 100, 3, degree=2)
+    found = caught.value.dataset
     assert found.attrs["stop_reason"] == "interrupted"
     np.testing.assert_array_equal(found.overlap_squared, [1.0, np.nan, np.nan])
 

@@ -62,7 +62,9 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sgd_check.studies.full_batch.simulate", interrupted)
-    found = full_batch_recovery(**SMALL, progress=False)
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        full_batch_recovery(**SMALL, progress=False)
+    found = caught.value.dataset
     assert found.attrs["stop_reason"] == "interrupted"
     assert np.isfinite(found.overlap_squared[0, 0]).all()
     assert np.isnan(found.descent_overlap_squared).all()

@@ -1,12 +1,12 @@
 """Networks by SGD: steps against autograd in R^d, the law against plain SGD in R^40, records, resumption, refusals."""
 
-import signal
-
 import numpy as np
 import pytest
 import torch
 from engine_state import drawn_samples, samples_of, weights_of
+from processes import interrupt_run
 
+import dynamics
 import dynamics.equations
 import hermite
 import sgd_check
@@ -435,7 +435,9 @@ def test_a_simulation_that_was_stopped_ends_as_if_it_never_was(tmp_path, monkeyp
     whole = sgd_check.simulate(problem, **GIVEN | changes)
     with monkeypatch.context() as patch:
         stop_after(patch, ProjectedEngine if "engine" not in changes else OnlineEngine, 150)
-        first = sgd_check.simulate(problem, **GIVEN | changes, checkpoint=path)
+        with pytest.raises(dynamics.SolveInterrupted) as caught:
+            sgd_check.simulate(problem, **GIVEN | changes, checkpoint=path)
+    first = caught.value.dataset
     assert 0 < first.attrs["end_step"] < 1500
     again = sgd_check.resume(path, progress=False)
     for variable in whole:
@@ -449,7 +451,7 @@ def stop_after(patch, kind, calls):
     def counted(self, rates):
         advance(self, rates)
         if next(count) == calls:
-            signal.raise_signal(signal.SIGINT)
+            interrupt_run()
 
     patch.setattr(kind, "advance", counted)
 
@@ -466,7 +468,9 @@ def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(dynamics.equations, "NetworkSystem", refuse)
         stop_after(patch, ProjectedEngine, 150)
-        first = sgd_check.simulate(network(np.sin, STAIRCASE, 30), **GIVEN, checkpoint=path)
+        with pytest.raises(dynamics.SolveInterrupted) as caught:
+            sgd_check.simulate(network(np.sin, STAIRCASE, 30), **GIVEN, checkpoint=path)
+    first = caught.value.dataset
     assert first.attrs["stop_reason"] == "interrupted"
     assert dynamics.load(path).identical(first)
     assert np.isfinite(first.second_layer.isel(time=1)).all()

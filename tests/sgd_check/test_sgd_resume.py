@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import xarray as xr
+from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.runs import checkpoint, interrupts, run_file, storage
+from dynamics.runs import checkpoint, run_file, storage
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -35,6 +38,14 @@ def assert_same(found, expected):
     xr.testing.assert_identical(*lasting)
 
 
+def stopped(run, *arguments, **options):
+    """Return what a run kept that is interrupted on its way."""
+    with pytest.raises(dynamics.SolveInterrupted, match="The run was interrupted") as caught:
+        run(*arguments, **options)
+    assert caught.value.dataset.attrs["stop_reason"] == "interrupted"
+    return caught.value.dataset
+
+
 def stop_after(monkeypatch, calls, end):
     """Have `end` called in the middle of a call of `advance`."""
     advance, count = ProjectedEngine.advance, iter(range(10**9))
@@ -45,10 +56,6 @@ def stop_after(monkeypatch, calls, end):
             end()
 
     monkeypatch.setattr(ProjectedEngine, "advance", counted)
-
-
-def interrupt():
-    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +74,14 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
     rate = GIVEN["learning_rate"] if not callable(changes.get("learning_rate")) else changes["learning_rate"]
     given = {"progress": False} | ({"learning_rate": rate} if callable(rate) else {})
     with monkeypatch.context() as patch:
-        stop_after(patch, 200, interrupt)
-        first = sgd_check.simulate(asked, **GIVEN | changes, checkpoint=path)
+        stop_after(patch, 200, interrupt_run)
+        first = stopped(sgd_check.simulate, asked, **GIVEN | changes, checkpoint=path)
     assert first.attrs["stop_reason"] == "interrupted"
     assert 0 < first.attrs["end_step"] < 6000
     assert dynamics.load(path).identical(first)
     with monkeypatch.context() as patch:
-        stop_after(patch, 60, interrupt)
-        assert sgd_check.resume(path, **given).attrs["stop_reason"] == "interrupted"
+        stop_after(patch, 60, interrupt_run)
+        stopped(sgd_check.resume, path, **given)
     assert_same(sgd_check.resume(path, **given), whole)
     assert_same(dynamics.load(path), whole)
     assert storage.load_tree(path).children == {}
@@ -103,16 +110,16 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
             advance(self, rates)
             taken[0] += rates.size
             if taken[0] - rates.size < step <= taken[0]:
-                interrupt()
+                interrupt_run()
 
         return counted
 
     with monkeypatch.context() as patch:
         patch.setattr(online.OnlineEngine, "advance", stopping(70))
-        sgd_check.simulate(asked, **given, checkpoint=path)
+        stopped(sgd_check.simulate, asked, **given, checkpoint=path)
     with monkeypatch.context() as patch:
         patch.setattr(online.OnlineEngine, "advance", stopping(1130))
-        assert sgd_check.resume(path, progress=False).attrs["stop_reason"] == "interrupted"
+        stopped(sgd_check.resume, path, progress=False)
     assert_same(sgd_check.resume(path, progress=False), whole)
 
 
@@ -163,8 +170,8 @@ def refusal(path, error=dynamics.StorageError, **given):
 def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch):
     path = tmp_path / "runs.nc"
     with monkeypatch.context() as patch:
-        stop_after(patch, 5, interrupt)
-        sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
+        stop_after(patch, 5, interrupt_run)
+        stopped(sgd_check.simulate, problem_of(), **GIVEN, checkpoint=path)
     assert refusal(path, ValueError, learning_rate=abs) == (
         f"Argument `learning_rate` must be absent, since the file holds a number, but is {abs!r}."
     )
@@ -185,8 +192,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
     decay, other = sgd_check.power_law_decay(2e-3, 0.3), sgd_check.power_law_decay(2e-3, 0.5)
     varying = tmp_path / "varying.nc"
     with monkeypatch.context() as patch:
-        stop_after(patch, 5, interrupt)
-        sgd_check.simulate(problem_of(), **GIVEN | {"learning_rate": decay}, checkpoint=varying)
+        stop_after(patch, 5, interrupt_run)
+        stopped(sgd_check.simulate, problem_of(), **GIVEN | {"learning_rate": decay}, checkpoint=varying)
     assert "must be the function given to `simulate`, but is None" in refusal(varying, ValueError)
     assert "must have the mean" in refusal(varying, ValueError, learning_rate=other)
 
@@ -195,9 +202,12 @@ def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
     """Two levels of the rate in turn, and the same two in the other order."""
     path = tmp_path / "runs.nc"
     with monkeypatch.context() as patch:
-        stop_after(patch, 1, interrupt)
-        sgd_check.simulate(
-            problem_of(), **GIVEN | {"learning_rate": lambda step: (1e-3, 2e-3)[step % 2]}, checkpoint=path
+        stop_after(patch, 1, interrupt_run)
+        stopped(
+            sgd_check.simulate,
+            problem_of(),
+            **GIVEN | {"learning_rate": lambda step: (1e-3, 2e-3)[step % 2]},
+            checkpoint=path,
         )
     assert refusal(path, ValueError, learning_rate=lambda step: (2e-3, 1e-3)[step % 2]) == (
         "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
@@ -206,28 +216,12 @@ def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
     assert same.attrs["stop_reason"] == "reached_end"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_second_signal_while_the_end_is_prepared_does_not_lose_it(number, tmp_path, monkeypatch):
-    path, digest = tmp_path / "runs.nc", run_file._digest
-
-    def disturbed(*arguments):
-        signal.raise_signal(number)
-        return digest(*arguments)
-
-    with monkeypatch.context() as patch:
-        stop_after(patch, 5, lambda: signal.raise_signal(number))
-        patch.setattr(run_file, "_digest", disturbed)
-        found = sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
-    assert found.attrs["stop_reason"] == "interrupted"
-    assert dynamics.load(path).identical(found)
-    assert "checkpoint" in storage.load_tree(path).children
-
-
 def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypatch):
     path, close = tmp_path / "runs.nc", run_file.RunFile.close
 
     def disturbed(self, *arguments, **settings):
-        interrupt()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.1)
         close(self, *arguments, **settings)
 
     monkeypatch.setattr(run_file.RunFile, "close", disturbed)
@@ -236,24 +230,22 @@ def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypa
     assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
 
 
-def test_steps_out_of_reach_are_torn_by_any_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
+def test_a_long_span_is_given_up_at_a_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
     from sgd_check.engines.diffusion.engine import DiffusionEngine
 
-    advance, path = DiffusionEngine.advance_span, tmp_path / "runs.nc"
+    advance, path, calls = DiffusionEngine.advance_span, tmp_path / "runs.nc", []
 
-    def torn(self, *arguments):
-        if self.done:
-            signal.raise_signal(signal.SIGTERM)
-        self.done = True
+    def disturbed(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            interrupt_run()
         return advance(self, *arguments)
 
-    monkeypatch.setattr(DiffusionEngine, "done", False, raising=False)
-    monkeypatch.setattr(DiffusionEngine, "advance_span", torn)
+    monkeypatch.setattr(DiffusionEngine, "advance_span", disturbed)
     asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
-    found = sgd_check.simulate(
-        asked, learning_rate=1e-6, steps=10**9, seeds=2, engine="diffusion", checkpoint=path, progress=False
-    )
-    assert found.attrs["stop_reason"] == "interrupted"
+    given = {"learning_rate": 1e-6, "steps": 10**9, "seeds": 2, "engine": "diffusion", "progress": False}
+    found = stopped(sgd_check.simulate, asked, **given, checkpoint=path)
+    assert len(calls) == 2
     assert dynamics.load(path).identical(found)
 
 
@@ -283,7 +275,7 @@ QUICK = ["--seeds", "6", "--learning-rate", "2e-3", "--theory", "flow", "--no-pl
 
 def test_the_command_prints_how_to_go_on_and_does(prediction, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        stop_after(patch, 300, interrupt)
+        stop_after(patch, 300, interrupt_run)
         assert command.main(["flow.nc", *QUICK]) == 130
     assert capsys.readouterr().err.endswith(
         "Go on with: python -m sgd_check.run flow.nc --resume flow-sgd-runs.nc --theory flow --no-plot\n"
@@ -301,33 +293,11 @@ def test_the_command_prints_how_to_go_on_and_does(prediction, monkeypatch, capsy
     assert found.attrs.get("verdict") == whole.attrs.get("verdict")
 
 
-def test_a_second_signal_while_runs_are_compared_loses_neither_answer_nor_advice(prediction, monkeypatch, capsys):
-    compare = sgd_check.compare
-
-    def disturbed(*arguments, **settings):
-        interrupt()
-        return compare(*arguments, **settings)
-
-    monkeypatch.setattr(sgd_check, "compare", disturbed)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 300, interrupt)
-        assert command.main(["flow.nc", *QUICK]) == 130
-    go_on = "Go on with: python -m sgd_check.run flow.nc --resume flow-sgd-runs.nc --theory flow --no-plot\n"
-    assert capsys.readouterr().err.endswith(go_on)
-    assert dynamics.load("flow-sgd.nc")["simulation"].attrs["stop_reason"] == "interrupted"
-    monkeypatch.setattr(interrupts, "IMPATIENCE", 0.0)
-    monkeypatch.setattr(sgd_check, "compare", lambda *_, **__: [interrupt(), interrupt()])
-    with monkeypatch.context() as patch:
-        stop_after(patch, 300, interrupt)
-        assert command.main(["flow.nc", *QUICK, "--overwrite"]) == 130
-    assert capsys.readouterr().err.endswith(f"{go_on}interrupted\n")
-
-
 def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, capsys):
     path = tmp_path / "runs.nc"
     with monkeypatch.context() as patch:
-        stop_after(patch, 5, interrupt)
-        sgd_check.simulate(problem_of(), **GIVEN, checkpoint=path)
+        stop_after(patch, 5, interrupt_run)
+        stopped(sgd_check.simulate, problem_of(), **GIVEN, checkpoint=path)
     assert command.main(["flow.nc", "--resume", "runs.nc"]) == 2
     assert capsys.readouterr().err == (
         "error: Option --resume must name runs of this prediction, but 'runs.nc' holds those of another.\n"

@@ -8,6 +8,7 @@ import sys
 import netCDF4
 import numpy as np
 import pytest
+from processes import interrupt_run
 
 import sgd_check
 from dynamics.runs.storage import load, save
@@ -328,7 +329,7 @@ def test_an_interrupted_run_exits_130_and_keeps_its_file(prediction, capsys, mon
     def interrupted(self, rates):
         calls.append(rates.size)
         if len(calls) > 12:
-            raise KeyboardInterrupt
+            interrupt_run()
 
     monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
     assert main([str(prediction), *QUICK]) == 130

@@ -5,7 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+from processes import interrupt_run
 
+import dynamics
 import sgd_check
 from dynamics.problem import Problem
 from dynamics.problem.schedule import SaveAt
@@ -175,13 +177,15 @@ def test_an_interruption_keeps_what_was_recorded(simulate, monkeypatch):
     steps = []
 
     def interrupted(self, rates):
-        if sum(steps) >= 20:
-            raise KeyboardInterrupt
-        steps.append(rates.size)
         advance(self, rates)
+        steps.append(rates.size)
+        if sum(steps) >= 20:
+            interrupt_run()
 
     monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
-    found = simulate()
+    with pytest.raises(dynamics.SolveInterrupted, match="what was computed is the attribute `dataset`") as caught:
+        simulate()
+    found = caught.value.dataset
     assert found.attrs["stop_reason"] == "interrupted"
     assert found.attrs["end_step"] == 20
     done = found["step"].values <= 20

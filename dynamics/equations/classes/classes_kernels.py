@@ -12,7 +12,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+    from dynamics.equations.pairs.array_kernels import matrix, product_until
     from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
 
 
@@ -23,7 +23,7 @@ def class_forces(
     """Write C, G, A = a g'(C), B = n g'(G), e of the system, and n."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
     U, rows = matrix(y, 0, m, D), matrix(parameters, P, P, r)
-    product(U, U.T, G)
+    product_until(U, U.T, G, sizes)
     for i in range(m):
         n[i] = np.exp(y[m * D + i])
     for i in range(m):
@@ -55,8 +55,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     e, n = work[o:], work[o + m :]
     class_forces(y, parameters, sizes, C, G, A, B, e, n)
     U, dU = matrix(y, 0, m, D), matrix(out, 0, m, D)
-    product(B, U, BU)
-    product(A, matrix(parameters, P, P, r), toward)
+    product_until(B, U, BU, sizes)
+    product_until(A, matrix(parameters, P, P, r), toward, sizes)
     first = P + P * r
     for i in range(m):
         growth = 0.0

@@ -42,6 +42,8 @@ def write_forces(parameters: Vector, sizes: Integers, work: Vector, N: Matrix, k
     """N_ib = w_b E σ'_i σ'_b and k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b N_ib v_b + k_i w_i."""
     m, P = sizes[0], sizes[1]
     for i in range(m):
+        if is_stopped(sizes):
+            return
         k[i] = 0.0
         for b in range(m + P):
             weight = 1.0 if b < m else -parameters[b - m]
@@ -60,7 +62,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), work[place + 2 * m * M :]
     write_forces(parameters, sizes, work, N, k)
     C = matrix(work, 0, M, M)
-    product(N, C, F)
+    product_until(N, C, F, sizes)
     for i in range(m):
         for b in range(M):
             F[i, b] += k[i] * C[i, b]

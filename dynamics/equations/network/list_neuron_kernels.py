@@ -36,6 +36,8 @@ def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vecto
         for k in range(count):
             means[k, j], slopes[k, j] = rows[j, LIST + k], rows[j, first + k]
     for i in range(m):
+        if is_stopped(sizes):
+            return
         gram, row, both = C[i], rows[i], A[i]
         for j in range(m):
             x[j] = gram[j] * inverse[i] * inverse[j]

@@ -52,6 +52,8 @@ def write_all_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector
     write_gram(y, sizes, C)
     write_teacher_rows(parameters, sizes, rows)
     for i in range(m):
+        if is_stopped(sizes):
+            return
         write_row(0, C[i, i], y[m + i], numbers, rows[i])
         write_teacher_means(i, y[m + i], C[i], rows, parameters, sizes, work, means[i])
         for k in range(3):
@@ -87,7 +89,7 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
             N[i, m + a] = -weight * means[i, 3 + a]
         if sizes[SPHERE] == 0:
             N[i, i] += weight * pulls[2, i] + parameters[DECAY_W]
-    product(N, C, F)
+    product_until(N, C, F, sizes)
     if sizes[SPHERE] == 1:
         for i in range(m):
             turn = F[i, i] / C[i, i]
@@ -123,7 +125,7 @@ def add_squared_gradient(out: Vector, parameters: Vector, sizes: Integers, work:
     m, r = sizes[WIDTH], sizes[AXES]
     N, F = matrix(work, forces_at(sizes), m, m + r), matrix(work, products_at(sizes), m, m + r)
     squares = matrix(work, slopes_at(sizes), m, m)
-    product(F, N.T, squares)
+    product_until(F, N.T, squares, sizes)
     for i in range(m):
         for j in range(i + 1):
             change = parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])

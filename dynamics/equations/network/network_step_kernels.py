@@ -22,8 +22,8 @@ else:
     # The names are taken over below by the functions of this equation.
     flow_rhs, flow_jacobian_product = rhs, jacobian_product
 
-# From the end of `sizes`.
-EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, SCRATCH_AT = -5, -4, -3, -2, -1
+# From the end of `sizes`, whose last number says whether the step is given up.
+EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, SCRATCH_AT = -6, -5, -4, -3, -2
 # Step of the central difference, about the cube root of the spacing of float64.
 DIFFERENCE = 6e-6
 

@@ -20,6 +20,8 @@ def add_neuron_means(y: Vector, parameters: Vector, sizes: Integers, work: Vecto
     pulls = matrix(work, pulls_at(sizes), 3, m)
     rows = matrix(work, rows_at(sizes), m + sizes[UNITS], sizes[ROW_SIZE])
     for i in range(m):
+        if is_stopped(sizes):
+            return
         weight = scale * y[i]
         value, first, slopes, second = own_values(rows[i], numbers)
         pulls[0, i] += weight * value

@@ -38,6 +38,8 @@ def write_mean_changes(
         dpulls[2, i] = dweight * second + weight * (slopes[3, 0] * dq + slopes[3, 1] * db) - dmeans[i, 2]
         dA[i, i] = 2.0 * weight * dweight * square + weight**2 * (slopes[2, 0] * dq + slopes[2, 1] * db)
     for i in range(m):
+        if is_stopped(sizes):
+            return
         weight, dweight, db, half = scale * y[i], scale * v[i], v[m + i], 0.5 * dC[i, i]
         for j in range(i):
             other, dother, dbj, halfj, dc = scale * y[j], scale * v[j], v[m + j], 0.5 * dC[j, j], dC[i, j]
@@ -80,8 +82,8 @@ def jacobian_product(
             dN[i, m + a] = -dweight * means[i, 3 + a] - weight * dmeans[i, 3 + a]
         if sizes[SPHERE] == 0:
             dN[i, i] += dweight * pulls[2, i] + weight * dpulls[2, i]
-    product(dN, C, dF)
-    product(N, dC, turned)
+    product_until(dN, C, dF, sizes)
+    product_until(N, dC, turned, sizes)
     for i in range(m):
         for j in range(n):
             dF[i, j] += turned[i, j]

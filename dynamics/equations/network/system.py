@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.compiler.compilation import compiler_is_off, kernel_pieces, load
+from dynamics.compiler.stopping import with_slot
 from dynamics.equations.interface import FlowSystem, load_functions
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.pairs import pair_source
@@ -187,7 +188,7 @@ class NetworkSystem(FlowSystem):
     def _means(self, state: Array) -> tuple[float, Array, Array]:
         """Return loss, H (r, r) and f_α/f*_α."""
         m, r, n = self.problem.width, self.problem.teacher.span, self.problem.width + self.problem.teacher.span
-        events, work, sizes = np.empty(self.num_events), np.empty(self.work_size), self.sizes.copy()
+        events, work, sizes = np.empty(self.num_events), np.empty(self.work_size), with_slot(self.sizes)
         sizes[THEORY] = MEANS
         y = np.ascontiguousarray(state)
         for name, out in ("rhs", np.empty_like(y)), ("event_values", events):

@@ -14,7 +14,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+    from dynamics.equations.pairs.array_kernels import matrix, product_until
     from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
 
 
@@ -54,13 +54,13 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
     n, r = work[o + 3 * mm :], work[o + 3 * mm + m :]
     pair_forces(C, G, y, parameters, A, B, n, r, dl)
-    product(A, C.T, X)
-    product(B, G, BG)
-    product(B, C, BC)
+    product_until(A, C.T, X, sizes)
+    product_until(B, G, BG, sizes)
+    product_until(B, C, BC, sizes)
     AT = A
     if sizes[2] == 0:
         AT = dC
-        product(A, matrix(parameters, P, P, P), dC)
+        product_until(A, matrix(parameters, P, P, P), dC, sizes)
     for i in range(m):
         dl[i] *= 4.0
         for p in range(P):
@@ -167,16 +167,16 @@ def jacobian_product(
     o += 6 * mm
     n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
     pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
-    product(dA, C.T, dAC)
-    product(A, dC.T, AdC)
-    product(dB, G, dBG)
-    product(B, dG, BdG)
-    product(dB, C, dBC)
-    product(B, dC, BdC)
+    product_until(dA, C.T, dAC, sizes)
+    product_until(A, dC.T, AdC, sizes)
+    product_until(dB, G, dBG, sizes)
+    product_until(B, dG, BdG, sizes)
+    product_until(dB, C, dBC, sizes)
+    product_until(B, dC, BdC, sizes)
     dAT = dA
     if sizes[2] == 0:
         dAT = oC
-        product(dA, matrix(parameters, P, P, P), oC)
+        product_until(dA, matrix(parameters, P, P, P), oC, sizes)
     for i in range(m):
         ol[i] *= 4.0
         for p in range(P):

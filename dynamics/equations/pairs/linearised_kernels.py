@@ -24,8 +24,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     a, squares, teacher = parameters, parameters[P : P + 3], matrix(parameters, P + 3, sizes[3], D)
     W, moved = matrix(y, 0, m, D), matrix(out, 0, m, D)
     A, B, length = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
-    pair_products(W, W, B)
-    project(W, teacher, A)
+    pair_products(W, W, B, sizes)
+    project(W, teacher, A, sizes)
     left = 0.0
     for p in range(P):
         left += a[p]
@@ -41,7 +41,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
             along -= length[j] * B[i, j]
             B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
         B[i, i] += 2.0 * squares[0] * left + squares[1] * along / length[i]
-    multiply(B, W, moved)
+    multiply(B, W, moved, sizes)
     add_pull(A, teacher, moved)
 
 
@@ -63,7 +63,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     m, P, D = sizes[0], sizes[1], sizes[2]
     squares, W, A = parameters[P : P + 3], matrix(y, 0, m, D), matrix(work, 0, m, P)
     powers = parameters[P + 3 + sizes[3] * D :]
-    project(W, matrix(parameters, P + 3, sizes[3], D), A)
+    project(W, matrix(parameters, P + 3, sizes[3], D), A, sizes)
     norm, whole = squares[0] + squares[1] + squares[2], polynomial(1.0, powers, sizes[5])
     for p in range(P):
         out[p] = -0.5

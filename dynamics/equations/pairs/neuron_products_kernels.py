@@ -2,30 +2,30 @@
 
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.arrays import Matrix
+from dynamics.compiler.arrays import Integers, Matrix
 from dynamics.compiler.compilation import kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import product
+    from dynamics.equations.pairs.array_kernels import product_until
 
 
 @kernel
-def multiply(left: Matrix, right: Matrix, out: Matrix) -> None:
+def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
     """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
-    product(left, right, out)
+    product_until(left, right, out, sizes)
 
 
 @kernel
-def pair_products(left: Matrix, right: Matrix, out: Matrix) -> None:
+def pair_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
     """Write left · rightᵀ."""
-    product(left, right.T, out)
+    product_until(left, right.T, out, sizes)
 
 
 @kernel
-def project(U: Matrix, teacher: Matrix, C: Matrix) -> None:
+def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
-        pair_products(U, teacher, C)
+        pair_products(U, teacher, C, sizes)
     else:
         for i in range(U.shape[0]):
             for p in range(C.shape[1]):

@@ -18,21 +18,32 @@ from dynamics.compiler.numbers import larger
 from dynamics.compiler.views import vector
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
+    from dynamics.equations.pairs.array_kernels import is_stopped, matrix
     from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
     from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
 
 
 @kernel
 def forces(
-    y: Vector, U: Matrix, a: Vector, teacher: Matrix, A: Matrix, B: Matrix, n: Vector, F: Matrix, growth: Vector
+    y: Vector,
+    U: Matrix,
+    a: Vector,
+    teacher: Matrix,
+    A: Matrix,
+    B: Matrix,
+    n: Vector,
+    F: Matrix,
+    growth: Vector,
+    sizes: Integers,
 ) -> None:
     """Write A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal, F = A θ + B U, Σ_p a g(C) − Σ_j n_j g(G)."""
     m, P = A.shape
     for i in range(m):
         n[i] = np.exp(y[y.size - m + i])
-    pair_products(U, U, B)
-    project(U, teacher, A)
+    pair_products(U, U, B, sizes)
+    project(U, teacher, A, sizes)
+    if is_stopped(sizes):
+        return
     for i in range(m):
         # The force of a neuron on itself is radial, and its own part of the growth that of a unit vector.
         total = n[i] * (g0(B[i, i]) - g0(1.0))
@@ -46,7 +57,7 @@ def forces(
             total += a[p] * g0(s)
             A[i, p] = a[p] * g1(s)
         growth[i] = total
-    multiply(B, U, F)
+    multiply(B, U, F, sizes)
     add_pull(A, teacher, F)
 
 
@@ -56,7 +67,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, P, D = sizes[0], sizes[1], sizes[2]
     U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
     A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, m * P + m * m, m)
-    forces(y, U, parameters, matrix(parameters, P, sizes[3], D), A, B, n, F, growth)
+    forces(y, U, parameters, matrix(parameters, P, sizes[3], D), A, B, n, F, growth, sizes)
     for i in range(m):
         growth[i] *= 4.0
         radial = 0.0
@@ -78,16 +89,16 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     o, q = m * P, m * P + m * m + m
     A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
     F, squares = matrix(work, q, m, D), matrix(work, q + m * D, m, D)
-    forces(y, U, a, teacher, A, B, n, F, growth)
-    pair_products(U, U, B)
+    forces(y, U, a, teacher, A, B, n, F, growth, sizes)
+    pair_products(U, U, B, sizes)
     for i in range(m):
         for j in range(m):
             B[i, j] = -n[j] * g2(B[i, j])
         B[i, i] = 0.0
         for k in range(D):
             squares[i, k] = U[i, k] * U[i, k]
-    multiply(B, squares, bend)
-    project(U, teacher, A)
+    multiply(B, squares, bend, sizes)
+    project(U, teacher, A, sizes)
     for i in range(m):
         for p in range(P):
             A[i, p] = a[p] * g2(A[i, p])
@@ -117,10 +128,10 @@ def jacobian_product(
     A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
     F, BdU, r = matrix(work, q, m, D), matrix(work, q + m * D, m, D), q + 2 * m * D
     dB, dA = matrix(work, r, m, m), matrix(work, r + m * m, m, P)
-    pair_products(U, U, B)
-    pair_products(V, U, dB)
-    project(U, teacher, A)
-    project(V, teacher, dA)
+    pair_products(U, U, B, sizes)
+    pair_products(V, U, dB, sizes)
+    project(U, teacher, A, sizes)
+    project(V, teacher, dA, sizes)
     for i in range(m):
         n[i] = np.exp(y[lead + i])
         for j in range(i):
@@ -142,9 +153,9 @@ def jacobian_product(
             dA[i, p] = a[p] * g2(s) * turn
             total += A[i, p] * turn
         rate[i] = 4.0 * total
-    multiply(B, U, F)
-    multiply(dB, U, dF)
-    multiply(B, V, BdU)
+    multiply(B, U, F, sizes)
+    multiply(dB, U, dF, sizes)
+    multiply(B, V, BdU, sizes)
     add_pull(A, teacher, F)
     add_pull(dA, teacher, dF)
     for i in range(m):
@@ -162,7 +173,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     C = matrix(work, 0, m, P)
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C)
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C, sizes)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from dynamics.compiler.patience import give_way, whether_given_up
+from dynamics.compiler.stopping import give_way, whether_given_up
 from dynamics.equations.quadratic.motion import reduced_start, start_span
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dynamics.compiler.arrays import Integers, Matrix, Vector
 from dynamics.compiler.compilation import counting_kernel, kernel
 
 if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+    from dynamics.equations.pairs.array_kernels import is_stopped, matrix, product
     from dynamics.equations.pairs.link_kernels import g0, g1, learned_kernel
 
 
@@ -57,6 +57,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
     W = matrix(y, 0, m, D)
     for first in range(0, m, STRIP):
+        if is_stopped(sizes):
+            return
         count = min(STRIP, m - first)
         forces = strip_of_gram(y, first, count, sizes, work)
         for i in range(count):

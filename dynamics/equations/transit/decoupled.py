@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from dynamics.equations.transit.transit import TransitTable
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers
+from hermite.text.signals import stop_if_heard
 
 #: ξ of the largest C below 1 that float64 tells from 1.
 LARGEST_LOGIT = 36.0
@@ -200,8 +201,13 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
 
     # Chunks are summed in their own order, whatever thread finishes first: the same bits on every machine.
     with ThreadPoolExecutor(min(available_cores(), _MOST_THREADS)) as pool:
-        for loss in pool.map(chunk_loss, range(0, a.size, _SUM_CHUNK)):
-            total += loss
+        try:
+            for loss in pool.map(chunk_loss, range(0, a.size, _SUM_CHUNK)):
+                total += loss
+                stop_if_heard()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return total
 
 

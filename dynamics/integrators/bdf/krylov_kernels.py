@@ -26,7 +26,7 @@ from dynamics.compiler.views import matrix
 
 if TYPE_CHECKING:
     from dynamics.integrators.slots import *
-    from dynamics.integrators.system_calls import System, jacobian_product, rhs
+    from dynamics.integrators.system_calls import System, is_given_up, jacobian_product, rhs
 
 
 @kernel
@@ -138,7 +138,7 @@ def solve_linear(
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
             vectors[ROW_KRYLOV, i] = solution[i] / residual
             solution[i] = 0.0
-    while count < MAX_KRYLOV and residual > goal:
+    while count < MAX_KRYLOV and residual > goal and not is_given_up(system):
         multiply(t, y, count, gamma, reach, vectors, system)
         orthogonalise(vectors, h, count)
         residual = rotate(h, count)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.stopping import with_slot
 from dynamics.integrators.descent.fixed_steps import FixedSteps
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.methods import load_method
@@ -25,7 +26,13 @@ class EulerStepper(FixedSteps):
         super().__init__(learning_rate, system.num_events)
         self._compiled = load_method("euler", system.pieces)
         self._kernels = self._compiled.kernels.namespace
-        self._system = (self._compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size))
+        self._system = (
+            self._compiled.functions(),
+            system.parameters,
+            with_slot(system.sizes),
+            np.empty(system.work_size),
+        )
+        self._slot = self._system[2][-1:]
         self._ring = np.zeros((3, system.initial_state.size))
         self._ring[0] = system.initial_state
         times, now, _ = self._events

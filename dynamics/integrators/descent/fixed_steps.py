@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.stopping import GivenUp, stopping_at
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
 from dynamics.problem.checks import checked_number
 
@@ -35,7 +36,9 @@ class FixedSteps(ABC):
         self._events = np.full((3, num_events), np.nan)
         #: Number of steps in one call of `advance`.
         self._most_steps: float = math.inf
-        # What a single step changes of `state`, as it was before, while the step is taken or if it was given up.
+        # Where compiled code looks for `STOP`.
+        self._slot = np.zeros(1, dtype=np.int64)
+        # What a single step changes of `state`, as it was before, while the step is taken.
         self._before: dict[str, NDArray[np.generic]] = {}
 
     @abstractmethod
@@ -78,11 +81,17 @@ class FixedSteps(ABC):
 
         With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
         """
-        if max_steps == 1:
-            self._before = {name: self._arrays()[name].copy() for name in CARRIED}
-        status = self._advance(target, max_steps)
-        self._before = {}
-        return status
+        if max_steps != 1:
+            return self._advance(target, max_steps)
+        self._before = {name: self._arrays()[name].copy() for name in CARRIED}
+        try:
+            with stopping_at(self._slot):
+                return self._advance(target, max_steps)
+        except GivenUp:
+            self.restore(self.state())
+            raise
+        finally:
+            self._before = {}
 
     def _advance(self, target: float, max_steps: int) -> Status:
         wanted = self._first_step_at(target)

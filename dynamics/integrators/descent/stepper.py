@@ -80,6 +80,10 @@ class DescentStepper(FixedSteps):
         """Wall-clock seconds spent compiling or loading the kernels."""
         return self._passes.compile_seconds
 
+    def close(self) -> None:
+        """End the threads that share rows."""
+        self._workers.close()
+
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _take(self, count: int) -> int:

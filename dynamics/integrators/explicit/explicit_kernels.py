@@ -47,6 +47,8 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
         add_stages(y, stages, s, h, y.size, vectors[ROW_TRIAL + s // 12])
         if s < 12:
             rhs(t + DOP853_C[s] * h, vectors[ROW_TRIAL], vectors[ROW_STAGES + s], system)
+            if is_given_up(system):
+                return np.inf
     five = three = 0.0
     for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
         # The row of the derivative at the end is free until the step is accepted.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dynamics.integrators import Status
-from dynamics.integrators.stepper import leaping
+from dynamics.integrators.stepper import end_threads, leaping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -163,6 +163,10 @@ class FallingBack:
     def derivative(self, t: float) -> Array:
         """Return the rates of the state at a time within the last step."""
         return self._current.derivative(t)
+
+    def close(self) -> None:
+        """End the threads of the first stepper, if it has any; the second has none."""
+        end_threads(self._first)
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations, of both steppers together."""

@@ -6,7 +6,7 @@ import time as clock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.compiler.compilation import Piece, compiling_beside, kernel_pieces, load
+from dynamics.compiler.compilation import Piece, kernel_pieces, load
 from dynamics.equations.pairs.link_kernels import render
 
 if TYPE_CHECKING:
@@ -54,20 +54,17 @@ def whole_field(problem: Problem, *, rounds: bool) -> tuple[Piece, ...]:
 def compile_passes(problem: Problem, *, rounds: bool = False, follows: bool = False) -> Passes:
     """Compile the passes over rows for the link of a problem, or load them from the cache.
 
-    Those with the partial field are as much work for the compiler as all others together, so a second process compiles
-    them. With `rounds` they can read fast sources in single precision, and the whole field in single precision is among
-    them; with `follows` the change of the field when a few neurons have moved is, for flows of many.
+    With `rounds` they can read fast sources in single precision, and the whole field in single precision is among them;
+    with `follows` the change of the field when a few neurons have moved is, for flows of many.
     """
     link = render(problem.activation.coefficients)
     began = clock.perf_counter()
     precision = Piece("precision", f'REAL = "{"f4" if rounds else "f8"}"')
     step = (link, precision, *kernel_pieces(*few_rows(), *_STEP))
-    rest = [whole_field(problem, rounds=rounds), (precision, *kernel_pieces(*_PLAIN))]
+    sources = [whole_field(problem, rounds=rounds), (precision, *kernel_pieces(*_PLAIN))]
     if follows:
-        rest.append((link, *kernel_pieces(_ARRAYS, f"{_HERE}.moved_kernels")))
-    with compiling_beside(step):
-        others = [load(pieces) for pieces in rest]
+        sources.append((link, *kernel_pieces(_ARRAYS, f"{_HERE}.moved_kernels")))
     passes: dict[str, Any] = {}
-    for module in (*others, load(step)):
-        passes |= vars(module.namespace)
+    for pieces in (*sources, step):
+        passes |= vars(load(pieces).namespace)
     return Passes(SimpleNamespace(**passes), clock.perf_counter() - began)

@@ -123,6 +123,10 @@ class LargeFlowStepper(ClusterStepper):
         product = velocity @ U.T
         return np.concatenate([velocity[:, : self.rows.a.size].ravel(), (product + product.T).ravel(), 4.0 * growth])
 
+    def close(self) -> None:
+        """End the threads that share rows."""
+        self.rows.workers.close()
+
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; an evaluation of the right-hand side is one of the full field."""
         return self._counts | self.rows.counts

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.compiler.compilation import kernel_pieces, load
+from dynamics.compiler.stopping import with_slot
 from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
 from dynamics.integrators import slots
 from dynamics.integrators.compiled_stepper import LAYOUTS
@@ -82,7 +83,7 @@ class ParticleStepper(ExplicitStepper):
         # Slopes at the stages of the last step.
         self._field = np.zeros((STAGES, system.coefficients.size))
         self._fields_before = self._past, self._field
-        bound = (compiled.functions(), system.parameters, system.sizes, np.empty(system.work_size))
+        bound = (compiled.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
         super().__init__(
             compiled.kernels.namespace,
             replace(LAYOUTS["explicit"], statistics=_STATISTICS),
@@ -97,6 +98,10 @@ class ParticleStepper(ExplicitStepper):
         super()._keep()
         self._fields_before = self._past, self._field
 
+    def _take_back(self) -> None:
+        super()._take_back()
+        self._past, self._field = self._fields_before
+
     def _advance(self, target: float, max_steps: int) -> Status:
         if self._counters[slots.READY] == 0:
             self._begin()
@@ -107,6 +112,10 @@ class ParticleStepper(ExplicitStepper):
             if status is not None:
                 return status
         return Status.REACHED if self.time >= target else Status.MAX_STEPS
+
+    def close(self) -> None:
+        """End the threads that share blocks of particles."""
+        self._workers.close()
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit."""

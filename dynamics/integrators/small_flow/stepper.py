@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.compiler.stopping import with_slot
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import slots
 from dynamics.integrators.bdf.vector_stepper import VectorStepper
@@ -68,7 +69,7 @@ class SmallFlowStepper(VectorStepper):
             compiled.kernels.namespace,
             layout,
             system.initial_state,
-            (compiled.called(), system.parameters, system.sizes, np.empty(system.work_size)),
+            (compiled.called(), system.parameters, with_slot(system.sizes), np.empty(system.work_size)),
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.compiler.stopping import stopping_at
 from dynamics.integrators.foreign_stepper import ForeignStepper
 from dynamics.integrators.stepper import RHS, Status, check_inside
 from dynamics.integrators.sundials.output import silence, warnings_off
@@ -110,7 +111,7 @@ class SundialsStepper(ForeignStepper):
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
-        with silence:
+        with silence, stopping_at(self._system[2][-1:]):
             for _ in range(max_steps):
                 if self._time >= target:
                     return Status.REACHED

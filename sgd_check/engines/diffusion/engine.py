@@ -22,7 +22,6 @@ says before a run and after it where either fails. Frames of orthogonal neurons 
 
 from __future__ import annotations
 
-import time as clock
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -38,7 +37,7 @@ from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.threads import RunThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -141,10 +140,10 @@ class DiffusionEngine:
 
     def advance(self, rates: Array) -> None:
         """Take one step of SGD per learning rate."""
-        self.advance_span(rates.size, rates, float("inf"))
+        self.advance_span(rates.size, rates, lambda: False)
 
-    def advance_span(self, steps: int, rates: Array | float, deadline: float) -> bool:
-        """Take `steps` steps at the given rates, or at one rate; return whether they ended before `deadline`."""
+    def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
+        """Take `steps` steps at the given rates, or at one rate; return whether they were taken to the end."""
         active = np.flatnonzero(self._running)
         self._left[active] = steps
         if isinstance(rates, float):
@@ -153,7 +152,7 @@ class DiffusionEngine:
             span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
         count = self._threads.count if self._threads.shared else 1
         shares = [active[k::count].copy() for k in range(count)]
-        ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, deadline), shares))
+        ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, given_up), shares))
         self._steps += steps
         self._running[active] &= np.isfinite(self._weights[active, 0, 0])
         return ended
@@ -171,12 +170,12 @@ class DiffusionEngine:
         self._weights[stopped] = np.nan
         self._running &= ~stopped
 
-    def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], deadline: float) -> bool:
+    def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], given_up: Callable[[], bool]) -> bool:
         laws = self._laws
         runs = (self._weights, self._left, self._used, self._levels, self._tally, self._normals, self._gammas)
         pending = seeds
         while pending.size:
-            if self._stopped or clock.perf_counter() > deadline:
+            if self._stopped or given_up():
                 return False
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)

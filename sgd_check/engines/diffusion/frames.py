@@ -11,7 +11,6 @@ drift, with the noise of their start, and keep M within the unit ball.
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from sgd_check.engines.generators import AXES, generators
 from sgd_check.engines.registry import EngineOptions, Measurement
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -68,10 +68,10 @@ class FrameDiffusion:
 
     def advance(self, rates: Array) -> None:
         """Take one step of SGD per learning rate."""
-        self.advance_span(rates.size, rates, float("inf"))
+        self.advance_span(rates.size, rates, lambda: False)
 
-    def advance_span(self, steps: int, rates: Array | float, deadline: float) -> bool:
-        """Take `steps` steps at one rate, or at rates whose mean over time is taken; return whether in time."""
+    def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
+        """Take `steps` steps at one rate, or at rates whose mean over time is taken; return whether to the end."""
         if isinstance(rates, float):
             time, rate = steps * rates, rates
         else:
@@ -80,7 +80,7 @@ class FrameDiffusion:
         # Never finer than SGD itself.
         count = min(int(np.ceil(4.0 * self._a.max() * time / LARGEST_GROWTH)), steps)
         for _ in range(count):
-            if clock.perf_counter() > deadline:
+            if given_up():
                 return False
             self._step(time / count, rate)
         self.attributes["diffusion_steps"] = int(self.attributes["diffusion_steps"]) + count
