@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
+from processes import ROOT, python
+from threadpoolctl import threadpool_info
 
 import dynamics
 import sgd_check
@@ -62,3 +65,80 @@ def test_processes_that_are_spawned_give_the_same_bits():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert_same(pool.map(small_flow, SEEDS[:2]), map(small_flow, SEEDS[:2]))
         assert pool.submit(problem, 0).result() == problem(0)
+
+
+def explicit_flow(width):
+    wide = dataclasses.replace(problem(0), width=width, dimension=2 * width)
+    return dynamics.solve_overlaps(
+        wide, method="explicit", save_at=AT, error_estimate=False, keep="summary", progress=False
+    )
+
+
+def threads_of_blas():
+    return sorted((each["filepath"], each["num_threads"]) for each in threadpool_info() if each["user_api"] == "blas")
+
+
+def test_runs_in_threads_give_the_bits_of_runs_alone_and_restore_blas():
+    """A run that ended gave the others all threads of BLAS in its place, and the process one thread for good."""
+    widths = (3, 60, 250) * 3
+    alone, before = {width: explicit_flow(width) for width in set(widths)}, threads_of_blas()
+    with ThreadPoolExecutor(len(widths)) as pool:
+        together = list(pool.map(explicit_flow, widths))
+    assert_same(together, [alone[width] for width in widths])
+    assert threads_of_blas() == before
+
+
+COMPILES = """
+import threading, time
+import numpy as np
+stop = threading.Event()
+a = np.random.default_rng(0).normal(size=(1000, 1000))
+def multiply():
+    while not stop.is_set():
+        a @ a
+beside = threading.Thread(target=multiply)
+beside.start()
+from dynamics.compiler.compilation import Piece, load
+text = '''
+from dynamics.compiler.compilation import entry
+@entry("f8(f8)")
+def double(x):
+    return 2 * x + {}
+'''
+for number in range(3):
+    module = load([Piece("example", text.format(number))])
+    assert module.namespace.double(1.0) == 2.0 + number and not module.from_cache
+stop.set()
+beside.join()
+print("ended", threading.active_count())
+"""
+
+
+def test_compiling_beside_a_thread_that_multiplies_matrices_does_not_hang(tmp_path):
+    """A fork in the process waited for ever: the handler of OpenBLAS joins its threads. Here 3 of 4 did."""
+    done = python("-c", COMPILES, FEATURE_EMERGENCE_CACHE=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)
+    assert (done.stdout, done.returncode) == ("ended 1\n", 0), done.stderr
+
+
+def test_nothing_forks():
+    """No process is copied beside threads, and every pool of processes says how its workers start."""
+    found = []
+    for folder in ("hermite", "dynamics", "sgd_check", "benchmarks", "tests", "docs"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+                if name in ("os.fork", "os.forkpty", "pty.fork") or (
+                    isinstance(node, ast.keyword) and node.arg == "preexec_fn"
+                ):
+                    found.append((path, name))
+                if not isinstance(node, ast.Call):
+                    continue
+                called, given = ast.unparse(node.func).rpartition(".")[2], {word.arg for word in node.keywords}
+                words = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                if called in ("get_context", "set_start_method") and (not node.args or words == ["fork"]):
+                    found.append((path, called))
+                if called == "ProcessPoolExecutor" and len(node.args) < 2 and "mp_context" not in given:
+                    found.append((path, called))
+                if ast.unparse(node.func) in ("multiprocessing.Pool", "multiprocessing.Process"):
+                    found.append((path, called))
+    assert found == []

@@ -88,7 +88,6 @@ def end_with(
     style: str = "screen",
     figure_key: str = "plot",
     table: Callable[[], tuple[Mapping[str, str | None], str]] = lambda: ({}, ""),
-    picture: Callable[[], bytes | None] = lambda: None,
 ) -> Written:
     """Write result and figure, each wherever that is possible, and print what the result shows.
 
@@ -96,8 +95,7 @@ def end_with(
     returns what the result shows, None if that is not known; it is called only if something is to be drawn or printed.
     No figure is made if `figure`, its file, is None; `overwrite` lets it replace one. `json` prints one JSON object,
     in which the figure's file is called `figure_key`, instead of text, and `quiet` nothing. `style` is the figure's.
-    `table` writes tables, and returns their files by key and what went wrong. `picture` returns the file of the figure
-    where another process has drawn it; if it is None the figure is drawn here.
+    `table` writes tables, and returns their files by key and what went wrong.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -108,12 +106,7 @@ def end_with(
         found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
         if figure is not None and found is not None and found.overview is not None:
-            drawn_elsewhere = picture()
-            options = figure_options(figure, style, dpi)
-            if drawn_elsewhere is None:
-                save = partial(found.drawn(style).savefig, **options)
-            else:
-                save = partial(_copy, drawn_elsewhere)
+            save = partial(found.drawn(style).savefig, **figure_options(figure, style, dpi))
             drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
     tables, unlisted = table()
@@ -132,10 +125,6 @@ def end_with(
 def figure_options(figure: Path, style: str, dpi: int) -> dict[str, Any]:
     """Return how a figure is saved: in the format of its file, and with `dpi` or what its style has in its place."""
     return {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
-
-
-def _copy(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -12,8 +12,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -21,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar, cast
 
-from dynamics.compiler.compiling_processes import in_another_process
 from dynamics.compiler.interpreter import uncollected
 from dynamics.compiler.kernel_cache import cache_directory, leave_aside, write_once
+from hermite.text.signals import stop_if_heard
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -169,44 +168,10 @@ def load(pieces: Sequence[Piece], exports: Mapping[str, str] | None = None) -> C
     key = _key(digest, exports)
     with _lock:
         if key not in _memo:
+            stop_if_heard()
             make = _interpret if compiler_is_off() else _compile
             _memo[key] = make(pieces, exports, digest)
         return _memo[key]
-
-
-def loaded(sources: Sequence[Source]) -> list[CompiledModule] | None:
-    """Return what `load` returns for some sources, None unless it has them all in memory."""
-    found = [_memo.get(_key(_content(pieces)[1], exports)) for pieces, exports in sources]
-    return None if None in found else [module for module in found if module is not None]
-
-
-@contextmanager
-def compiling_beside(
-    pieces: Sequence[Piece], exports: Mapping[str, str] | None = None, *, then: Sequence[Source] = ()
-) -> Iterator[None]:
-    """Compile pieces in a copy of this process while the body runs, unless the cache has them already.
-
-    Numba compiles one function at a time in a process, so the first run of a program uses one core; a second process
-    that fills the same cache uses another. The copy goes on with the sources of `then` that nobody has compiled or is
-    compiling: two copies with the same ones end together. `load` finds what they left; elsewhere than on Linux, or if a
-    copy fails, it compiles as usual.
-    """
-    with ExitStack() as beside:
-        # No other thread compiles while the process is copied, so that the copy finds no lock taken. What goes wrong
-        # with files here goes wrong again in `load`, which says so.
-        with _lock, suppress(OSError):
-            _, digest = _content(pieces)
-            known = compiler_is_off() or _key(digest, exports or {}) in _memo
-            directory = None if known else cache_directory()
-            if directory is not None:
-                from dynamics.compiler.machine_code import fill_in_turn, is_cached, load_compiler
-
-                sources = ((pieces, exports or {}), *then)
-                files = [(_written(directory, each), signatures) for each, signatures in sources]
-                if not is_cached(*files[0]):
-                    load_compiler()
-                    beside.enter_context(in_another_process(files[0][0], lambda: fill_in_turn(files)))
-        yield
 
 
 def _written(directory: Path, pieces: Sequence[Piece]) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, cast
@@ -19,7 +19,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
 
-from dynamics.compiler.compiling_processes import compiled_by_one, in_another_process, signs_of_life
+from dynamics.compiler.compiling_processes import compiled_by_one, signs_of_life, tell_once
 from dynamics.compiler.inner_functions import ENTRY
 from dynamics.compiler.interpreter import uncollected, with_room
 from dynamics.compiler.kernel_cache import compiled_files, discard_compiled, import_file, is_sealed, seal
@@ -107,25 +107,12 @@ def fill_by_one(path: Path, exports: Mapping[str, str]) -> bool:
         if is_cached(path, exports):
             return True
         load_compiler()
-        # Code that this process has just compiled and the same code read from the cache call different copies of
-        # inner functions, which differ in the order of sums. All processes are to compute the same bits.
-        with in_another_process(path, lambda: _fill(path, exports)):
-            pass
-        if not is_cached(path, exports):
-            _fill(path, exports)
+        _fill(path, exports)
     return False
 
 
-def fill_in_turn(files: Sequence[tuple[Path, Mapping[str, str]]]) -> None:
-    """Compile what the cache lacks of some generated files, but those that another process compiles."""
-    with signs_of_life(files[0][0]):
-        for path, exports in files:
-            with suppress(TimeoutError), compiled_by_one(path, wait=False):
-                if not is_cached(path, exports):
-                    _fill(path, exports)
-
-
 def _fill(path: Path, exports: Mapping[str, str]) -> None:
+    tell_once()
     with signs_of_life(path):
         if not is_sealed(path):
             discard_compiled(path)

@@ -9,7 +9,6 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.drawing import drawing_process
 from dynamics.commands.options import (
     CONFIG,
     CORRELATION,
@@ -46,7 +45,7 @@ from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
 from dynamics.solve.resume import resume_from_file
-from hermite.text.command_line import lighten_process
+from hermite.text.command_line import run_program
 from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.commands.drawing import DrawingProcess
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
@@ -124,15 +122,12 @@ def _run(given: Mapping[str, Any]) -> int:
     """Go on with a run, or solve a problem; return the exit code."""
     try:
         if given["resume"]:
-            with drawing_process(_load_report, wanted=not given["no_plot"]) as drawing:
-                return resume_from_file(given, _find, drawing)
+            return resume_from_file(given, _find)
         given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
         if given["resume"]:
             msg = "Option --resume must be typed as a flag, but is in the file of --config."
             raise UsageError(msg)
-        options = _options(given)
-        with drawing_process(_load_report, wanted=not (given["no_plot"] or given["dry_run"])) as drawing:
-            return _solve(given, options, drawing)
+        return _solve(given, _options(given))
     except MemoryError as error:
         say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
         return EXIT_FAILED
@@ -174,7 +169,7 @@ def _implied_model(given: Mapping[str, Any]) -> str | None:
     )
 
 
-def _solve(given: Mapping[str, Any], options: Mapping[str, Any], drawing: DrawingProcess | None) -> int:
+def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     from dynamics.runs.storage import free_name
 
     answer = registered(options["model"])
@@ -196,9 +191,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any], drawing: Drawin
     from dynamics.runs.run_file import RunFile
 
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
-    return solve_and_report(
-        lambda: _question(given, options, problem, save_at, file), file, figure, given, _find, drawing
-    )
+    return solve_and_report(lambda: _question(given, options, problem, save_at, file), file, figure, given, _find)
 
 
 def _of_teacher(options: Mapping[str, Any]) -> dict[str, str]:
@@ -211,10 +204,6 @@ def _find(answer: xr.Dataset) -> Findings | None:
     from dynamics.report.findings import find_findings
 
     return find_findings(answer)
-
-
-def _load_report() -> None:
-    from dynamics.report import flows  # noqa: F401 (what most answers are told by)
 
 
 def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
@@ -286,8 +275,4 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
-    lighten_process()
-    code = with_room(main)
-    from dynamics.compiler.patience import leave
-
-    leave(code)
+    run_program(lambda: with_room(main))

@@ -6,14 +6,13 @@ Imports nothing heavy before a run has been made.
 from __future__ import annotations
 
 import shlex
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.drawing import IDLE, FigureRequest, load_libraries
-from dynamics.commands.end import caught_warnings, end_with, figure_options, store_table
+from dynamics.commands.end import caught_warnings, end_with, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
 from dynamics.compiler.cores import find_blas
-from dynamics.compiler.interpreter import with_room
+from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,16 +20,12 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.commands.drawing import DrawingProcess
     from dynamics.commands.end import Telling
-    from dynamics.runs.dataset import Contents
     from dynamics.runs.run_file import RunFile
 
 #: Flags of the command that a resumed run has too.
 KEPT_FLAGS = ("no_plot", "json", "quiet", "no_progress")
 FIGURE_DPI = 130
-#: Seconds that a run may take before libraries are loaded beside it.
-SHORT_RUN = 1.5
 
 
 def solve_and_report(
@@ -39,35 +34,15 @@ def solve_and_report(
     figure: Path | None,
     given: Mapping[str, Any],
     find: Callable[[xr.Dataset], Telling | None],
-    drawing: DrawingProcess | None,
 ) -> int:
-    """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code.
-
-    The figure is drawn in another process if there is one for `drawing`, as soon as the run says what is in the answer.
-    """
+    """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
     find_blas()
-    style, answered = chosen_style(given), threading.Event()
-
-    def announce(answer: xr.Dataset | Contents) -> None:
-        if drawing is not None and figure is not None:
-            drawing.ask(FigureRequest(find, answer, style, figure_options(figure, style, FIGURE_DPI)))
-        answered.set()
-
-    def load() -> None:
-        # While compiled steps run, the interpreter is free to load what is needed at the end.
-        if drawing is None:
-            load_libraries(storing=True, drawing=figure is not None)
-            return
-        answered.wait(SHORT_RUN)  # an answer that comes earlier is handed on first
-        load_libraries(storing=True)
-        if figure is not None and not answered.wait(IDLE):  # the other process has gone
-            load_libraries(drawing=True)
-
-    file.announce = lambda contents: announce(contents.stamped())
-    threading.Thread(target=with_room, args=(load,), daemon=True).start()
-    dataset, code = _compute(solve, file, given)
-    if not answered.is_set():  # an answer without time steps
-        announce(dataset)
+    # While compiled code runs, the interpreter is free to load what is needed at the end. The thread is joined here.
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(_load_libraries, drawing=figure is not None)
+        stop_if_heard()
+        dataset, code = _compute(solve, file, given)
+    loading.result()
     overwrite = bool(given["overwrite"] or given["resume"])
     written = end_with(
         lambda: _store(dataset, file),
@@ -77,12 +52,22 @@ def solve_and_report(
         quiet=given["quiet"],
         overwrite=overwrite,
         dpi=FIGURE_DPI,
-        style=style,
+        style=chosen_style(given),
         figure_key="figure",
         table=lambda: store_table(dataset, given["csv"], overwrite=overwrite),
-        picture=lambda: None if drawing is None else drawing.picture(),
     )
     return (code or EXIT_FAILED) if written.trouble else code
+
+
+def _load_libraries(*, drawing: bool) -> None:
+    """Load what is needed when an answer is there; with `drawing` also what draws its figure."""
+    import netCDF4  # noqa: F401
+    import xarray as xr
+
+    xr.Dataset({"any": 0.0})  # the first one looks for what else it could hold
+    if drawing:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
 
 
 def _compute(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:

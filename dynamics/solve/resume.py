@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.commands.drawing import DrawingProcess
     from dynamics.commands.end import Telling
 
 #: What may stand beside --resume; the rest is in the file.
@@ -23,9 +22,7 @@ BESIDE_RESUME = (
 )
 
 
-def resume_from_file(
-    given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None], drawing: DrawingProcess | None
-) -> int:
+def resume_from_file(given: Mapping[str, Any], find: Callable[[xr.Dataset], Telling | None]) -> int:
     """Go on with the run in a file, and show the answer as `solve_and_report` does; return the exit code."""
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError
@@ -47,7 +44,6 @@ def resume_from_file(
             figure,
             given,
             find,
-            drawing,
         )
     except StorageError as error:
         raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None

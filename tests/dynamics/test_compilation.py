@@ -5,10 +5,8 @@ import itertools
 import operator
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import pytest
 from processes import python
 
 import dynamics
-from dynamics.compiler import compilation, compiling_processes, inner_functions, kernel_cache, machine_code
+from dynamics.compiler import compilation, inner_functions, kernel_cache, machine_code
 from dynamics.compiler.compilation import Piece, load, read_piece
 from dynamics.compiler.kernel_cache import cache_directory
 
@@ -213,38 +211,6 @@ def test_second_process_loads_from_the_cache(cache, tmp_path):
     command = [sys.executable, "-c", RELOAD, str(source)]
     answers = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert answers == ["10.0 False\n", "10.0 True\n"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-@pytest.mark.skipif(compilation.compiler_is_off(), reason="nothing is cached without the compiler")
-def test_a_copy_of_the_process_fills_the_cache_beside_the_body(cache):
-    pieces = [Piece("rendered", f"FACTOR = 5.0\n{DOUBLE}")]
-    with compilation.compiling_beside(pieces):
-        pass
-    # Before `load` is asked for anything.
-    assert len(list(cache.glob("__pycache__/*.nbi"))) == 1
-    loaded = load(pieces)
-    assert loaded.from_cache
-    assert loaded.namespace.multiply(2.0) == 10.0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_a_body_that_fails_ends_the_copy(cache):
-    def work():
-        (cache / "writing").write_text(str(os.getpid()))
-        (cache / "writing").rename(cache / "begun")
-        signal.pause()
-
-    def body():
-        while not (cache / "begun").exists():
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
-    cache.mkdir()
-    with pytest.raises(KeyboardInterrupt), compiling_processes.in_another_process(cache / "kernels_x.py", work):
-        body()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(int((cache / "begun").read_text()), 0)
 
 
 def test_without_compiler_pieces_keep_their_file_names(cache, tmp_path):
