@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-# A suite in the background of a shell inherits a SIGINT that is ignored; tests send it, and children inherit it.
+# A suite in the background of a shell, or below `nohup`, inherits signals that are ignored, and so do its children. Tests
+# send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 hypothesis.settings.register_profile("project", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("project")
