@@ -103,7 +103,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass − a_p/2.
 
-    The mass is Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN, which is 0/0, where the link has none of them.
+    The mass is Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN where the link has none of them.
     """
     m, P = sizes[0], sizes[1]
     M = m + P
@@ -116,7 +116,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
                 largest = max(largest, r * r / work[i * M + i])
             mass += learned_mean(i, m + p, sizes, work)
         out[p] = largest - 0.5
-        out[P + p] = mass / learned_mean(m + p, m + p, sizes, work) - 0.5 * parameters[p]
+        whole = learned_mean(m + p, m + p, sizes, work)
+        out[P + p] = mass / whole - 0.5 * parameters[p] if whole > 0.0 else np.nan
 
 
 @kernel
