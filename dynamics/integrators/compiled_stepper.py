@@ -125,6 +125,8 @@ class CompiledStepper:
         # when they are first needed.
         self._before: dict[str, NDArray[np.generic]] | None = None
         self._rows_before = np.empty((0, y0.size))
+        # Whether those rows are not put back yet after a step that was given up: most runs end there.
+        self._torn = False
 
     @property
     def time(self) -> float:
@@ -143,6 +145,7 @@ class CompiledStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        self._mend()
         if max_steps != 1:
             return self._advance(target, max_steps)
         self._keep()
@@ -194,10 +197,15 @@ class CompiledStepper:
         self._before = self._copies()
 
     def _take_back(self) -> None:
-        """Put back what the step has changed."""
-        self._vectors[list(self._layout.carried)] = self._rows_before
+        """Put back what the step has changed, its rows when they are asked for."""
+        self._torn = True
         for name, array in self._small_arrays().items():
             array[...] = (self._before or {})[name]
+
+    def _mend(self) -> None:
+        if self._torn:
+            self._vectors[list(self._layout.carried)] = self._rows_before
+            self._torn = False
 
     def _advance(self, target: float, max_steps: int) -> Status:
         if self._compiled_through:
@@ -229,6 +237,7 @@ class CompiledStepper:
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
         check_inside(t, self.start, self.time)
+        self._mend()
         out = np.empty(self._vectors.shape[1]) if out is None else out
         # Both ends are returned exactly, and without the evaluations that a dense output may need.
         if t in (self.start, self.time):
@@ -256,7 +265,9 @@ class CompiledStepper:
         before, rows = self._before, self._layout.kept
         vectors = self._vectors[list(rows)]
         if before is None:
-            return {"vectors": vectors, **self._copies()}
+            before = self._copies()
+            if not self._torn:
+                return {"vectors": vectors, **before}
         vectors[[rows.index(row) for row in self._layout.carried]] = self._rows_before
         return {"vectors": vectors, **before}
 
@@ -268,7 +279,7 @@ class CompiledStepper:
         check_stored(state, "vectors", (len(rows), self._vectors.shape[1]))
         for name, array in self._small_arrays().items():
             check_stored(state, name, array.shape)
-        self._vectors[rows] = state["vectors"]
+        self._vectors[rows], self._torn = state["vectors"], False
         for name, array in self._small_arrays().items():
             array[...] = state[name]
 

@@ -104,7 +104,7 @@ class Companion:
     def finish(self, result: RunResult) -> RunResult:
         """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
-            self._stop()
+            self.stop()
         looser = self._result.result()
         self._end()
         return looser
@@ -125,7 +125,7 @@ class Companion:
 
     def cancel(self) -> None:
         """Stop the looser run after the step that it is in."""
-        self._stop()
+        self.stop()
         self._end()
 
     def _end(self) -> None:
@@ -134,7 +134,8 @@ class Companion:
         for stepper in self._steppers:
             end_threads(stepper)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ask the looser run to stop, also in the middle of a step."""
         self._asked.stop.set()
         self._cut_asked.stop.set()
 

@@ -78,6 +78,8 @@ def kept_run(
             begun=begun_snapshot(file, RUN),
             sound=sound,
             why_failed=why_failed,
+            # Both give their steps up at the same time.
+            stopping=(lambda: None) if companion is None else companion.stop,
         )
         looser = None
         if companion is not None:

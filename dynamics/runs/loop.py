@@ -54,13 +54,18 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 class _View:
     """What the trackers see of the run, with what it has recorded and cost."""
 
-    def __init__(self, stepper: Stepper, times: Array, begun: RunResult) -> None:
+    def __init__(
+        self, stepper: Stepper, times: Array, begun: RunResult, stopping: Callable[[], object] = lambda: None
+    ) -> None:
         self._stepper = stepper
         self.end = float(times[-1])
         self._begun = begun
         self._state: Array | None = None
         self._started = clock.perf_counter()
         self.result = replace(begun, records=Records(times.size, begun.records))
+        self._stopping = stopping
+        #: The first reason that was found to stop without waiting for the end of a step.
+        self.urgent: StopReason | None = None
 
     @property
     def time(self) -> float:
@@ -79,6 +84,11 @@ class _View:
 
     def statistics(self) -> dict[str, int]:
         return self._stepper.statistics()
+
+    def stop_for(self, reason: StopReason) -> None:
+        """Take note of a reason to stop, at once."""
+        self.urgent = reason
+        self._stopping()
 
     def snapshot(self) -> Snapshot:
         return snapshot_of(self._stepper, self.so_far(StopReason.UNFINISHED))
@@ -122,18 +132,19 @@ def run(
     begun: Snapshot | None = None,
     sound: Callable[[Records], StopReason | None] | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
+    stopping: Callable[[], object] = lambda: None,
 ) -> RunResult:
     """Take `stepper` from time 0 through increasing `times`, until the end or a reason to stop.
 
     At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
     times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
     this stepper. `sound` is called after each record and says why to stop, if the records are wrong; `why_failed` is
-    called with the state at which no step succeeds, and says why, if it knows. A KeyboardInterrupt of a tracker becomes
-    the stop reason "interrupted".
+    called with the state at which no step succeeds, and says why, if it knows. `stopping` is called as soon as a reason
+    is found to give a step up. A KeyboardInterrupt of a tracker becomes the stop reason "interrupted".
     """
     if begun is not None:
         _restore(stepper, begun)
-    view = _View(stepper, times, RunResult() if begun is None else begun.result)
+    view = _View(stepper, times, RunResult() if begun is None else begun.result, stopping)
     records, watchers = view.result.records, [*trackers, Interrupts()]
     leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in watchers)
     size = stepper.interpolate(stepper.time).size if leaps else 0
@@ -146,6 +157,7 @@ def run(
         view.result.intact = False
         _advance(stepper, stepper.time, view, pace, watchers)
         view.result.intact = True
+        reason = view.urgent
         while len(records) < times.size and reason is None:
             leaper = leaping(stepper) if leaps and pace.steps > 1 else None
             if leaper is not None:
@@ -181,9 +193,11 @@ def _restore(stepper: Stepper, begun: Snapshot) -> None:
 
 
 def _urgent(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
-    """Return a reason to stop that does not wait for the end of a step, or None."""
+    """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
     asked = (tracker.urgent(view) for tracker in trackers if isinstance(tracker, UrgentTracker))
-    return next((reason for reason in asked if reason is not None), None)
+    if view.urgent is None and (found := next((reason for reason in asked if reason is not None), None)) is not None:
+        view.stop_for(found)
+    return view.urgent
 
 
 def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> StopReason | None:
@@ -204,6 +218,8 @@ def _checked(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
     """Show the trackers a state between two chunks; return a reason to stop, or None."""
     began = clock.perf_counter()
     view.result.intact = True
+    if view.urgent is not None:
+        return view.urgent
     for tracker in trackers:
         reason = tracker.check(view)
         if reason is not None:
