@@ -117,7 +117,8 @@ def test_a_host_that_runs_the_module_of_a_command_keeps_its_handlers():
         "except SystemExit as end: print(end.code)\n"
         "print(signal.getsignal(signal.SIGTERM) is before, threading.active_count())"
     )
-    done = python("-c", script)
+    # A checkout in a folder of the program's name does not make a host the program.
+    done = python("-c", script, "/home/me/feature-emergence/.venv/bin/pytest", "")
     assert done.stdout.endswith("\n0\nTrue 1\n"), done.stderr
 
 

@@ -111,8 +111,9 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
 def _is_own_process() -> bool:
     """Return whether the interpreter was started for the module that it runs, or for the console command."""
     specification = getattr(sys.modules["__main__"], "__spec__", None)
-    module = "" if specification is None else specification.name.removesuffix(".__main__")
-    return any(word == module or PROGRAM in word for word in sys.orig_argv)
+    module = None if specification is None else specification.name.removesuffix(".__main__")
+    # A folder of a path may have the name of the program, too: only the last part counts.
+    return any(word == module or Path(word).stem == PROGRAM for word in sys.orig_argv)
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
