@@ -106,8 +106,12 @@ def end_with(
         found = find() if figure is not None or not quiet else None
         drawn, refused = None, ""
         if figure is not None and found is not None and found.overview is not None:
-            save = partial(found.drawn(style).savefig, **figure_options(figure, style, dpi))
-            drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
+            try:
+                save = partial(found.drawn(style).savefig, **figure_options(figure, style, dpi))
+            except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
+                refused = f"The figure could not be drawn: {error}"
+            else:
+                drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=overwrite))
     output, trouble = stored.result()
     tables, unlisted = table()
     unheard = ""

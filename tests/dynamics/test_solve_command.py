@@ -84,6 +84,17 @@ def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     assert not loaded & (unused | {"numba.np.npyimpl", "matplotlib.pyplot"})
 
 
+def test_an_answer_is_not_lost_for_its_figure(here):
+    """With a backend that matplotlib does not have: the dataset is written and the table printed, then the reason."""
+    words = ["-m", "dynamics.solve", "--k", "4", *SMALL[:-1], "--output", "kept.nc"]
+    done = python(*words, cwd=here, MPLBACKEND="nonsense")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: The figure could not be drawn: Key backend: 'nonsense' is not a valid value")
+    assert done.stderr.count("\n") == 1
+    assert "learned: " in done.stdout
+    assert dynamics.load(here / "kept.nc").attrs["stop_reason"] == "reached_end"
+
+
 def test_json_is_one_object(here, capsys):
     assert solve.main(["--k", "4", *SMALL, "--json", "--no-plot", "--output", "run.nc"]) == 0
     summary = json.loads(capsys.readouterr().out)
