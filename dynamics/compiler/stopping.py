@@ -197,11 +197,19 @@ class _Worker(threading.Thread, Generic[Result]):
             self.outcome.set_exception(error)
 
     def end(self) -> None:
-        """Wait for the end of work that was asked to stop, also while the user asks again; it may not have begun."""
+        """Wait for the end of work that was asked to stop; work that has not begun never will.
+
+        What a handler of a signal raises meanwhile is raised afterwards, but for a further KeyboardInterrupt.
+        """
         if self.outcome.cancel():
             return
+        late: BaseException | None = None
         while self.is_alive():
             try:
                 self.join()
             except KeyboardInterrupt:
                 continue
+            except BaseException as error:
+                late = error
+        if late is not None:
+            raise late

@@ -1,4 +1,4 @@
-"""Budgets and interruptions: heard in the middle of a step, whose thread is joined, and at no cost of what was not reached."""
+"""A budget or an interruption ends a run in the middle of a step, joins its thread, and costs little."""
 
 from __future__ import annotations
 
@@ -155,6 +155,29 @@ def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
     assert (done, threads()) == (["stopped"], [])
 
 
+def test_what_a_handler_raises_while_the_thread_is_joined_goes_on_after_it():
+    def handler(*_):
+        raise TimeoutError
+
+    def work():
+        main = threading.main_thread().ident
+        is_interrupted = stopping.interruption()
+        signal.pthread_kill(main, signal.SIGINT)
+        while not is_interrupted():
+            clock.sleep(1e-3)
+        signal.pthread_kill(main, signal.SIGALRM)
+        clock.sleep(0.2)
+        done.append("stopped")
+
+    done, before = [], signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(TimeoutError):
+            stopping.in_worker(work)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (done, threads()) == (["stopped"], [])
+
+
 def test_the_handlers_of_the_host_run_and_stay(monkeypatch):
     """A host that only takes note of SIGTERM goes on, and so does the run."""
     heard, sent = [], []
@@ -183,7 +206,7 @@ def test_compiled_code_finds_the_flag_in_its_slot():
     assert slot[0] == 0
     with flag.reaching(slot):  # one that is set already
         assert slot[0] == STOP
-    with stopping_at(slot):  # work that nobody can give up
+    with stopping_at(slot):  # no flag belongs to this thread
         assert slot[0] == 0
 
 

@@ -88,7 +88,8 @@ class FixedSteps(ABC):
             with stopping_at(self._slot):
                 return self._advance(target, max_steps)
         except GivenUp:
-            self.restore(self.state())
+            for name, array in self._before.items():
+                self._arrays()[name][...] = array
             raise
         finally:
             self._before = {}
