@@ -163,8 +163,10 @@ def in_worker(work: Callable[[], Result]) -> Result:
         while not wait((thread.outcome,), 10.0 * LOOK).done:  # Windows hears no signal in a wait without end
             pass
     except BaseException as error:
-        asked.set()
-        thread.end()
+        try:
+            asked.set()
+        finally:  # another signal may raise in between
+            thread.end()
         stopped = asked.seen and not thread.outcome.cancelled() and thread.outcome.exception() is None
         if not (isinstance(error, KeyboardInterrupt) and stopped):
             raise
@@ -204,12 +206,14 @@ class _Worker(threading.Thread, Generic[Result]):
         if self.outcome.cancel():
             return
         late: BaseException | None = None
-        while self.is_alive():
+        # Not by `join`: CPython takes a thread for ended whose `join` was interrupted.
+        while not self.outcome.done():
             try:
-                self.join()
+                wait((self.outcome,))
             except KeyboardInterrupt:
                 continue
             except BaseException as error:
                 late = error
+        self.join()
         if late is not None:
             raise late

@@ -37,8 +37,8 @@ def solve_and_report(
 ) -> int:
     """Solve, write dataset and figure, print what `find` says that the answer shows; return the exit code."""
     find_blas()
-    # While compiled code runs, the interpreter is free to load what is needed at the end. The thread is joined here. Where
-    # a library does not load, `end_with` says so: the answer is not lost for it.
+    # While compiled code runs, the interpreter is free to load what is needed at the end. The thread is joined here.
+    # Where a library does not load, `end_with` says so: the answer is not lost for it.
     with ThreadPoolExecutor(1) as beside:
         beside.submit(_load_libraries, drawing=figure is not None)
         stop_if_heard()

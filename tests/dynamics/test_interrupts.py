@@ -155,6 +155,23 @@ def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
     assert (done, threads()) == (["stopped"], [])
 
 
+def test_the_user_may_ask_again_while_the_thread_is_joined():
+    """CPython takes a thread for ended whose `join` was interrupted."""
+
+    def work():
+        main = threading.main_thread().ident
+        signal.pthread_kill(main, signal.SIGINT)
+        clock.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
+        clock.sleep(0.2)
+        done.append("whole")
+
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        stopping.in_worker(work)
+    assert (done, threads()) == (["whole"], [])
+
+
 def test_what_a_handler_raises_while_the_thread_is_joined_goes_on_after_it():
     def handler(*_):
         raise TimeoutError
@@ -165,6 +182,7 @@ def test_what_a_handler_raises_while_the_thread_is_joined_goes_on_after_it():
         signal.pthread_kill(main, signal.SIGINT)
         while not is_interrupted():
             clock.sleep(1e-3)
+        clock.sleep(0.1)  # the main thread waits for the end of this one
         signal.pthread_kill(main, signal.SIGALRM)
         clock.sleep(0.2)
         done.append("stopped")
