@@ -137,13 +137,13 @@ def tried(folder, number, delay):
     except subprocess.TimeoutExpired:
         process.send_signal(number)
         with_signal = True
-    # Twelve seconds on an idle machine; a hang lasts for ever.
+    # An idle machine needs at most 12 seconds. The limit is generous, since only a hang must exceed it.
     code, printed, told = ended(process, timeout=100.0)
     return code, printed, told, with_signal
 
 
 def assert_ended_well(code, printed, told, number, with_signal):
-    """Before the handlers are there, the signal does what it does by default; after the last line all is done."""
+    """Assert a documented end: the default of the signal before there are handlers, 0 after the last line, else 130."""
     if not with_signal:
         assert code == 0, told
     elif code == 0:

@@ -79,7 +79,7 @@ def threads_of_blas():
 
 
 def test_runs_in_threads_give_the_bits_of_runs_alone_and_restore_blas():
-    """A run that ended gave the others all threads of BLAS in its place, and the process one thread for good."""
+    """Each run set and restored the limit alone: it freed the others from theirs, and left the process with one thread."""
     widths = (3, 60, 250) * 3
     alone, before = {width: explicit_flow(width) for width in set(widths)}, threads_of_blas()
     with ThreadPoolExecutor(len(widths)) as pool:
@@ -115,7 +115,7 @@ print("ended", threading.active_count())
 
 
 def test_compiling_beside_a_thread_that_multiplies_matrices_does_not_hang(tmp_path):
-    """A fork in the process waited for ever: the handler of OpenBLAS joins its threads. Here 3 of 4 did."""
+    """A fork would wait for ever, since the handler that OpenBLAS has for forks joins its threads."""
     done = python("-c", COMPILES, FEATURE_EMERGENCE_CACHE=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)
     assert (done.stdout, done.returncode) == ("ended 1\n", 0), done.stderr
 

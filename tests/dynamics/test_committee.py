@@ -85,7 +85,7 @@ def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True, batch=1):
 
 
 def high_degrees(values, x, vectors, measure):
-    """Values of functions of v·x, a column per vector, without what they have of 1, z and z² − 1, z = v·x/|v|."""
+    """Return functions of z = v·x/|v| less their parts along 1, z and z² − 1, a column per vector."""
     z = x @ (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).T
     for h in (np.ones_like(z), z, (z**2 - 1) / math.sqrt(2)):
         values = values - h * (measure @ (values * h))

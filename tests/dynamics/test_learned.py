@@ -33,7 +33,7 @@ def mass_by_quadrature(link, C, n):
     measure = np.outer(weights, weights).ravel()
 
     def high(at):
-        """Least squares: what is left is orthogonal to all polynomials of degree up to 2."""
+        """Return the link less its best polynomial of degree 2; the rest is orthogonal to all polynomials of degree 2."""
         basis, root = np.stack([z**0, z, z**2], axis=1), np.sqrt(weights)
         part = np.linalg.lstsq(basis * root[:, None], link.value(z) * root, rcond=None)[0]
         return link.value(at) - np.polynomial.polynomial.polyval(at, part)

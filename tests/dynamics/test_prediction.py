@@ -176,7 +176,7 @@ def test_linearised_times_are_those_of_the_flow_of_the_first_coefficients(link):
 def test_linearised_times_of_relu_are_near_those_of_its_flow():
     """Its first three coefficients hold 98 % of the norm: the first direction within 3 %, and no neuron is matched.
 
-    For the second, whose neuron the degrees from 3 on turn, the time is 30 % too long.
+    The time of the second direction is 30 % too long: degrees from 3 on turn its neuron, and the prediction has none.
     """
     problem = Problem(activation="relu", teacher=Teacher.power_law(2, 1.0), width=4, dimension=16)
     found = predict(problem)

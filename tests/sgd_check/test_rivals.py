@@ -80,7 +80,7 @@ def test_drawn_times_are_those_of_the_pair_where_nothing_can_be_exchanged():
 
 
 def test_a_neuron_torn_between_two_equal_directions_takes_each_in_half_of_the_draws():
-    """The direction that it does not take waits for ever; 2000 draws, at four standard errors."""
+    """One neuron takes one of two directions, and the other one is never learned; 2000 draws, four standard errors."""
     problem = _problem([[0.3, 0.3]], [1.0, 1.0])
     rate = 0.02 * learning_rate_limit(problem)
     for p in (0, 1):
