@@ -17,6 +17,7 @@ import sweep_toys
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.commands.parsing import UsageError
+from dynamics.compiler.cores import available_cores
 from dynamics.study import __main__ as study
 from dynamics.study import cluster as sweep_cluster
 from dynamics.study.file import read_study_file
@@ -143,7 +144,7 @@ num_directions = 4
 dimension = 16
 [grid]
 width = [4, 8]
-seed = { range = [0, 3] }
+seed = { range = [0, SEEDS] }
 [study]
 name = "sweep_toys:counted"
 folder = "calls"
@@ -152,8 +153,11 @@ gate = "gate"
 
 
 def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
-    (tmp_path / "slow.toml").write_text(SLOW)
-    (tmp_path / "calls").mkdir()
+    workers = available_cores()
+    seeds = 1 + workers  # all but the first wait at the gate, one in each worker
+    (tmp_path / "slow.toml").write_text(SLOW.replace("SEEDS", str(seeds)))
+    calls = tmp_path / "calls"
+    calls.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     flags = ["--study", "sweep_toys:counted", "--no-progress", "--output", "a b.nc"]
     command = [sys.executable, "-m", "dynamics.study", "slow.toml", *flags]
@@ -166,7 +170,8 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
 
     first = start()
     points, deadline = tmp_path / "a b.nc.points", time.monotonic() + 60.0
-    while not answered_points(points):
+    # The signal goes to the workers too. One that is starting writes a traceback, so all of them must be at work.
+    while not answered_points(points) or len(sweep_toys.processes(calls)) < workers:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGINT)
@@ -174,19 +179,19 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
     assert first.returncode == 130
     done = len(answered_points(points))
     assert told == (
-        f"Interrupted; {done} of 6 points are kept in a b.nc.points. To go on:\n"
+        f"Interrupted; {done} of {2 * seeds} points are kept in a b.nc.points. To go on:\n"
         "python -m dynamics.study slow.toml --study sweep_toys:counted --no-progress --output 'a b.nc'\n"
     )
     assert shlex.split(told.splitlines()[1])[1:] == command[1:]
-    before = sum(sweep_toys.calls(tmp_path / "calls").values())
+    before = sum(sweep_toys.calls(calls).values())
     (tmp_path / "gate").touch()
     second = start()
     _, told = second.communicate(timeout=60)
     assert (second.returncode, told) == (0, "")
-    assert sum(sweep_toys.calls(tmp_path / "calls").values()) - before == 6 - done
+    assert sum(sweep_toys.calls(calls).values()) - before == 2 * seeds - done
     base = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=4, dimension=16)
     options = {"save_at": SaveAt.at([1.0, 2.0])}
-    grid = {"width": [4, 8], "seed": range(3)}
+    grid = {"width": [4, 8], "seed": range(seeds)}
     whole = dynamics.sweep(base, grid, study="prediction", options=options, workers=0)
     stored = dynamics.load(tmp_path / "a b.nc")
     for name in ("loss", "emergence_time", "predicted_learned_time"):
